@@ -1,0 +1,43 @@
+"""The decider: a business rule as a value. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Generic, TypeVar
+
+Command = TypeVar("Command")
+State = TypeVar("State")
+Event = TypeVar("Event")
+
+
+class Refused(Exception):
+    """A command is denied: nothing is appended. `code` is stable and public, `reason` is for people."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(f"{code}: {reason}")
+        self.code = code
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Decider(Generic[Command, State, Event]):
+    """The rules of one aggregate.
+
+    `decide(command, state)` answers the events to append (none: it is already so) or raises `Refused`;
+    `evolve(state, event)` answers the next state and never refuses;
+    `status(state)` names the state in one lower-case word, for answers;
+    `forget(state, version)` drops what was kept only to recognise late repeats and was closed at or before `version`.
+    """
+
+    initial: State
+    decide: Callable[[Command, State], Sequence[Event]]
+    evolve: Callable[[State, Event], State]
+    status: Callable[[State], str]
+    forget: Callable[[State, int], State] = lambda state, _: state
+
+
+def fold(decider: Decider[Command, State, Event], events: Iterable[Event], state: State | None = None) -> State:
+    """The state after `events`, from `state` (default: the initial one)."""
+    return reduce(decider.evolve, events, decider.initial if state is None else state)

@@ -1,0 +1,52 @@
+"""The vocabulary of process managers: what one aggregate asks of another. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+State = TypeVar("State")
+Event = TypeVar("Event")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A command for another aggregate (or, as a deadline, for the same one).
+
+    `id` can be computed again from the asker's state; `tag` comes back in the outcome.
+    """
+
+    id: str
+    key: str
+    command: Any
+    tag: str = ""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An outcome as a process manager sees it: who answered what, and whether it was accepted."""
+
+    command_type: str
+    subject: str
+    tag: str
+    accepted: bool
+    code: str
+
+
+@dataclass(frozen=True)
+class Process(Generic[State, Event]):
+    """One aggregate's conversations, pure.
+
+    `react(event, state)`: what to ask for after `event` led to `state`;
+    `pending(state)`: every ask whose outcome is not yet an event of the asker;
+    `record(key, outcomes)`: the command that records outcomes in the asker's stream (a list: at most two);
+    `deadline(state)`: when (micros UTC, recorded time) the conversation gives up, or None;
+    `expire(state)`: the command that gives it up.
+    """
+
+    react: Callable[[Event, State], Sequence[Ask]]
+    pending: Callable[[State], Sequence[Ask]]
+    record: Callable[[str, Sequence[Answered]], Sequence[Any]]
+    deadline: Callable[[State], int | None]
+    expire: Callable[[str, int], Any]
