@@ -27,7 +27,8 @@ def stack_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def kafka(stack_folder: Path) -> Iterator[str]:
-    broker = EmbeddedBroker(stack_folder / "broker", *free_ports(2), heap_megabytes=256)
+    port, controller_port = free_ports(2)
+    broker = EmbeddedBroker(stack_folder / "broker", port, controller_port, heap_megabytes=256)
     broker.start()
     yield broker.bootstrap
     # Nobody reads its state again: no need to wait for a clean stop.

@@ -44,7 +44,7 @@ share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
 # a checkout left alone for a season goes on where it was
 offsets.retention.minutes={offsets_minutes}
-# a worker's open transaction holds up every reader: end it soon after its time is up (default: looks every 10 s)
+# a worker's open transaction holds up every reader: end it soon after its time is up
 transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
 # fits the small heap (default 128 MB)
 log.cleaner.dedupe.buffer.size=16777216
@@ -147,7 +147,7 @@ class EmbeddedBroker:
         return self._child
 
     def start(self, seconds: float = READY_SECONDS) -> None:
-        """Start it and return when it is ready. Raises NotReady, with the end of its log, when it does not come up."""
+        """Return when it is ready. Raises NotReady, with the end of its log, when it does not come up."""
         self._child = Child(prepare_broker(self.place), self.place.folder / "broker.log")
         try:
             self._child.wait_until(self.ready, seconds)

@@ -19,7 +19,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def one_at_a_time(name: str) -> Iterator[None]:
-    """Hold the cache's lock of that name: two checkouts set up side by side must not fetch into each other."""
+    """Hold the cache's lock of that name, so that two checkouts do not fetch into each other."""
     with (cache_folder() / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

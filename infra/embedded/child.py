@@ -60,7 +60,7 @@ class Child:
         return self._process.poll()
 
     def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Return once `ready` is true. Raises NotReady with the log's end when the child dies or time is up."""
+        """Return once `ready` is true. Raises NotReady, with the log's end, when it dies or is too slow."""
         deadline = time.monotonic() + seconds
         while not ready():
             if self.exit_code is not None:

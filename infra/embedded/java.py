@@ -53,7 +53,7 @@ def find_java() -> Java:
 
 
 def java_home_for_spark() -> Path:
-    """A JAVA_HOME that PySpark starts on: the installed JDK, or links to the bundled runtime with a lenient `java`."""
+    """A JAVA_HOME that PySpark starts on: the installed JDK, or the bundled one behind a lenient `java`."""
     java = find_java()
     if not java.bundled:
         return java.home

@@ -8,7 +8,7 @@ HOST = "127.0.0.1"
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Distinct ports that nobody used a moment ago, for tests; the kernel does not hand them out again at once."""
+    """Distinct ports that nobody uses, for tests; the kernel does not hand them out again at once."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -20,7 +20,7 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 
 def require_free(port: int, owner: str, setting: str) -> None:
-    """Raise PortTaken, naming what wanted the port and the setting that moves it, unless `port` can be bound."""
+    """Raise PortTaken, naming who wants the port and the setting that moves it, unless it can be bound."""
     with socket.socket() as probe:
         # As the servers themselves do: a port whose last connections are only fading away is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""PostgreSQL from its wheel as a child process: TCP on loopback, SCRAM, durable as PostgreSQL is by default."""
+"""PostgreSQL from its wheel as a child process: TCP on loopback, SCRAM, durable as it is by default."""
 
 import functools
 import importlib.util
@@ -20,7 +20,7 @@ USER = "daybook"
 DATABASE = "daybook"
 READY_SECONDS = 60
 _NOBODY = 65534
-# PostgreSQL refuses to run as root, but only looks at the user id: inside a user namespace root is number 1000.
+# PostgreSQL refuses to run as root, but only looks at the number: in a user namespace root is 1000.
 _NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
@@ -44,7 +44,7 @@ class PostgresPlace:
         return self.folder.absolute() / "cluster"
 
     def url(self, database: str = DATABASE) -> str:
-        """`postgresql://…` of a database, with the password in it; the server must have been prepared once."""
+        """`postgresql://…` of a database, with the password in it."""
         return f"postgresql://{USER}:{password(self.folder)}@{HOST}:{self.port}/{database}"
 
 
@@ -109,7 +109,8 @@ def _initialise(place: PostgresPlace, account: Account) -> None:
 def _forget_stale_lock(lock: Path) -> None:
     """Remove a crash's lock file if its process number now belongs to some other program.
 
-    A number that belongs to a server, or to nobody, is PostgreSQL's own to judge: it also looks for surviving memory.
+    A number that belongs to a server, or to nobody, is PostgreSQL's own to judge: it also looks for memory
+    that survives.
     """
     if not lock.exists():
         return
@@ -142,7 +143,7 @@ def _environment() -> dict[str, str]:
 
 
 def _psql(place: PostgresPlace, database: str, sql: str) -> subprocess.CompletedProcess[str]:
-    command = [_binaries() / "psql", "-X", "-A", "-t", "-h", HOST, "-p", str(place.port), "-U", USER]
+    command = [str(_binaries() / "psql"), "-X", "-A", "-t", "-h", HOST, "-p", str(place.port), "-U", USER]
     environment = {**_environment(), "PGPASSWORD": password(place.folder), "PGCONNECT_TIMEOUT": "2"}
     return subprocess.run(
         [*command, "-d", database, "-c", sql], capture_output=True, text=True, check=False, env=environment
@@ -177,7 +178,7 @@ class EmbeddedPostgres:
         return self.place.url(database)
 
     def start(self, seconds: float = READY_SECONDS) -> None:
-        """Start it and return when it is ready. Raises NotReady, with the end of its log, when it does not come up."""
+        """Return when it is ready. Raises NotReady, with the end of its log, when it does not come up."""
         self._child = Child(prepare_postgres(self.place), self.place.folder / "postgres.log")
         try:
             self._child.wait_until(self.ready, seconds)

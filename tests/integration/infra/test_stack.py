@@ -1,4 +1,4 @@
-"""The embedded broker and PostgreSQL do what the shop builds on: transactions, round trips, state over restarts."""
+"""The embedded broker and PostgreSQL do what the shop builds on: transactions, and state over restarts."""
 
 import time
 import uuid
@@ -71,7 +71,8 @@ def test_a_committed_transaction_is_read_and_an_aborted_one_is_not(kafka: str) -
 
 
 def test_the_broker_keeps_its_log_over_a_stop_and_over_a_crash(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(tmp_path / "broker", *free_ports(2), heap_megabytes=256)
+    port, controller_port = free_ports(2)
+    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
     broker.start()
     try:
         topic = create_topic(broker.bootstrap)
