@@ -1,0 +1,102 @@
+"""The log's values in Python: what Spark's own Avro reader cannot do (older schemas) or must not do (the audit's fold).
+
+The second reader of the same bytes, on purpose: the audit compares what the two of them say.
+"""
+
+import io
+import struct
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+import fastavro
+import pyarrow as pa
+
+from contracts.lock import Lock, load_lock
+from contracts.records import RECORDS
+from contracts.upcasters import Record, upcast
+
+HEADER = struct.Struct(">bI")
+_BROKEN = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
+
+
+class Undecodable(Exception):
+    """A value that is not what its schema id says."""
+
+
+def read_record(value: bytes, lock: Lock) -> tuple[str, Record]:
+    """The full record name and the record in its newest shape; timestamps are int micros. Raises Undecodable."""
+    try:
+        _, schema_id = HEADER.unpack_from(value)
+        body = io.BytesIO(value[HEADER.size :])
+        record = fastavro.schemaless_reader(body, _schema(schema_id), None)
+        return lock.type_of(schema_id), upcast(record, schema_id, lock)
+    except _BROKEN as error:
+        raise Undecodable(str(error) or type(error).__name__) from error
+
+
+def read_event(value: bytes, lock: Lock) -> Any:
+    """The generated dataclass of the value. Raises Undecodable."""
+    type_name, record = read_record(value, lock)
+    event_type = RECORDS[type_name]
+    items = _list_items(event_type)
+    return event_type(**{name: _field(content, name, items) for name, content in record.items()})
+
+
+def upcast_batches(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, kept: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """For mapInArrow: the columns `kept`, then the record's own in their newest shape, then `undecodable`.
+
+    `schema` is that of the result; its names and types must match exactly.
+    """
+    lock = load_lock()
+    own = schema.names[len(kept) : -1]
+    for batch in batches:
+        records: list[Record | None] = []
+        for value in batch.column("value").to_pylist():
+            try:
+                records.append(read_record(value, lock)[1])
+            except Undecodable:
+                records.append(None)
+        columns = [batch.column(name).cast(schema.field(name).type) for name in kept]
+        columns += [
+            pa.array([record and record[name] for record in records], schema.field(name).type) for name in own
+        ]
+        columns.append(pa.array([record is None for record in records]))
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@cache
+def _schema(schema_id: int) -> Any:
+    return fastavro.parse_schema(_without_logical_types(load_lock().schema(schema_id)))
+
+
+def _without_logical_types(schema: Any) -> Any:
+    match schema:
+        case dict():
+            return {
+                name: _without_logical_types(part) for name, part in schema.items() if name != "logicalType"
+            }
+        case list():
+            return [_without_logical_types(part) for part in schema]
+        case _:
+            return schema
+
+
+@cache
+def _list_items(event_type: type) -> dict[str, type | None]:
+    """The fields that hold lists, with the dataclass of their items (None: plain items)."""
+    hints = get_type_hints(event_type)
+    lists = {
+        field.name: get_args(hints[field.name]) for field in fields(event_type) if "tuple" in str(field.type)
+    }
+    return {name: item if hasattr(item, "TYPE") else None for name, (item, *_) in lists.items()}
+
+
+def _field(content: Any, name: str, items: dict[str, type | None]) -> Any:
+    if name not in items:
+        return content
+    item_type = items[name]
+    return tuple(content) if item_type is None else tuple(item_type(**item) for item in content)

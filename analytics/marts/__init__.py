@@ -1,0 +1,1 @@
+"""One file, one table; the grain is in the docstring."""

@@ -1,0 +1,1 @@
+"""Thin renames and types of the replayed events; no business."""

@@ -1,0 +1,23 @@
+"""What moves stock, with the names the marts use. Quantities are units."""
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from analytics.replay import Replay
+
+KINDS = ("Received", "Adjusted", "Reserved", "Released", "Issued", "Returned")
+
+
+def movements(log: Replay) -> DataFrame:
+    """One row per stock event: topic, partition, offset, sku, version, kind, quantity, occurred_at."""
+    frames = [
+        log.of(f"daybook.inventory.Stock{kind}").select(
+            *("topic", "partition", "offset", "sku", "version"),
+            F.lit(kind.lower()).alias("kind"),
+            *("quantity", "occurred_at"),
+        )
+        for kind in KINDS
+    ]
+    return reduce(DataFrame.unionByName, frames)

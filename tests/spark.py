@@ -1,0 +1,34 @@
+"""One Spark session for all tests: starting it takes longer than most of them."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analytics.session import open_session
+from analytics.settings import AnalyticsSettings
+from infra.embedded.jars import jars_folder
+from infra.embedded.java import java_home_for_spark
+
+
+@pytest.fixture(scope="session")
+def spark_environment() -> dict[str, str]:
+    """What a caller of the analytics jobs sets."""
+    return {"JAVA_HOME": str(java_home_for_spark()), "DAYBOOK_SPARK_JARS": str(jars_folder("spark"))}
+
+
+@pytest.fixture(scope="session")
+def spark(
+    spark_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    os.environ.update(spark_environment)
+    settings = AnalyticsSettings(
+        spark_jars=Path(spark_environment["DAYBOOK_SPARK_JARS"]),
+        spark_master="local[2]",
+        spark_scratch=tmp_path_factory.mktemp("spark"),
+    )
+    session = open_session("tests", settings)
+    yield session
+    session.stop()
