@@ -1,0 +1,131 @@
+"""Generated from the schemas and topics.yaml by `daybook contracts lock`; do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+OutcomeKind: TypeAlias = Literal["accepted", "refused", "conflict", "failed"]
+
+Role: TypeAlias = Literal["active", "passive"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one command."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.Outcome"
+
+    command_id: str
+    command_type: str  # Full record name of the command.
+    subject: str  # The entity that answered.
+    tag: str  # The asker's own mark, given back as it came.
+    kind: OutcomeKind
+    # Accepted: after the command; otherwise the entity's current version (0: it does not exist).
+    version: int
+    event_ids: tuple[str, ...]
+    status: str  # The entity's status in one word, after the command.
+    code: str  # Stable code of a refusal; empty when accepted.
+    reason: str
+    request_hash: str  # Fingerprint of the HTTP request; empty inside conversations.
+    replayed: bool  # Whether this is the remembered answer to a repeated command.
+
+
+@dataclass(frozen=True)
+class OutcomeBatch:
+    """Outcomes of one transaction for one reply address."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.OutcomeBatch"
+
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An outcome that left no event, remembered for the retry window. Key: the entity."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.Answer"
+
+    outcome: Outcome
+    recorded_at: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """An answer inside the retry window."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.Remembered"
+
+    outcome: Outcome
+    recorded_at: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A cached fold of one entity. Key: the entity."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.Snapshot"
+
+    format: str  # Fingerprint of the state's shape; another format is discarded.
+    version: int
+    recorded_at: int  # Of the last event folded. (Micros.)
+    state: bytes  # MessagePack, private to the service.
+    answers: tuple[Remembered, ...]
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """Every change before these offsets is in a snapshot of this partition."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.Watermark"
+
+    events: int
+    answers: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """One header as it stood."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.Header"
+
+    name: str
+    value: bytes
+
+
+@dataclass(frozen=True)
+class ParkedCommand:
+    """A command that could not be executed. Key: topic/partition/offset."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.ParkedCommand"
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    key: bytes
+    value: bytes
+    headers: tuple[Header, ...]
+    recorded_at: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class SiteRole:
+    """The site's role. Key: role."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.SiteRole"
+
+    site: str
+    role: Role
+    epoch: int  # The write epoch; a promotion raises it.
+
+
+@dataclass(frozen=True)
+class SlotLayout:
+    """How a service's partitions are shared among its slots. Key: layout/<service>."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.SlotLayout"
+
+    service: str
+    number: int  # Counts up with every change.
+    slots: int

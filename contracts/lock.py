@@ -1,0 +1,115 @@
+"""The lock: which schema has which id. Standard library only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent
+KERNEL = "daybook.kernel."
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One version of one subject (`<topic>-<full record name>`).
+
+    `file` is relative to `contracts/`, `fingerprint` the SHA-256 of Avro's parsing canonical form.
+    A schema that stands in several topics has one id under several subjects.
+    """
+
+    subject: str
+    version: int
+    id: int
+    type: str
+    file: str
+    fingerprint: str
+
+    @property
+    def topic(self) -> str:
+        return self.subject.removesuffix(f"-{self.type}")
+
+
+class Lock:
+    """The entries, by subject, id and type. An unknown one is a KeyError."""
+
+    def __init__(self, entries: Iterable[Entry], root: Path = ROOT) -> None:
+        self.entries = tuple(entries)
+        self._root = root
+
+    def schema(self, schema_id: int) -> Schema:
+        """The Avro schema of an id, as it stands in its file."""
+        schema: Schema = json.loads(self.text(schema_id))
+        return schema
+
+    def text(self, schema_id: int) -> str:
+        """The same as text."""
+        return (self._root / self._by_id[schema_id].file).read_text("utf-8")
+
+    def id_of(self, subject: str) -> int:
+        """The id of the subject's newest version."""
+        return self.versions(subject)[-1].id
+
+    def subjects(self) -> tuple[str, ...]:
+        return tuple(self._by_subject)
+
+    def versions(self, subject: str) -> tuple[Entry, ...]:
+        """The versions of a subject, oldest first."""
+        return tuple(self._by_subject[subject])
+
+    def version(self, schema_id: int) -> int:
+        return self._by_id[schema_id].version
+
+    def type_of(self, schema_id: int) -> str:
+        """The full record name behind an id."""
+        return self._by_id[schema_id].type
+
+    def ids(self, type_name: str) -> tuple[int, ...]:
+        """The ids of a record type, oldest version first."""
+        return self._by_type[type_name]
+
+    def topic_of(self, type_name: str) -> str:
+        """The one topic of a command or an event. Kernel records have none: KeyError."""
+        return self._homes[type_name]
+
+    @cached_property
+    def _by_id(self) -> dict[int, Entry]:
+        return {entry.id: entry for entry in self.entries}
+
+    @cached_property
+    def _by_subject(self) -> dict[str, list[Entry]]:
+        found: dict[str, list[Entry]] = {}
+        for entry in sorted(self.entries, key=lambda entry: (entry.subject, entry.version)):
+            found.setdefault(entry.subject, []).append(entry)
+        return found
+
+    @cached_property
+    def _by_type(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, dict[int, int]] = {}
+        for entry in self.entries:
+            found.setdefault(entry.type, {})[entry.version] = entry.id
+        return {name: tuple(ids[version] for version in sorted(ids)) for name, ids in found.items()}
+
+    @cached_property
+    def _homes(self) -> dict[str, str]:
+        found: dict[str, set[str]] = {}
+        for entry in self.entries:
+            if entry.topic.endswith((".commands", ".events")) and not entry.type.startswith(KERNEL):
+                found.setdefault(entry.type, set()).add(entry.topic)
+        return {name: topic for name, (topic, *others) in found.items() if not others}
+
+
+def read_lock(path: Path) -> Lock:
+    """The lock in `path`, its schemas beside it; empty where the file does not exist yet."""
+    entries = json.loads(path.read_text("utf-8"))["schemas"] if path.exists() else []
+    return Lock((Entry(**entry) for entry in entries), path.parent)
+
+
+@cache
+def load_lock() -> Lock:
+    """The committed lock, read once."""
+    return read_lock(ROOT / "schemas.lock.json")

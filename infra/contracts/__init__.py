@@ -1,0 +1,1 @@
+"""Keeping the contracts: generated classes, locked ids, compatibility."""
