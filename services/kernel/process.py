@@ -42,7 +42,9 @@ class Process(Generic[State, Event]):
     `pending(state)`: every ask whose outcome is not yet an event of the asker;
     `record(key, outcomes)`: the command that records outcomes in the asker's stream (a list: at most two);
     `deadline(state)`: when (micros UTC, recorded time) the conversation gives up, or None;
-    `expire(state)`: the command that gives it up.
+    `expire(key, now)`: the command that gives it up;
+    `converses`: False where an aggregate never asks for anything, so that nobody looks after its
+    conversations.
     """
 
     react: Callable[[Event, State], Sequence[Ask]]
@@ -50,3 +52,4 @@ class Process(Generic[State, Event]):
     record: Callable[[str, Sequence[Answered]], Sequence[Any]]
     deadline: Callable[[State], int | None]
     expire: Callable[[str, int], Any]
+    converses: bool = True

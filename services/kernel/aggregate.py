@@ -1,0 +1,47 @@
+"""An aggregate as a worker runs it: its name, rules, conversations and the shape of its states."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from services.kernel.decider import Decider
+from services.kernel.process import Process
+
+Command = TypeVar("Command")
+State = TypeVar("State")
+Event = TypeVar("Event")
+
+
+@dataclass(frozen=True)
+class Aggregate(Generic[Command, State, Event]):
+    """`name` gives the topics (`<name>.commands`, `<name>.events` …); `states` are all classes that
+    `State` may be."""
+
+    name: str
+    decider: Decider[Command, State, Event]
+    process: Process[State, Event]
+    states: Sequence[type]
+
+
+class StateCodec(Generic[State]):
+    """States to bytes and back, for snapshots only: a cache, private to one version of the code."""
+
+    def __init__(self, states: Sequence[type]) -> None:
+        self._decoders = {state.__name__: msgspec.msgpack.Decoder(state) for state in states}
+        self._encode = msgspec.msgpack.Encoder().encode
+        shape = msgspec.json.encode(msgspec.json.schema_components(list(states)), order="deterministic")
+        self.format = hashlib.blake2b(shape, digest_size=8).hexdigest()
+
+    def encode(self, state: State) -> bytes:
+        return type(state).__name__.encode() + b"\0" + self._encode(state)
+
+    def decode(self, data: bytes) -> State:
+        """Raises msgspec.ValidationError or KeyError where `data` is not of this format."""
+        name, _, body = data.partition(b"\0")
+        state: State = self._decoders[name.decode()].decode(body)
+        return state

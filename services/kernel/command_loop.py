@@ -1,0 +1,197 @@
+"""The command loop: consume → decide → produce, one transaction per batch.
+
+1. take a batch of commands, as large as the load makes it;
+2. execute each on staged copies: events, outcomes, asks;
+3. produce everything in one transaction, with the consumed offsets;
+4. commit; a clean abort drops what was staged and goes back to the batch's beginning;
+5. publish the staged entities and answers: only now has anything happened.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import structlog
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from contracts.kernel.records import Answer, OutcomeBatch
+from services.kernel.envelope import Metadata, now_micros, uuid7, write_headers
+from services.kernel.execution import Executor, Staged
+from services.kernel.process import Ask
+from services.kernel.serde import encode
+from services.kernel.slot import Slot
+from services.kernel.transactions import Aborted, produce
+from services.kernel.worker_metrics import WorkerMetrics
+
+Command = TypeVar("Command")
+State = TypeVar("State")
+Event = TypeVar("Event")
+
+MAX_BATCH = 500
+IDLE_SECONDS = 0.1
+WINDOW_PER_COMMAND = 0.0002  # seconds that the window grows with each command of the batch before
+
+log = structlog.get_logger()
+
+
+class CommandLoop(Generic[Command, State, Event]):
+    """One slot's loop. `turn` does the five steps once; the caller repeats it until it is told to stop."""
+
+    def __init__(
+        self,
+        slot: Slot[Command, State, Event],
+        consumer: Consumer,
+        executor: Executor[Command, State, Event],
+        metrics: WorkerMetrics,
+        window_seconds: float,
+        redrive_seconds: float,
+    ) -> None:
+        self._slot, self._consumer, self._executor, self._metrics = slot, consumer, executor, metrics
+        self._longest_window, self._redrive = window_seconds, int(redrive_seconds * 1_000_000)
+        self._window = 0.0
+        self._name = slot.aggregate.name
+        self._process = slot.aggregate.process
+        self._timers: list[tuple[int, int, str]] = []
+        self._timed: set[tuple[int, str]] = set()
+        now = now_micros()
+        for number, key in slot.open_entities:
+            self._set_timer(number, key, slot.partitions[number].get(key).state, now)
+
+    def turn(self) -> int:
+        """The five steps; how many commands were executed. Raises `OwnershipLost`."""
+        records = self._take_batch()
+        staged: Staged[State] = Staged()
+        floor = max((partition.recorded_at for partition in self._slot.partitions.values()), default=0)
+        now = max(now_micros(), floor)
+        for record in records:
+            self._executor.execute(record, staged, now)
+        self._due(staged, now)
+        if records or staged.asks:
+            self._commit(records, staged, now)
+        return len(records)
+
+    def _take_batch(self) -> list[Message]:
+        """Wait for a first command, then gather what comes within a window that grows with the load."""
+        first = self._consumer.consume(1, IDLE_SECONDS)
+        records = first + self._consumer.consume(MAX_BATCH - 1, self._window) if first else first
+        self._window = min(self._longest_window, len(records) * WINDOW_PER_COMMAND)
+        for record in records:
+            if (error := record.error()) is not None and not error.retriable():
+                raise KafkaException(error)
+        return [record for record in records if record.error() is None]
+
+    def _commit(self, records: list[Message], staged: Staged[State], now: int) -> None:
+        offsets = {record.partition(): record.offset() + 1 for record in records}
+        positions = [TopicPartition(f"{self._name}.commands", *at) for at in offsets.items()]
+        encoded = self._encode(staged, now)
+
+        def stage(producer: Producer) -> None:
+            for topic, value, key, more in encoded:
+                produce(producer, topic, value, key, **more)
+
+        began = time.perf_counter()
+        with self._slot.quiet:
+            try:
+                self._slot.transactions.run(stage, positions, self._consumer.consumer_group_metadata())
+            except Aborted as error:
+                log.warning("transaction_aborted", reason=str(error), commands=len(records))
+                self._go_back(records)
+                return
+            self._publish(staged, now)
+        self._metrics.committed(staged.counts, len(records), time.perf_counter() - began)
+
+    def _encode(self, staged: Staged[State], now: int) -> list[tuple[str, bytes, str | None, dict[str, Any]]]:
+        """Every record of the transaction. Events say which of how many they are, so that a torn copy can
+        be told."""
+        out: list[tuple[str, bytes, str | None, dict[str, Any]]] = []
+        transaction, count = uuid7(), len(staged.events)
+        for index, event in enumerate(staged.events):
+            headers = write_headers(event.metadata)
+            headers.append(("ce_transaction", f"{transaction}/{index}/{count}".encode()))
+            out.append(
+                (
+                    f"{self._name}.events",
+                    event.value,
+                    event.key,
+                    {"partition": event.partition, "headers": headers},
+                )
+            )
+        for ask in staged.asks:
+            out.append((ask.topic, ask.value, ask.key, {"headers": write_headers(ask.metadata)}))
+        for number, key, remembered in staged.unrecorded:
+            topic = f"{self._name}.answers"
+            value = encode(topic, Answer(remembered.outcome, remembered.recorded_at))
+            out.append((topic, value, key, {"partition": number}))
+        for (topic, to_partition, to_key), outcomes in staged.replies.items():
+            value = encode(topic, OutcomeBatch(tuple(outcomes)))
+            if to_partition is not None:
+                out.append((topic, value, None, {"partition": to_partition}))
+            else:
+                headers = write_headers(self._batch_metadata(to_key, staged, now))
+                out.append((topic, value, to_key, {"headers": headers}))
+        for key, parked in staged.parked:
+            topic = f"{self._name}.parked"
+            out.append((topic, encode(topic, parked), key, {}))
+        return out
+
+    def _batch_metadata(self, key: str, staged: Staged[State], now: int) -> Metadata:
+        batch = uuid7()
+        return Metadata(
+            id=batch,
+            type=OutcomeBatch.TYPE,
+            subject=key,
+            source=f"daybook/{self._name}",
+            recorded_at=now,
+            correlation_id=staged.correlations[key],
+            causation_id=batch,
+            epoch=self._slot.epoch,
+        )
+
+    def _go_back(self, records: list[Message]) -> None:
+        first: dict[int, int] = {}
+        for record in records:
+            first.setdefault(record.partition(), record.offset())
+        for number, offset in first.items():
+            self._consumer.seek(TopicPartition(f"{self._name}.commands", number, offset))
+
+    def _publish(self, staged: Staged[State], now: int) -> None:
+        partitions = self._slot.partitions
+        for (number, key), entity in staged.entities.items():
+            partitions[number].put(key, entity)
+            self._set_timer(number, key, entity.state, now)
+        for (number, key, _), remembered in staged.answers.items():
+            partitions[number].remember(key, remembered)
+        for partition in partitions.values():
+            partition.expire(now)
+
+    def _set_timer(self, number: int, key: str, state: State, now: int) -> None:
+        """Look at this entity's conversation when its deadline passes, or when its asks stayed unanswered
+        too long."""
+        if not self._process.converses or (number, key) in self._timed:
+            return
+        deadline = self._process.deadline(state)
+        due = now + self._redrive
+        if deadline is not None and now < deadline < due:
+            due = deadline
+        self._timed.add((number, key))
+        heapq.heappush(self._timers, (due, number, key))
+
+    def _due(self, staged: Staged[State], now: int) -> None:
+        """Stage what passed deadlines and unanswered asks call for, behind the outcomes that are already
+        waiting."""
+        while self._timers and self._timers[0][0] <= now and len(staged.asks) < MAX_BATCH:
+            _, number, key = heapq.heappop(self._timers)
+            self._timed.discard((number, key))
+            entity = staged.entities.get((number, key)) or self._slot.partitions[number].get(key)
+            deadline, quiet = self._process.deadline(entity.state), entity.recorded_at + self._redrive <= now
+            asks: Sequence[Ask] = ()
+            if deadline is not None and deadline <= now:
+                asks = [Ask(uuid7(), key, self._process.expire(key, now))]
+            elif quiet:
+                asks = self._process.pending(entity.state)
+            staged.asks.extend(self._executor.asks(key, asks, key, key, now))
+            if asks or deadline is not None or not quiet:
+                self._set_timer(number, key, entity.state, now)

@@ -1,0 +1,72 @@
+"""`site.control`: the site's role and epoch, and each service's slot layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import Producer
+
+from contracts.kernel.records import SiteRole, SlotLayout
+from services.kernel.log_reader import read_to_end
+from services.kernel.serde import decode, encode
+from services.kernel.transactions import Transactions
+
+TOPIC = "site.control"
+
+
+@dataclass
+class Control:
+    """The newest record of each key. A site that nobody named yet is active in epoch 1."""
+
+    role: SiteRole = field(default_factory=lambda: SiteRole("home", "active", 1))
+    layouts: dict[str, SlotLayout] = field(default_factory=dict)
+
+    def layout(self, service: str) -> SlotLayout:
+        """The service's latest layout; before the first record: number 1, one slot."""
+        return self.layouts.get(service, SlotLayout(service, 1, 1))
+
+
+def read_control(bootstrap: str) -> Control:
+    """The state of `site.control` at this moment."""
+    control = Control()
+    for record in read_to_end(bootstrap, TOPIC, {0: 0}):
+        if (value := record.value()) is None:
+            continue
+        match decode(value):
+            case SiteRole() as role:
+                control.role = role
+            case SlotLayout() as layout:
+                control.layouts[layout.service] = layout
+            case other:
+                raise TypeError(f"{TOPIC} holds a {type(other).__name__}")
+    return control
+
+
+def transactional_ids(service: str, slot: int) -> Sequence[str]:
+    """The two ids that a slot's loop uses in turn."""
+    return f"{service}-slot-{slot}-a", f"{service}-slot-{slot}-b"
+
+
+def snapshot_id(service: str, slot: int) -> str:
+    """The id under which a slot writes snapshots."""
+    return f"{service}-slot-{slot}-snapshots"
+
+
+def change_layout(bootstrap: str, service: str, slots: int, timeout_ms: int = 10_000) -> SlotLayout:
+    """Share the service's partitions among `slots` slots from now on.
+
+    The record goes first, then every id of the old layout is fenced: a worker of the old layout that comes
+    back reads the
+    record after its `init_transactions` and ends; one that is still writing loses its next commit.
+    """
+    old = read_control(bootstrap).layout(service)
+    new = SlotLayout(service, old.number + 1, slots)
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
+    producer.produce(TOPIC, encode(TOPIC, new), f"layout/{service}", partition=0)
+    if producer.flush(30):
+        raise TimeoutError(f"{TOPIC} did not take the layout: is the broker up?")
+    for slot in range(old.slots):
+        ids = [*transactional_ids(service, slot), snapshot_id(service, slot)]
+        Transactions(bootstrap, ids, timeout_ms).fence()
+    return new

@@ -1,0 +1,138 @@
+"""What one partition's owner holds in memory: entities, and the answers of the retry window. Changed only
+after a commit."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+from contracts.kernel.records import Outcome, Remembered
+
+State = TypeVar("State")
+
+MICROS_PER_HOUR = 3_600_000_000
+STEPS_PER_WINDOW = (
+    24  # closed steps are forgotten in this many portions, at most one window and one portion late
+)
+
+
+class Entity(NamedTuple, Generic[State]):
+    """One entity as of its last committed event: `version` 0 means that it does not exist; `recorded_at`
+    micros UTC."""
+
+    state: State
+    version: int
+    recorded_at: int
+
+
+class Window(NamedTuple):
+    """The retry window: answers older than `hours`, or beyond the newest `count` of a partition, are
+    forgotten."""
+
+    hours: float
+    count: int
+
+    def begins(self, now: int) -> int:
+        return now - int(self.hours * MICROS_PER_HOUR)
+
+
+class Partition(Generic[State]):
+    """The entities of one partition. A snapshot stays raw until its entity is first touched (`thaw`
+    decodes it)."""
+
+    def __init__(
+        self,
+        initial: State,
+        forget: Callable[[State, int], State],
+        thaw: Callable[[bytes], tuple[Entity[State], Iterable[Remembered]]],
+        window: Window,
+    ) -> None:
+        self._absent = Entity(initial, 0, 0)
+        self._forget = forget
+        self._thaw = thaw
+        self._window = window
+        self._entities: dict[str, Entity[State] | bytes] = {}
+        self._answers: dict[str, dict[str, Remembered]] = {}
+        self._ages: deque[tuple[int, str, str]] = deque()
+        self._touched: dict[str, int] = {}
+        self._touched_since = 0
+        self._touched_before: deque[tuple[int, dict[str, int]]] = deque()
+        self.recorded_at = 0
+        self.dirty: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._entities)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._entities))
+
+    def freeze(self, key: str, snapshot: bytes | None) -> None:
+        """Take a snapshot as it stands in the topic; None removes what an earlier one brought."""
+        if snapshot is None:
+            self._entities.pop(key, None)
+        else:
+            self._entities[key] = snapshot
+
+    def get(self, key: str) -> Entity[State]:
+        """The entity; one that does not exist has version 0."""
+        held = self._entities.get(key)
+        if held is None:
+            return self._absent
+        if not isinstance(held, bytes):
+            return held
+        entity, answers = self._thaw(held)
+        for answer in answers:
+            self._keep(key, answer)
+        if entity.version:
+            self._entities[key] = entity
+            return entity
+        del self._entities[key]
+        return self._absent
+
+    def put(self, key: str, entity: Entity[State]) -> None:
+        """Publish a committed change."""
+        self._entities[key] = entity
+        self.dirty.add(key)
+        self._touched[key] = entity.version
+        if entity.recorded_at > self.recorded_at:
+            self.recorded_at = entity.recorded_at
+
+    def remember(self, key: str, answer: Remembered) -> None:
+        """Publish a committed answer."""
+        self._keep(key, answer)
+        self.dirty.add(key)
+
+    def answered(self, key: str, command_id: str) -> Outcome | None:
+        """The answer that this command already had, within the retry window. Call `get` first: it thaws."""
+        answers = self._answers.get(key)
+        remembered = answers.get(command_id) if answers else None
+        return remembered.outcome if remembered else None
+
+    def answers(self, key: str) -> list[Remembered]:
+        """What a snapshot of the entity must hold of the window."""
+        return list(self._answers.get(key, {}).values())
+
+    def expire(self, now: int) -> None:
+        """Forget what has left the retry window: answers, and the closed steps that states keep for late
+        repeats."""
+        horizon = self._window.begins(now)
+        while self._ages and (self._ages[0][0] < horizon or len(self._ages) > self._window.count):
+            _, key, command_id = self._ages.popleft()
+            answers = self._answers.get(key)
+            if answers is not None:
+                answers.pop(command_id, None)
+                if not answers:
+                    del self._answers[key]
+        if now - self._touched_since > int(self._window.hours * MICROS_PER_HOUR) // STEPS_PER_WINDOW:
+            self._touched_before.append((now, self._touched))
+            self._touched, self._touched_since = {}, now
+        while self._touched_before and self._touched_before[0][0] < horizon:
+            for key, version in self._touched_before.popleft()[1].items():
+                held = self._entities.get(key)
+                if isinstance(held, Entity):
+                    self._entities[key] = held._replace(state=self._forget(held.state, version))
+
+    def _keep(self, key: str, answer: Remembered) -> None:
+        self._answers.setdefault(key, {})[answer.outcome.command_id] = answer
+        self._ages.append((answer.recorded_at, key, answer.outcome.command_id))

@@ -1,0 +1,261 @@
+"""Executing one batch of commands on staged copies of the entities: no I/O, nothing is published.
+
+What the batch makes of the world (events, outcomes, asks, parked commands) is collected in a `Staged`,
+ready to be produced in one
+transaction; the entities change only when the loop publishes it after the commit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import Message
+
+from contracts.kernel.records import Header, Outcome, OutcomeBatch, ParkedCommand, Remembered
+from services.kernel.aggregate import Aggregate
+from services.kernel.decider import Refused
+from services.kernel.entities import Entity, Partition
+from services.kernel.envelope import Malformed, Metadata, ReplyAddress, partition_of, read_headers, uuid7
+from services.kernel.process import Answered, Ask
+from services.kernel.registry import topic_of
+from services.kernel.serde import decode, encode
+
+Command = TypeVar("Command")
+State = TypeVar("State")
+Event = TypeVar("Event")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedEvent:
+    partition: int
+    key: str
+    value: bytes
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class StagedAsk:
+    topic: str
+    key: str
+    value: bytes
+    metadata: Metadata
+
+
+@dataclass
+class Staged(Generic[State]):
+    """The effects of one batch."""
+
+    entities: dict[tuple[int, str], Entity[State]] = field(default_factory=dict)
+    answers: dict[tuple[int, str, str], Remembered] = field(default_factory=dict)
+    events: list[StagedEvent] = field(default_factory=list)
+    asks: list[StagedAsk] = field(default_factory=list)
+    replies: dict[tuple[str, int | None, str], list[Outcome]] = field(default_factory=dict)
+    unrecorded: list[tuple[int, str, Remembered]] = field(default_factory=list)
+    parked: list[tuple[str, ParkedCommand]] = field(default_factory=list)
+    correlations: dict[str, str] = field(default_factory=dict)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+class Executor(Generic[Command, State, Event]):
+    """Runs commands, one after the other, against partitions and what the batch has staged so far."""
+
+    def __init__(
+        self,
+        aggregate: Aggregate[Command, State, Event],
+        partitions: dict[int, Partition[State]],
+        partition_count: int,
+        epoch: int,
+    ) -> None:
+        self._aggregate, self._decider, self._process = aggregate, aggregate.decider, aggregate.process
+        self._partitions, self._count, self._epoch = partitions, partition_count, epoch
+        self._source = f"daybook/{aggregate.name}"
+        self._events_topic, self._commands_topic = f"{aggregate.name}.events", f"{aggregate.name}.commands"
+
+    def execute(self, record: Message, staged: Staged[State], now: int) -> None:
+        """One record of the command topic. Never raises for what a command holds: such a command is
+        parked."""
+        metadata: Metadata | None = None
+        try:
+            metadata = read_headers(record.headers())
+            if metadata.epoch < self._epoch:  # it belongs to before a failover
+                staged.counts[metadata.type, "skipped"] += 1
+                return
+            key = record.key().decode()
+            body = decode(record.value())
+            self._check_address(record.partition(), key, metadata)
+            for command in self._commands(key, body):
+                outcome = self._one(record.partition(), key, metadata, command, staged, now)
+                self._reply(metadata, outcome, staged)
+        except Exception as error:  # nothing here does I/O: whatever is raised is the command's own doing
+            self._park(record, metadata, f"{type(error).__name__}: {error}", staged, now)
+
+    def asks(
+        self, key: str, asks: Sequence[Ask], correlation: str, cause: str, now: int
+    ) -> Iterator[StagedAsk]:
+        """Commands to other aggregates (or, for a deadline, to the same one), ready to be produced."""
+        for ask in asks:
+            kind = type(ask.command)
+            topic = topic_of(kind.TYPE)
+            own = topic == self._commands_topic
+            metadata = Metadata(
+                id=ask.id,
+                type=kind.TYPE,
+                subject=ask.key,
+                source=self._source,
+                recorded_at=now,
+                correlation_id=correlation,
+                causation_id=cause,
+                epoch=self._epoch,
+                reply_to=None if own else ReplyAddress(self._commands_topic, None, ask.tag, key),
+            )
+            yield StagedAsk(topic, ask.key, encode(topic, ask.command), metadata)
+
+    def _check_address(self, partition: int, key: str, metadata: Metadata) -> None:
+        if metadata.subject != key:
+            raise Malformed(f"the key is {key!r}, the subject {metadata.subject!r}")
+        # a foreign producer with another partitioner would give one entity two writers; known entities
+        # need no check
+        if not self._partitions[partition].get(key).version and partition_of(key, self._count) != partition:
+            raise Malformed(f"{key!r} does not belong to partition {partition}: produce with murmur2")
+
+    def _commands(self, key: str, body: Any) -> Sequence[Any]:
+        if not isinstance(body, OutcomeBatch):
+            return (body,)
+        answered = [
+            Answered(o.command_type, o.subject, o.tag, o.kind == "accepted", o.code) for o in body.outcomes
+        ]
+        return self._process.record(key, answered)
+
+    def _one(
+        self, number: int, key: str, meta: Metadata, command: Any, staged: Staged[State], now: int
+    ) -> Outcome:
+        """Seen before? Expected version? Decide. Stage what follows."""
+        partition = self._partitions[number]
+        entity = staged.entities.get((number, key)) or partition.get(key)
+        earlier = staged.answers.get((number, key, meta.id))
+        seen = earlier.outcome if earlier else partition.answered(key, meta.id)
+        if seen is not None:
+            return self._again(seen, meta, entity, staged)
+        if meta.expected_version is not None and meta.expected_version != entity.version:
+            reason = f"expected version {meta.expected_version}, it is {entity.version}"
+            outcome = self._outcome(meta, entity, "conflict", code="version_conflict", reason=reason)
+        else:
+            try:
+                events = self._decider.decide(command, entity.state)
+            except Refused as refusal:
+                outcome = self._outcome(meta, entity, "refused", code=refusal.code, reason=refusal.reason)
+            else:
+                if events:
+                    return self._append(number, key, meta, entity, events, staged, now)
+                outcome = self._outcome(meta, entity, "accepted")
+        staged.counts[meta.type, outcome.kind] += 1
+        if (
+            meta.reply_to is not None
+        ):  # an outcome without events is found nowhere else: it goes to the answers
+            remembered = Remembered(outcome, now)
+            staged.answers[number, key, meta.id] = remembered
+            staged.unrecorded.append((number, key, remembered))
+        return outcome
+
+    def _append(
+        self,
+        number: int,
+        key: str,
+        meta: Metadata,
+        entity: Entity[State],
+        events: Sequence[Event],
+        staged: Staged[State],
+        now: int,
+    ) -> Outcome:
+        state, version = entity.state, entity.version
+        new: list[StagedEvent] = []
+        asks: list[StagedAsk] = []
+        for event in events:
+            state, version = self._decider.evolve(state, event), version + 1
+            value = encode(self._events_topic, event)
+            about = Metadata(
+                id=uuid7(),
+                type=event.TYPE,  # type: ignore[attr-defined]
+                subject=key,
+                source=self._source,
+                recorded_at=now,
+                correlation_id=meta.correlation_id,
+                causation_id=meta.id,
+                epoch=self._epoch,
+                version=version,
+                request_hash=meta.request_hash,
+                traceparent=meta.traceparent,
+            )
+            new.append(StagedEvent(number, key, value, about))
+            reaction = self._process.react(event, state)
+            asks.extend(self.asks(key, reaction, meta.correlation_id, about.id, now))
+        changed = Entity(state, version, now)
+        outcome = self._outcome(meta, changed, "accepted", events=tuple(event.metadata.id for event in new))
+        staged.events.extend(new)
+        staged.asks.extend(asks)
+        staged.entities[number, key] = changed
+        if meta.request_hash:  # conversations are recognised by the state that they leave
+            staged.answers[number, key, meta.id] = Remembered(outcome, now)
+        staged.counts[meta.type, "accepted"] += 1
+        return outcome
+
+    def _again(self, seen: Outcome, meta: Metadata, entity: Entity[State], staged: Staged[State]) -> Outcome:
+        if seen.request_hash != meta.request_hash:
+            staged.counts[meta.type, "reused"] += 1
+            reason = "this idempotency key was used for another request"
+            return self._outcome(meta, entity, "refused", code="idempotency_key_reused", reason=reason)
+        staged.counts[meta.type, "replayed"] += 1
+        return Outcome(**{**vars(seen), "command_type": meta.type, "tag": _tag(meta), "replayed": True})
+
+    def _outcome(
+        self,
+        meta: Metadata,
+        entity: Entity[State],
+        kind: Any,
+        events: tuple[str, ...] = (),
+        code: str = "",
+        reason: str = "",
+    ) -> Outcome:
+        return Outcome(
+            command_id=meta.id,
+            command_type=meta.type,
+            subject=meta.subject,
+            tag=_tag(meta),
+            kind=kind,
+            version=entity.version,
+            event_ids=events,
+            status=self._decider.status(entity.state) if entity.version else "",
+            code=code,
+            reason=reason,
+            request_hash=meta.request_hash,
+            replayed=False,
+        )
+
+    def _reply(self, meta: Metadata, outcome: Outcome, staged: Staged[State]) -> None:
+        if meta.reply_to is not None:
+            address = meta.reply_to
+            staged.replies.setdefault((address.topic, address.partition, address.key), []).append(outcome)
+            staged.correlations.setdefault(address.key, meta.correlation_id)
+
+    def _park(
+        self, record: Message, meta: Metadata | None, reason: str, staged: Staged[State], now: int
+    ) -> None:
+        headers = tuple(Header(name, value or b"") for name, value in record.headers() or ())
+        topic, partition, offset = record.topic(), record.partition(), record.offset()
+        parked = ParkedCommand(
+            topic, partition, offset, reason, record.key() or b"", record.value() or b"", headers, now
+        )
+        staged.parked.append((f"{topic}/{partition}/{offset}", parked))
+        staged.counts[meta.type if meta else "unknown", "failed"] += 1
+        if meta is not None:
+            absent = Entity(self._decider.initial, 0, 0)
+            self._reply(
+                meta, self._outcome(meta, absent, "failed", code="command_failed", reason=reason), staged
+            )
+
+
+def _tag(meta: Metadata) -> str:
+    return meta.reply_to.tag if meta.reply_to is not None else ""

@@ -1,0 +1,98 @@
+"""Reading a topic from given positions to its end, exactly.
+
+The end is the high watermark, read uncommitted, captured *before* reading; it is reached when the
+read_committed consumer's
+partition-EOF event stands at or beyond it. A last record's offset never tells: markers and aborted data
+may close the log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+Positions = dict[int, int]
+
+
+class NotCaughtUp(TimeoutError):
+    """The end of the topic was not reached in time: a transaction is still open, or the broker is away."""
+
+
+def end_offsets(bootstrap: str, topic: str, partitions: list[int], timeout: float = 30) -> Positions:
+    """The high watermark of each partition, open transactions included."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+    found = admin.list_offsets(
+        wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
+    )
+    return {asked.partition: answer.result().offset for asked, answer in found.items()}
+
+
+def partitions_of(bootstrap: str, topic: str, timeout: float = 30) -> list[int]:
+    """The partitions of a topic. Raises KeyError when there is no such topic."""
+    described = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3}).list_topics(timeout=timeout)
+    found = sorted(described.topics[topic].partitions)
+    if not found:
+        raise KeyError(topic)
+    return found
+
+
+def read_to_end(
+    bootstrap: str,
+    topic: str,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int] | None = None,
+    *,
+    committed_only: bool = True,
+    timeout: float = 60,
+) -> Iterator[Message]:
+    """Every record of `topic` from `starts` (partition → offset) to `ends` (default: the ends at the call).
+
+    A start that retention or compaction has passed begins at the first record left. Raises `NotCaughtUp`
+    when nothing
+    moves for `timeout` seconds.
+    """
+    reach = dict(ends if ends is not None else end_offsets(bootstrap, topic, list(starts)))
+    todo = {partition for partition, start in starts.items() if reach[partition] > start}
+    if not todo:
+        return
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "daybook-reads-without-a-group",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if committed_only else "read_uncommitted",
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 10,
+            "queued.min.messages": 100_000,
+            "check.crcs": False,
+            "log_level": 3,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in todo])
+        yield from _drain(consumer, todo, reach, timeout)
+    finally:
+        consumer.close()
+
+
+def _drain(consumer: Consumer, todo: set[int], reach: Positions, timeout: float) -> Iterator[Message]:
+    moved = time.monotonic()
+    while todo:
+        records = consumer.consume(5000, 0.2)
+        if not records and time.monotonic() - moved > timeout:
+            raise NotCaughtUp(f"partitions {sorted(todo)} did not reach {reach} within {timeout} s")
+        for record in records:
+            error = record.error()
+            if error is None:
+                moved = time.monotonic()
+                yield record
+            elif error.code() != KafkaError._PARTITION_EOF:
+                if not error.retriable():
+                    raise KafkaException(error)
+            elif record.offset() >= reach[record.partition()]:
+                todo.discard(record.partition())

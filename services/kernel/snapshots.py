@@ -1,0 +1,178 @@
+"""Snapshots: a cache of folds in the compacted `<service>.state`, written beside the hot transactions.
+
+They are written under a transactional id of their own that the slot's next owner fences, so that a zombie
+cannot put an old
+snapshot over a newer one. The watermark says: every change before these offsets is in a snapshot.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+import structlog
+from confluent_kafka import Message, Producer
+
+from contracts.kernel.records import Remembered, Snapshot, Watermark
+from services.kernel.aggregate import StateCodec
+from services.kernel.entities import Entity, Partition, Window
+from services.kernel.log_reader import end_offsets
+from services.kernel.serde import decode, encode
+from services.kernel.transactions import Aborted, Transactions, produce
+
+State = TypeVar("State")
+
+CHUNK = 500
+WATERMARK_KEY = "watermark"
+OPEN = ("open", b"1")
+FORMAT_HEADER = "format"
+
+log = structlog.get_logger()
+
+
+class SnapshotReader(Generic[State]):
+    """Reads `<service>.state` into partitions; entities stay raw until they are needed."""
+
+    def __init__(self, codec: StateCodec[State], window: Window, now: int) -> None:
+        self._codec = codec
+        self._horizon = window.begins(now)
+        self.open_entities: set[tuple[int, str]] = set()
+        self.watermarks: dict[int, Watermark] = {}
+
+    def take(self, record: Message, partition: Partition[State]) -> None:
+        """One usable record of the state topic."""
+        key, value = record.key().decode(), record.value()
+        number = record.partition()
+        if key == WATERMARK_KEY:
+            if value is not None:
+                self.watermarks[number] = decode(value)
+            return
+        partition.freeze(key, value)
+        partition.recorded_at = max(partition.recorded_at, (record.timestamp()[1] + 1) * 1000)
+        if OPEN in (record.headers() or ()):
+            self.open_entities.add((number, key))
+        else:
+            self.open_entities.discard((number, key))
+
+    def usable(self, record: Message) -> bool:
+        """Whether this record is not a snapshot of code whose states have another shape."""
+        return (
+            record.key().decode() == WATERMARK_KEY
+            or record.value() is None
+            or (FORMAT_HEADER, self._codec.format.encode()) in (record.headers() or ())
+        )
+
+    def drop(self, number: int) -> None:
+        """Begin this partition anew: none of its snapshots can be used."""
+        self.watermarks.pop(number, None)
+        self.open_entities = {at for at in self.open_entities if at[0] != number}
+
+    def thaw(self, value: bytes) -> tuple[Entity[State], Iterable[Remembered]]:
+        snapshot: Snapshot = decode(value)
+        state = self._codec.decode(snapshot.state)
+        answers = [answer for answer in snapshot.answers if answer.recorded_at >= self._horizon]
+        return Entity(state, snapshot.version, snapshot.recorded_at), answers
+
+
+class SnapshotWriter(Generic[State]):
+    """A thread that writes what changed since the last time, every `seconds`."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        service: str,
+        partitions: dict[int, Partition[State]],
+        codec: StateCodec[State],
+        is_open: Callable[[State], bool],
+        transactions: Transactions,
+        quiet: threading.Lock,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._bootstrap, self._service = bootstrap, service
+        self._partitions, self._codec, self._is_open = partitions, codec, is_open
+        self._transactions, self._quiet, self._failed = transactions, quiet, failed
+        self._topic = f"{service}.state"
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
+        self._seconds = 0.0
+
+    def start(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is left, then end."""
+        self._stop.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(self._seconds):
+                self.write()
+            self.write()
+        except BaseException as error:
+            self._failed(error)
+
+    def write(self) -> int:
+        """Snapshot every entity changed since the last call; how many. Raises `OwnershipLost`."""
+        numbers = sorted(self._partitions)
+        # The ends come first: a transaction in flight below them is published before `quiet` is free again,
+        # so that every change before the ends is among the names taken then.
+        events = end_offsets(self._bootstrap, f"{self._service}.events", numbers)
+        answers = end_offsets(self._bootstrap, f"{self._service}.answers", numbers)
+        with self._quiet:
+            names = [(number, key) for number in numbers for key in self._partitions[number].dirty]
+            for number in numbers:
+                self._partitions[number].dirty = set()
+        if not names:
+            return 0
+        try:
+            for begin in range(0, len(names), CHUNK):
+                self._write_chunk(names[begin : begin + CHUNK])
+                time.sleep(0.002)  # let the loop's thread have the interpreter between chunks
+            self._transactions.run(lambda producer: self._mark(producer, events, answers), [], None)
+        except Aborted as error:
+            log.warning("snapshot_aborted", reason=str(error))
+            with self._quiet:
+                for number, key in names:
+                    self._partitions[number].dirty.add(key)
+            return 0
+        return len(names)
+
+    def _write_chunk(self, names: Sequence[tuple[int, str]]) -> None:
+        records = [(number, key, *self._record(self._partitions[number], key)) for number, key in names]
+
+        def stage(producer: Producer) -> None:
+            for number, key, value, headers, recorded_at in records:
+                produce(
+                    producer,
+                    self._topic,
+                    value,
+                    key,
+                    partition=number,
+                    headers=headers,
+                    timestamp=recorded_at // 1000,
+                )
+
+        self._transactions.run(stage, [], None)
+
+    def _record(
+        self, partition: Partition[State], key: str
+    ) -> tuple[bytes | None, list[tuple[str, bytes]], int]:
+        entity, answers = partition.get(key), partition.answers(key)
+        headers = [(FORMAT_HEADER, self._codec.format.encode())]
+        recorded_at = entity.recorded_at or (answers[-1].recorded_at if answers else 0)
+        if not entity.version and not answers:
+            return None, headers, recorded_at
+        if entity.version and self._is_open(entity.state):
+            headers.append(OPEN)
+        state = self._codec.encode(entity.state)
+        snapshot = Snapshot(self._codec.format, entity.version, entity.recorded_at, state, tuple(answers))
+        return encode(self._topic, snapshot), headers, recorded_at
+
+    def _mark(self, producer: Producer, events: dict[int, int], answers: dict[int, int]) -> None:
+        for number in self._partitions:
+            mark = encode(self._topic, Watermark(events[number], answers[number]))
+            produce(producer, self._topic, mark, WATERMARK_KEY, partition=number)

@@ -1,0 +1,113 @@
+"""Kafka transactions: two transactional ids in turn, and what an error means.
+
+While one id's transaction begins, the broker still writes the markers of the other's: with one id every
+begin would wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+
+Result = TypeVar("Result")
+
+
+class Aborted(Exception):
+    """The transaction was rolled back, cleanly: nothing of it is visible, the same work may be done again."""
+
+
+class OwnershipLost(Exception):
+    """Another process owns the ids, or the end of a transaction is unknown: this process must end and
+    restore anew."""
+
+
+class _MustAbort(Exception):
+    pass
+
+
+def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: int) -> Producer:
+    """A producer with the settings that decide latency (the broker answers CONCURRENT_TRANSACTIONS while
+    markers are
+    being written: a short backoff) and safety (no record outlives its transaction)."""
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "message.timeout.ms": timeout_ms * 8 // 10,
+            "partitioner": "murmur2_random",
+            "linger.ms": 0,
+            "retry.backoff.ms": 2,
+            "retry.backoff.max.ms": 20,
+            "queue.buffering.max.messages": 500_000,
+            "socket.nagle.disable": True,
+            "log_level": 3,
+        }
+    )
+
+
+class Transactions:
+    """One slot's writer: `fence` first, then any number of `run`."""
+
+    def __init__(self, bootstrap: str, transactional_ids: Sequence[str], timeout_ms: int) -> None:
+        self._patience = 3 * timeout_ms / 1000
+        self._producers = [transactional_producer(bootstrap, name, timeout_ms) for name in transactional_ids]
+        self._turn = cycle(self._producers)
+
+    def fence(self, timeout: float = 60) -> None:
+        """End whatever an earlier owner of these ids has open, and shut it out for good. Raises
+        `OwnershipLost`."""
+        for producer in self._producers:
+            self._attempt(producer.init_transactions, timeout)
+
+    def run(self, stage: Callable[[Producer], None], offsets: list[TopicPartition], group: Any) -> None:
+        """One transaction: what `stage` produces, and the consumed `offsets` of `group`.
+
+        Returns after the commit. Raises `Aborted` or `OwnershipLost`. `stage` only produces: all that can
+        fail for
+        another reason (rules, encoding) comes before.
+        """
+        producer = next(self._turn)
+        try:
+            self._attempt(producer.begin_transaction)
+            stage(producer)
+            if offsets:
+                self._attempt(producer.send_offsets_to_transaction, offsets, group, 10)
+            self._attempt(producer.commit_transaction, 10)
+        except (_MustAbort, KafkaException) as error:
+            self._abort(producer)
+            raise Aborted(str(error)) from error
+
+    def _abort(self, producer: Producer) -> None:
+        try:
+            self._attempt(producer.abort_transaction, 10)
+        except _MustAbort as error:
+            raise OwnershipLost(f"abort failed: {error}") from error
+
+    def _attempt(self, step: Callable[..., Result], *args: Any) -> Result:
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                return step(*args)
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.fatal():
+                    raise OwnershipLost(str(cause)) from error
+                if cause.txn_requires_abort():
+                    raise _MustAbort(str(cause)) from error
+                if not cause.retriable() or time.monotonic() > until:
+                    raise OwnershipLost(f"unknown end: {cause}") from error
+
+
+def produce(producer: Producer, topic: str, value: bytes | None, key: str | None, **more: Any) -> None:
+    """Queue a record; waits while the local queue is full."""
+    while True:
+        try:
+            producer.produce(topic, value, key, **more)
+            return
+        except BufferError:
+            producer.poll(0.01)

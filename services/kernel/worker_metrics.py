@@ -1,0 +1,106 @@
+"""What a worker tells: Prometheus metrics, and whether it is alive and ready, over a small HTTP server of
+its own thread."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
+
+COMMANDS = Counter(
+    "daybook_commands", "Commands executed, by type and outcome", ["service", "type", "outcome"]
+)
+BATCH = Histogram(
+    "daybook_batch_commands",
+    "Commands per transaction",
+    ["service"],
+    buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500),
+)
+TRANSACTION = Histogram(
+    "daybook_transaction_seconds",
+    "Begin to commit",
+    ["service"],
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
+)
+RESTORE = Gauge("daybook_restore_seconds", "From start to ready", ["service"])
+PARKED = Counter("daybook_parked_commands", "Commands parked by this process", ["service"])
+LAG = Gauge("daybook_lag_events", "Commands waiting in the log", ["service"])
+
+STALLED_SECONDS = 15.0
+
+
+class WorkerMetrics:
+    """The worker's own account of itself. `ticked` at every turn of the loop; a loop that does not turn is
+    not alive."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self._ready = ""
+        self._reason = "starting"
+        self._ticked = time.monotonic()
+
+    def committed(self, counts: Mapping[tuple[str, str], int], commands: int, seconds: float) -> None:
+        """Account for one transaction of `commands` commands that took `seconds`."""
+        for (kind, outcome), number in counts.items():
+            COMMANDS.labels(self._service, kind, outcome).inc(number)
+            if outcome == "failed":
+                PARKED.labels(self._service).inc(number)
+        BATCH.labels(self._service).observe(commands)
+        TRANSACTION.labels(self._service).observe(seconds)
+
+    def restored(self, seconds: float) -> None:
+        RESTORE.labels(self._service).set(seconds)
+        self._reason = ""
+
+    def ticked(self) -> None:
+        self._ticked = time.monotonic()
+
+    def lag(self, commands: int) -> None:
+        LAG.labels(self._service).set(commands)
+
+    def why_not_alive(self) -> str:
+        """Empty while the loop turns (a slot that is still restoring is alive)."""
+        if self._reason or time.monotonic() - self._ticked < STALLED_SECONDS:
+            return ""
+        return f"no turn of the loop for {STALLED_SECONDS:.0f} s"
+
+    def why_not_ready(self) -> str:
+        """Empty when the slot is restored and owned."""
+        return self._reason or self.why_not_alive()
+
+    def serve(self, host: str, port: int) -> None:
+        """Answer /health/live, /health/ready and /metrics until the process ends."""
+        metrics = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                match self.path:
+                    case "/health/live":
+                        self._health(metrics.why_not_alive())
+                    case "/health/ready":
+                        self._health(metrics.why_not_ready())
+                    case "/metrics":
+                        self._send(200, CONTENT_TYPE_LATEST, generate_latest())
+                    case _:
+                        self._send(404, "application/json", b'{"reason":"see /health/ready and /metrics"}')
+
+            def _health(self, reason: str) -> None:
+                body = json.dumps({"reason": reason} if reason else {"status": "ok"}).encode()
+                self._send(503 if reason else 200, "application/json", body)
+
+            def _send(self, status: int, kind: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+                """Health checks are not worth a line."""
+
+        server = ThreadingHTTPServer((host, port), Handler)
+        threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
