@@ -1,4 +1,4 @@
-"""Every record that stands in a topic. Generated from the schemas and topics.yaml by `daybook contracts lock`; do not edit."""
+"""Generated from the schemas and topics.yaml by `daybook contracts lock`; do not edit."""
 
 from __future__ import annotations
 

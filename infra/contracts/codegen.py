@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from contracts.lock import ROOT, Schema
 from infra.contracts.rendering import render_alias, render_class, render_module, render_registry, render_union
@@ -87,7 +88,7 @@ def _add(module: Module, elsewhere: Mapping[str, Schema], schema: Schema) -> Non
         module.top.append(schema["name"])
 
 
-def _definitions(schema: object) -> Iterator[Schema]:
+def _definitions(schema: Any) -> Iterator[Schema]:
     """The records and enums inside a schema, nested ones first, the schema itself last."""
     match schema:
         case list():

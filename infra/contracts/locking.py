@@ -50,7 +50,7 @@ def broken(held: Lock, root: Path = ROOT) -> Iterator[str]:
         if file is None:
             yield f"{_words(entry)} is locked, but its schema is gone: restore it"
         elif file.stem not in stems.get(entry.topic, ()):
-            yield f"{_words(entry)} is locked, but topics.yaml no longer lists {file.stem} there: list it again"
+            yield f"{_words(entry)} is locked, but topics.yaml no longer lists {file.stem} there"
         elif file.fingerprint != entry.fingerprint:
             keep, following = f"{file.stem}.v{entry.version}.avsc", entry.version + 1
             yield (
@@ -63,11 +63,10 @@ def stale(held: Lock, root: Path = ROOT) -> Iterator[str]:
     """What the lock does not hold yet, in words."""
     for entry in missing(held, root):
         yield f"{_words(entry)} is not locked yet: run `./daybook contracts lock`"
-    files = {
-        (file.type, file.version): file.file for versions in schema_files(root).values() for file in versions
-    }
+    files = _by_version(root)
     for entry in held.entries:
-        if files.get((entry.type, entry.version), entry.file) != entry.file:
+        file = files.get((entry.type, entry.version))
+        if file is not None and file.file != entry.file:
             yield f"{_words(entry)} now stands in another file: run `./daybook contracts lock`"
 
 
@@ -84,11 +83,7 @@ def _entry(topic: str, file: SchemaFile, schema_id: int) -> Entry:
 
 
 def _write(path: Path, entries: tuple[Entry, ...]) -> None:
-    files = {
-        (file.type, file.version): file.file
-        for versions in schema_files(path.parent).values()
-        for file in versions
-    }
+    files = _by_version(path.parent)
     rows = (
         json.dumps({**asdict(entry), "file": files[entry.type, entry.version].file})
         for entry in sorted(entries, key=lambda entry: (entry.id, entry.subject))

@@ -64,12 +64,7 @@ def render_union(name: str, members: Sequence[str]) -> str:
 
 def render_registry(modules: Sequence[tuple[str, str, Sequence[str]]]) -> str:
     """`contracts/records.py`: every record that stands in a topic, by its full name."""
-    lines = [
-        f'"""Every record that stands in a topic. {HEADER}"""',
-        "",
-        "from __future__ import annotations",
-        "",
-    ]
+    lines = [f'"""{HEADER}"""', "", "from __future__ import annotations", ""]
     lines += [f"from contracts.{package} import {name} as {package}_{name}" for package, name, _ in modules]
     lines += ["", "RECORDS: dict[str, type] = {", "    record.TYPE: record", "    for record in ("]
     lines += [f"        {package}_{name}.{record}," for package, name, top in modules for record in top]

@@ -1,5 +1,4 @@
-"""Records to bytes and back: a dataclass, Avro, in Confluent framing (a zero byte, the schema id, the Avro
-body).
+"""Records to bytes and back: a dataclass, Avro, in Confluent framing (a zero byte, the schema id, the body).
 
 Times and money stay integers: the logical types of the schemas are for other readers.
 """
@@ -87,8 +86,7 @@ def _plain(schema: Any) -> Any:
 
 
 def _parts(record: type) -> list[tuple[str, type | None]]:
-    """The fields that are not plain: a record (its class), or a sequence (its items' class; None for plain
-    items)."""
+    """The fields that are not plain: a record (its class) or a sequence (its items' class, or None)."""
     found: list[tuple[str, type | None]] = []
     for name, hint in get_type_hints(record).items():
         if isinstance(hint, type) and hasattr(hint, "TYPE"):
@@ -104,8 +102,7 @@ def _is_sequence(record: type, name: str) -> bool:
 
 
 def _flattener(record: type) -> Callable[[Any], dict[str, Any]]:
-    """A record's fields as fastavro wants them. Without nested records that is the instance's own
-    dictionary."""
+    """A record's fields as fastavro wants them: without nested records, the instance's own dictionary."""
     nested = [(name, _is_sequence(record, name), _flattener(part)) for name, part in _parts(record) if part]
     if not nested:
         return vars
@@ -121,8 +118,7 @@ def _flattener(record: type) -> Callable[[Any], dict[str, Any]]:
 
 
 def _builder(record: type) -> Callable[[dict[str, Any]], Any]:
-    """Makes an instance around the decoded dictionary: a frozen dataclass's own constructor takes five
-    times as long."""
+    """Puts an instance around the decoded dictionary: a frozen dataclass's constructor takes far longer."""
     parts = [
         (name, _is_sequence(record, name), _builder(part) if part else None) for name, part in _parts(record)
     ]
@@ -138,45 +134,5 @@ def _builder(record: type) -> Callable[[dict[str, Any]], Any]:
         instance = new(record)
         adopt(instance, "__dict__", fields)
         return instance
-
-    return build
-
-
-@cache
-def _flattener(record_type: type) -> Callable[[Any], Fields]:
-    """Record → the dict that fastavro writes. A record without nested ones lends its own `__dict__`."""
-    nested = [(name, _flattener(inner), many) for name, inner, many in _nested(record_type)]
-    if not nested:
-        return vars
-
-    def flatten(record: Any) -> Fields:
-        fields: Fields = {**record.__dict__}
-        for name, inner, many in nested:
-            fields[name] = [inner(each) for each in fields[name]] if many else inner(fields[name])
-        return fields
-
-    return flatten
-
-
-@cache
-def _builder(record_type: type) -> Callable[[Fields], Any]:
-    """Decoded dict → record, past the frozen dataclass's slow `__init__`; lists become tuples."""
-    nested = {name: (_builder(inner), many) for name, inner, many in _nested(record_type)}
-    arrays = [name for name, hint in get_type_hints(record_type).items() if get_origin(hint) is tuple]
-    singles = [(name, inner) for name, (inner, many) in nested.items() if not many]
-    plain = [name for name in arrays if name not in nested]
-    records = [(name, nested[name][0]) for name in arrays if name in nested]
-    new = object.__new__
-
-    def build(fields: Fields) -> Any:
-        for name in plain:
-            fields[name] = tuple(fields[name])
-        for name, inner in records:
-            fields[name] = tuple([inner(each) for each in fields[name]])
-        for name, inner in singles:
-            fields[name] = inner(fields[name])
-        record = new(record_type)
-        record.__dict__.update(fields)
-        return record
 
     return build
