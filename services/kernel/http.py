@@ -1,7 +1,7 @@
 """HTTP's vocabulary for every API of the shop: problems (RFC 9457), bodies, preconditions.
 
-Whatever goes wrong leaves as `application/problem+json` with a stable `code`. Raise `Problem` anywhere below a
-handler; `exception_handlers()` turns it, and every error of the framework, into an answer.
+Whatever goes wrong leaves as `application/problem+json` with a stable `code`. Raise `Problem` anywhere below
+a handler; `exception_handlers()` turns it, and every error of the framework, into an answer.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _too_large() -> Problem:
 
 
 def parse_body(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
-    """The body as the decoder's Struct. Raises `Problem` 422 that names the field, or says where JSON ends."""
+    """The body as the decoder's Struct. Raises `Problem` 422 naming the field, or saying what is not JSON."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:

@@ -1,0 +1,53 @@
+"""Environment variables of the inventory service, all with the prefix DAYBOOK_; times as their names say."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+Positive = Annotated[float, Field(gt=0)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class Settings(BaseSettings):
+    """What API and worker share: `kafka` is host:port[,host:port…], `http_host` the address to listen on."""
+
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+
+    kafka: str = "127.0.0.1:27492"
+    site: str = "home"
+    http_host: str = "127.0.0.1"
+    log_level: str = "INFO"
+
+
+class ApiSettings(Settings):
+    """The HTTP side.
+
+    `replica`: this process's own partition of `inventory.outcomes`. `hash_key`: a secret of at least 16 characters,
+    the same for all replicas and over restarts, with which requests are fingerprinted. `query_url`: where
+    Location points. `max_pending`: commands awaiting their outcome, more are answered 503.
+    """
+
+    http_port: Port = 27402
+    replica: Annotated[int, Field(ge=0)] = 0
+    hash_key: Annotated[SecretStr, Field(min_length=16)]
+    query_url: str = "http://127.0.0.1:27403"
+    wait_seconds: Positive = 10.0
+    delivery_seconds: Positive = 5.0
+    max_pending: Annotated[int, Field(ge=1)] = 4096
+
+
+class WorkerSettings(Settings):
+    """The owner of a slot; `layout` is the number of the slot layout that it belongs to."""
+
+    http_port: Port = 27412
+    slot: Annotated[int, Field(ge=0)] = 0
+    slots: Annotated[int, Field(ge=1)] = 1
+    layout: Annotated[int, Field(ge=1)] = 1
+    window_ms: Annotated[float, Field(ge=0)] = 5.0
+    snapshot_seconds: Positive = 10.0
+    retry_window_hours: Positive = 24.0
+    transaction_timeout_ms: Annotated[int, Field(ge=1000, le=10_000)] = 10_000
+    redrive_seconds: Positive = 30.0

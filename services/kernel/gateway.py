@@ -1,0 +1,237 @@
+"""The HTTP side of a write service: send a command to the log, await its outcome.
+
+The event loop encodes commands and hands them to librdkafka; one thread serves the producer's callbacks, one
+hears the outcomes. Nothing here is state that matters: what is lost with the process is asked for again under
+the same command id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from prometheus_client import Gauge
+
+from contracts.kernel.records import Outcome
+from services.kernel.envelope import Metadata, ReplyAddress, now_micros, write_headers
+from services.kernel.outcomes import OutcomeReader
+from services.kernel.serde import encode
+
+PENDING = Gauge("daybook_gateway_pending", "Commands sent whose outcome is awaited", ["service"])
+
+
+class Unanswered(Exception):
+    """No outcome: the command may have been executed or not. It is safe to repeat it under the same id."""
+
+    code = "unanswered"
+
+
+class Overloaded(Unanswered):
+    """Too many commands are waiting; this one was not sent."""
+
+    code = "overloaded"
+
+
+class OutcomeUnknown(Unanswered):
+    """The command was sent and its outcome did not come in time."""
+
+    code = "outcome_unknown"
+
+
+class LogUnavailable(Unanswered):
+    """The log did not take the command in time, or this gateway is not ready."""
+
+    code = "log_unavailable"
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """`replica` is the partition of `<service>.outcomes` that this process alone reads; times in seconds."""
+
+    service: str
+    bootstrap: str
+    site: str = "home"
+    replica: int = 0
+    wait: float = 10.0
+    delivery_timeout: float = 5.0
+    max_pending: int = 4096
+    max_buffered_kib: int = 65_536
+
+
+class Gateway:
+    """`start` once inside the event loop, `send` from that loop only, `close` at the end."""
+
+    def __init__(self, settings: GatewaySettings, on_fatal: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._on_fatal = on_fatal
+        self._commands = f"{settings.service}.commands"
+        self._source = f"daybook/{settings.site}/{settings.service}-api/{settings.replica}"
+        self._reply_to = ReplyAddress(f"{settings.service}.outcomes", settings.replica, "", "")
+        self._reader = OutcomeReader(settings.bootstrap, self._reply_to.topic, settings.replica, self._hear)
+        self._waiters: dict[tuple[str, str], list[asyncio.Future[Outcome]]] = {}
+        self._pending = 0
+        self._out_of_order: str | None = "not started"
+        self._broker_lost = True
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        PENDING.labels(settings.service).set_function(lambda: self._pending)
+
+    async def start(self) -> None:
+        """Begin to connect; returns at once. `not_ready` tells when commands are taken."""
+        self._loop = asyncio.get_running_loop()
+        self._producer = Producer(_producer_config(self._settings) | {"error_cb": self._producer_failed})
+        self._out_of_order = None
+        self._threads = [
+            threading.Thread(target=self._reader.run, args=(self._stopping,), name="outcomes", daemon=True),
+            threading.Thread(target=self._serve_producer, name="producer", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    async def close(self) -> None:
+        """Stop; whoever still waits gets `OutcomeUnknown`."""
+        self._out_of_order = "stopping"
+        self._stopping.set()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+        for waiters in list(self._waiters.values()):
+            for waiter in waiters:
+                _fail(waiter, OutcomeUnknown("the process is stopping"))
+
+    def not_ready(self) -> str | None:
+        """Why commands are not taken, or None."""
+        if self._broker_lost:
+            return self._out_of_order or "the log is not reachable"
+        return self._out_of_order or self._reader.not_ready
+
+    @property
+    def epoch(self) -> int:
+        """The site's write epoch, as far as it is known here."""
+        return self._reader.epoch
+
+    async def send(
+        self,
+        command: Any,
+        *,
+        entity_id: str,
+        command_id: str,
+        request_hash: str,
+        correlation_id: str,
+        expected_version: int | None = None,
+        traceparent: str = "",
+    ) -> Outcome:
+        """One command to its entity's partition, and what became of it. Raises an `Unanswered`.
+
+        Requests that wait under the same id and hash all get the outcome that comes first.
+        """
+        if (reason := self.not_ready()) is not None:
+            raise LogUnavailable(reason)
+        if self._pending >= self._settings.max_pending:
+            raise Overloaded(f"{self._pending} commands are waiting")
+        metadata = Metadata(
+            id=command_id,
+            type=command.TYPE,
+            subject=entity_id,
+            source=self._source,
+            recorded_at=now_micros(),
+            correlation_id=correlation_id,
+            causation_id=correlation_id,
+            epoch=self._reader.epoch,
+            request_hash=request_hash,
+            reply_to=self._reply_to,
+            expected_version=expected_version,
+            traceparent=traceparent,
+        )
+        return await self._exchange(
+            (command_id, request_hash), entity_id, encode(self._commands, command), metadata
+        )
+
+    async def _exchange(
+        self, awaited: tuple[str, str], key: str, value: bytes, metadata: Metadata
+    ) -> Outcome:
+        waiter: asyncio.Future[Outcome] = self._loop.create_future()
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                self._loop.call_soon_threadsafe(_fail, waiter, LogUnavailable(error.str()))
+
+        self._waiters.setdefault(awaited, []).append(waiter)
+        self._pending += 1
+        late = OutcomeUnknown(f"no outcome within {self._settings.wait:g} s")
+        timer = self._loop.call_later(self._settings.wait, _fail, waiter, late)
+        try:
+            self._producer.produce(
+                self._commands, value, key, headers=write_headers(metadata), on_delivery=delivered
+            )
+            return await waiter
+        except BufferError as error:
+            raise Overloaded("the producer's queue is full") from error
+        except KafkaException as error:
+            raise LogUnavailable(str(error)) from error
+        finally:
+            timer.cancel()
+            self._pending -= 1
+            self._forget(awaited, waiter)
+
+    def _forget(self, awaited: tuple[str, str], waiter: asyncio.Future[Outcome]) -> None:
+        waiters = self._waiters.get(awaited)
+        if waiters is not None and waiter in waiters:
+            waiters.remove(waiter)
+            if not waiters:
+                del self._waiters[awaited]
+
+    def _hear(self, outcomes: list[Outcome]) -> None:
+        if not self._stopping.is_set():
+            self._loop.call_soon_threadsafe(self._resolve, outcomes)
+
+    def _resolve(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            for waiter in self._waiters.pop((outcome.command_id, outcome.request_hash), ()):
+                if not waiter.done():
+                    waiter.set_result(outcome)
+
+    def _serve_producer(self) -> None:
+        while not self._stopping.is_set():
+            self._producer.poll(0.1)
+            if self._broker_lost:
+                self._broker_lost = not self._reachable()
+        self._producer.flush(self._settings.delivery_timeout)
+
+    def _reachable(self) -> bool:
+        try:
+            found = self._producer.list_topics(self._commands, timeout=1)
+        except KafkaException:
+            return False
+        return found.topics[self._commands].error is None
+
+    def _producer_failed(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._out_of_order = f"the producer failed: {error.str()}"
+            self._on_fatal(self._out_of_order)
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._broker_lost = True
+
+
+def _fail(waiter: asyncio.Future[Outcome], error: Unanswered) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)
+
+
+def _producer_config(settings: GatewaySettings) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": settings.bootstrap,
+        "acks": "all",
+        "enable.idempotence": True,
+        "partitioner": "murmur2_random",
+        "linger.ms": 1,
+        "message.timeout.ms": int(settings.delivery_timeout * 1000),
+        "message.max.bytes": 4_000_000,
+        "queue.buffering.max.kbytes": settings.max_buffered_kib,
+        "delivery.report.only.error": True,
+        "socket.nagle.disable": True,
+        "log_level": 3,
+    }

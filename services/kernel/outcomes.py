@@ -1,0 +1,105 @@
+"""What a gateway hears: its partition of `<service>.outcomes`, and the site's epoch from `site.control`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from contracts.kernel.records import Outcome, OutcomeBatch, SiteRole
+from services.kernel.log_reader import end_offsets
+from services.kernel.serde import Undecodable, decode
+
+CONTROL = "site.control"
+
+log = structlog.get_logger(__name__)
+
+
+class OutcomeReader:
+    """`run` in a thread of its own; `hear` is called there with the outcomes of one read, in order.
+
+    `not_ready` is None once both topics were read to their ends, so that no later outcome can be missed.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, partition: int, hear: Callable[[list[Outcome]], None]
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._partition = partition
+        self._hear = hear
+        self._unread: set[tuple[str, int]] = set()
+        self.not_ready: str | None = "the log is not reachable yet"
+        self.epoch = 1
+
+    def run(self, stopping: threading.Event) -> None:
+        """Until `stopping`; when the log refuses, try again each second."""
+        while not stopping.is_set():
+            try:
+                self._read(stopping)
+            except (KafkaException, KeyError) as error:
+                self.not_ready = f"outcomes are not readable: {error}"
+                log.warning("outcomes are not readable, trying again", reason=str(error))
+                stopping.wait(1)
+
+    def _read(self, stopping: threading.Event) -> None:
+        consumer = Consumer(_config(self._bootstrap))
+        try:
+            self._assign(consumer)
+            while not stopping.is_set():
+                first = consumer.poll(0.2)
+                if first is None:
+                    continue
+                records = [first, *consumer.consume(500, 0)]
+                outcomes = [outcome for record in records for outcome in self._take(record)]
+                if outcomes:
+                    self._hear(outcomes)
+                if not self._unread:
+                    self.not_ready = None
+        finally:
+            consumer.close()
+
+    def _assign(self, consumer: Consumer) -> None:
+        """From the end of the outcomes as it is now: what is asked for later is answered later."""
+        end = end_offsets(self._bootstrap, self._topic, [self._partition], timeout=10)[self._partition]
+        consumer.assign([TopicPartition(self._topic, self._partition, end), TopicPartition(CONTROL, 0, 0)])
+        self._unread = {(self._topic, self._partition), (CONTROL, 0)}
+
+    def _take(self, record: Message) -> Iterable[Outcome]:
+        error = record.error()
+        if error is None:
+            return self._decode(record)
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._unread.discard((record.topic(), record.partition()))
+        elif not error.retriable():
+            raise KafkaException(error)
+        return ()
+
+    def _decode(self, record: Message) -> Iterable[Outcome]:
+        try:
+            match decode(record.value()) if record.value() is not None else None:
+                case OutcomeBatch(outcomes=outcomes):
+                    return outcomes
+                case SiteRole(epoch=epoch):
+                    self.epoch = epoch
+        except Undecodable as error:
+            # Nobody can answer these requests any more: they end as unknown, and the next ones are answered.
+            log.error("undecodable", topic=record.topic(), offset=record.offset(), reason=str(error))
+        return ()
+
+
+def _config(bootstrap: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": "daybook-reads-without-a-group",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 100,
+        "socket.nagle.disable": True,
+        "log_level": 3,
+    }

@@ -1,0 +1,40 @@
+"""`python -m services.order.main api|worker`"""
+
+from __future__ import annotations
+
+import argparse
+
+from services.kernel.serving import configure_logging, serve
+from services.order.settings import ApiSettings, WorkerSettings
+
+
+def main() -> int:
+    """The process's exit code. Each part is imported alone: an API has no use for a worker's code."""
+    parser = argparse.ArgumentParser(prog="python -m services.order.main")
+    parser.add_argument("part", choices=["api", "worker"], help="the HTTP side, or the owner of a slot")
+    match parser.parse_args().part:
+        case "api":
+            return _api()
+        case _:
+            return _worker()
+
+
+def _api() -> int:
+    from services.order import api
+
+    settings = ApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment
+    configure_logging("order-api", settings.log_level)
+    serve(api.create(settings), settings.http_host, settings.http_port)
+    return 0
+
+
+def _worker() -> int:
+    from services.order import worker
+
+    settings = WorkerSettings()
+    configure_logging("order-worker", settings.log_level)
+    return worker.run(settings)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

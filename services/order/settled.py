@@ -1,0 +1,178 @@
+"""`?wait=settled`: a tail of `order.events` that runs while somebody waits.
+
+Only keys and headers are read. Everything here is bounded; whoever cannot be served is answered "placed".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import structlog
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from contracts.order.events import OrderCancelled, OrderConfirmed, OrderExpired, OrderRejected
+from services.kernel.log_reader import end_offsets, partitions_of
+
+TOPIC = "order.events"
+MAX_WATCHED = 1000
+MAX_RECENT = 10_000
+IDLE_SECONDS = 30.0
+START_SECONDS = 5.0
+
+STATUS_OF = {
+    OrderConfirmed.TYPE.encode(): "confirmed",
+    OrderRejected.TYPE.encode(): "rejected",
+    OrderExpired.TYPE.encode(): "expired",
+    OrderCancelled.TYPE.encode(): "cancelled",
+}
+
+log = structlog.get_logger(__name__)
+
+
+class Settled(NamedTuple):
+    status: str
+    version: int
+    event_id: str
+
+
+class SettledTail:
+    """Call all methods from one event loop.
+
+    A consumer's thread lives from the first `watch` until nobody has waited for `IDLE_SECONDS`; what it saw
+    meanwhile is kept (the newest `MAX_RECENT`) for repeats of a request.
+    """
+
+    def __init__(self, bootstrap: str, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._bootstrap = bootstrap
+        self._idle_seconds = idle_seconds
+        self._watched: dict[str, list[asyncio.Future[Settled]]] = {}
+        self._waiting = 0
+        self._recent: OrderedDict[str, Settled] = OrderedDict()
+        self._tail: _Tail | None = None
+
+    async def watch(self, order_id: str) -> asyncio.Future[Settled] | None:
+        """Begin to watch, before the command is sent, so that nothing is missed; end with `unwatch`.
+
+        None where the tail cannot serve.
+        """
+        if self._waiting >= MAX_WATCHED:
+            return None
+        waiter: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        self._watched.setdefault(order_id, []).append(waiter)
+        self._waiting += 1
+        if not await self._started():
+            self.unwatch(order_id, waiter)
+            return None
+        if order_id in self._recent and not waiter.done():
+            waiter.set_result(self._recent[order_id])
+        return waiter
+
+    def unwatch(self, order_id: str, waiter: asyncio.Future[Settled]) -> None:
+        waiters = self._watched[order_id]
+        waiters.remove(waiter)
+        if not waiters:
+            del self._watched[order_id]
+        self._waiting -= 1
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(self._idle_seconds, self._rest, self._tail)
+
+    async def close(self) -> None:
+        tail, self._tail = self._tail, None
+        if tail is not None:
+            tail.stopping.set()
+            await asyncio.to_thread(tail.thread.join)
+
+    async def _started(self) -> bool:
+        if self._tail is None or not self._tail.thread.is_alive():
+            self._recent.clear()
+            self._tail = _Tail(self, self._bootstrap)
+        try:
+            await asyncio.wait_for(asyncio.shield(self._tail.positioned), START_SECONDS)
+        except (TimeoutError, KafkaException) as error:
+            log.warning("waiting for settled orders is not possible", reason=repr(error))
+            return False
+        return True
+
+    def _rest(self, tail: _Tail | None) -> None:
+        if not self._waiting and tail is not None and tail is self._tail:
+            tail.stopping.set()
+            self._tail = None
+
+    def see(self, seen: list[tuple[str, Settled]]) -> None:
+        """Orders that settled, in the log's order."""
+        for order_id, settled in seen:
+            self._recent[order_id] = settled
+            for waiter in self._watched.get(order_id, ()):
+                if not waiter.done():
+                    waiter.set_result(settled)
+        while len(self._recent) > MAX_RECENT:
+            self._recent.popitem(last=False)
+
+
+class _Tail:
+    def __init__(self, owner: SettledTail, bootstrap: str) -> None:
+        self._owner = owner
+        self._bootstrap = bootstrap
+        self._loop = asyncio.get_running_loop()
+        self.positioned: asyncio.Future[None] = self._loop.create_future()
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="settled", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            consumer = Consumer(
+                {
+                    "bootstrap.servers": self._bootstrap,
+                    "group.id": "daybook-reads-without-a-group",
+                    "enable.auto.commit": False,
+                    "isolation.level": "read_committed",
+                    "auto.offset.reset": "earliest",
+                    "fetch.wait.max.ms": 100,
+                    "log_level": 3,
+                }
+            )
+            try:
+                self._follow(consumer)
+            finally:
+                consumer.close()
+        except KafkaException as error:
+            self._loop.call_soon_threadsafe(self._failed, error)
+
+    def _follow(self, consumer: Consumer) -> None:
+        ends = end_offsets(self._bootstrap, TOPIC, partitions_of(self._bootstrap, TOPIC))
+        consumer.assign([TopicPartition(TOPIC, partition, end) for partition, end in ends.items()])
+        self._loop.call_soon_threadsafe(self._ready)
+        while not self.stopping.is_set():
+            first = consumer.poll(0.2)
+            if first is None:
+                continue
+            seen = list(_settled([first, *consumer.consume(500, 0)]))
+            if seen and not self.stopping.is_set():
+                self._loop.call_soon_threadsafe(self._owner.see, seen)
+
+    def _ready(self) -> None:
+        if not self.positioned.done():
+            self.positioned.set_result(None)
+
+    def _failed(self, error: KafkaException) -> None:
+        log.warning("the tail of settled orders ended", reason=str(error))
+        if not self.positioned.done():
+            self.positioned.set_exception(error)
+
+
+def _settled(records: Iterable[Message]) -> Iterable[tuple[str, Settled]]:
+    for record in records:
+        if (error := record.error()) is not None:
+            if not error.retriable():
+                raise KafkaException(error)
+            continue
+        headers = dict(record.headers() or ())
+        status = STATUS_OF.get(headers.get("ce_type", b""))
+        if status is not None:
+            version, event_id = int(headers["ce_sequence"]), headers["ce_id"].decode()
+            yield record.key().decode(), Settled(status, version, event_id)
