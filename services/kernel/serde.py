@@ -26,7 +26,7 @@ class Undecodable(ValueError):
 
 def encode(topic: str, record: Any) -> bytes:
     """The value of `record` in `topic`. Raises KeyError where the type does not belong there."""
-    frame, schema, flatten = _writer(topic, type(record))
+    frame, schema, flatten = _writer(topic, record.__class__)
     out = BytesIO()
     out.write(frame)
     schemaless_writer(out, schema, flatten(record))
@@ -131,7 +131,7 @@ def _builder(record: type) -> Callable[[dict[str, Any]], Any]:
                 fields[name] = tuple(part)
             else:
                 fields[name] = tuple([inner(item) for item in part]) if many else inner(part)
-        instance = new(record)
+        instance: Any = new(record)
         adopt(instance, "__dict__", fields)
         return instance
 
