@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from contracts.kernel.records import Outcome, Remembered
 from services.kernel.aggregate import Aggregate, StateCodec
@@ -29,6 +29,12 @@ from services.kernel.transactions import Transactions
 Command = TypeVar("Command")
 State = TypeVar("State")
 Event = TypeVar("Event")
+
+MOVING_COORDINATOR = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 
 class LayoutChanged(Exception):
@@ -89,9 +95,7 @@ class Slot(Generic[Command, State, Event]):
         self._check_layout()
         numbers = self._numbers()
         consumer = self._consumer()
-        # `committed` answers only when the predecessor's pending offsets are decided
-        commands = [TopicPartition(f"{self.aggregate.name}.commands", number) for number in numbers]
-        committed = consumer.committed(commands, 60)
+        committed = self._committed(consumer, numbers)
         self._restore(numbers)
         consumer.assign(
             [
@@ -133,6 +137,18 @@ class Slot(Generic[Command, State, Event]):
     def _numbers(self) -> list[int]:
         every = partitions_of(self.config.bootstrap, f"{self.aggregate.name}.commands")
         return [number for number in every if number % self.config.slots == self.config.slot]
+
+    def _committed(self, consumer: Consumer, numbers: list[int]) -> list[TopicPartition]:
+        """Where the last owner's last commit ended: answered only when its pending offsets are decided."""
+        commands = [TopicPartition(f"{self.aggregate.name}.commands", number) for number in numbers]
+        until = time.monotonic() + 60
+        while True:
+            try:
+                return consumer.committed(commands, 60)
+            except KafkaException as error:  # a broker that has just started moves its coordinators
+                if error.args[0].code() not in MOVING_COORDINATOR or time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
 
     def _consumer(self) -> Consumer:
         return Consumer(
