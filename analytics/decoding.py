@@ -1,4 +1,4 @@
-"""The log's values in Python: what Spark's own Avro reader cannot do (older schemas) or must not do (the audit's fold).
+"""The log's values in Python: for older schemas, which Spark's own Avro reader cannot upcast, and for the audit.
 
 The second reader of the same bytes, on purpose: the audit compares what the two of them say.
 """
@@ -26,7 +26,7 @@ class Undecodable(Exception):
 
 
 def read_record(value: bytes, lock: Lock) -> tuple[str, Record]:
-    """The full record name and the record in its newest shape; timestamps are int micros. Raises Undecodable."""
+    """The full record name and the record in its newest shape, timestamps as micros. Raises Undecodable."""
     try:
         _, schema_id = HEADER.unpack_from(value)
         body = io.BytesIO(value[HEADER.size :])

@@ -1,5 +1,6 @@
 """The Spark session: local by default, sized for two cores and two gigabytes, in UTC."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,13 +22,13 @@ def open_session(name: str, settings: AnalyticsSettings) -> SparkSession:
         raise JarsMissing(
             f"no jars in {settings.spark_jars}: set DAYBOOK_SPARK_JARS, or use `./daybook audit`"
         )
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     options = {
         "spark.jars": ",".join(jars),
         "spark.driver.memory": settings.spark_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         # The Python workers run the contracts' upcasters and the domain's fold.
-        "spark.pyspark.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",

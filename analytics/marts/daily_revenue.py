@@ -1,7 +1,7 @@
 """What was sold and what came back, by day."""
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 GRAIN = ("day", "country", "currency")
 
@@ -9,8 +9,8 @@ GRAIN = ("day", "country", "currency")
 def daily_revenue(confirmed: DataFrame, cancelled: DataFrame, returned: DataFrame) -> DataFrame:
     """One row per (day, country, currency): gross, returned, net (micros), orders, units.
 
-    An order counts on its own day when it is confirmed, and no longer when it is cancelled afterwards. A return
-    counts on the day it came back: it lowers the net and leaves orders and units as they are.
+    An order counts on its own day when it is confirmed, and no longer when it is cancelled afterwards.
+    A return counts on the day it came back: it lowers the net and leaves orders and units as they are.
     """
     sold = _counted(confirmed, F.lit(1))
     undone = _counted(cancelled.where("confirmed"), F.lit(-1))

@@ -1,7 +1,7 @@
 """The order events that carry money, with the names the marts use. Days are UTC, money is micros."""
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from analytics.replay import Replay
 
@@ -14,7 +14,7 @@ def confirmed(log: Replay) -> DataFrame:
 
 
 def cancelled(log: Replay) -> DataFrame:
-    """One row per cancelled order: order_id, day (on which it was placed), country, currency, units, gross, confirmed."""
+    """One row per cancelled order; `day` is when it was placed, `confirmed` whether it had been confirmed."""
     return log.of("daybook.order.OrderCancelled").select(
         "order_id", F.to_date("placed_at").alias("day"), "country", "currency", "units", "gross", "confirmed"
     )

@@ -1,0 +1,74 @@
+"""Several accounts of the same entities, side by side: where do they differ, and from which version on?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One key on which the accounts differ. `version` is the first that differs; None where keys have no versions."""
+
+    kind: str
+    key: str
+    version: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The accounts of one kind of entity. `fingerprints` and `totals` are by account."""
+
+    kind: str
+    keys: int
+    differing: int
+    fingerprints: Mapping[str, str]
+    totals: Mapping[str, Mapping[str, int]]
+
+
+def with_digest(account: DataFrame, fields: Sequence[str]) -> DataFrame:
+    """The account with `digest`: SHA-256 over the fields' canonical rendering, `name=value` joined by `|`."""
+    return account.withColumn("digest", F.sha2(_rendering(fields), 256))
+
+
+def side_by_side(accounts: Mapping[str, DataFrame], fields: Sequence[str]) -> DataFrame:
+    """One row per entity that any account knows: per account its digest, its rendering (`_says`) and its fields."""
+    frames = [
+        with_digest(account, fields).select(
+            "entity",
+            F.col("digest").alias(f"{name}_digest"),
+            _rendering(fields).alias(f"{name}_says"),
+            *(F.col(field).alias(f"{name}_{field}") for field in fields),
+        )
+        for name, account in accounts.items()
+    ]
+    joined = reduce(lambda left, right: left.join(right, "entity", "full_outer"), frames)
+    first, *others = (F.col(f"{name}_digest") for name in accounts)
+    same = reduce(Column.__and__, (first.eqNullSafe(other) for other in others))
+    return joined.withColumn("same", same)
+
+
+def summary(kind: str, joined: DataFrame, accounts: Sequence[str], summed: Sequence[str]) -> Comparison:
+    """Counts, fingerprints (independent of order) and the totals of the fields `summed`, in one pass."""
+    columns = [F.count("*").alias("keys"), F.sum(F.when(F.col("same"), 0).otherwise(1)).alias("differing")]
+    for name in accounts:
+        columns.append(F.hex(F.bit_xor(F.xxhash64("entity", f"{name}_digest"))).alias(f"{name}_fingerprint"))
+        columns += [F.sum(f"{name}_{field}").alias(f"{name}_{field}") for field in summed]
+    row = joined.agg(*columns).first()
+    return Comparison(
+        kind,
+        row["keys"],
+        row["differing"] or 0,
+        {name: row[f"{name}_fingerprint"] or "" for name in accounts},
+        {name: {field: row[f"{name}_{field}"] or 0 for field in summed} for name in accounts},
+    )
+
+
+def _rendering(fields: Sequence[str]) -> Column:
+    parts = [
+        F.concat(F.lit(f"{name}="), F.coalesce(F.col(name).cast("string"), F.lit("-"))) for name in fields
+    ]
+    return F.concat_ws("|", *parts)

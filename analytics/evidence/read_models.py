@@ -1,0 +1,91 @@
+"""The read models as they stand: rows and position of one moment, by plain SQL on the live views."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import asyncpg
+import pyarrow as pa
+
+from analytics.offsets import Offsets
+
+Result = TypeVar("Result")
+QUERIES: Mapping[str, tuple[str, pa.Schema]] = {
+    "orders": (
+        "SELECT order_id, status, version, gross, refunded, units FROM orders",
+        pa.schema(
+            {"entity": pa.string(), "status": pa.string()}
+            | dict.fromkeys(("version", "gross", "refund", "units"), pa.int64())
+        ),
+    ),
+    "stock": (
+        "SELECT sku, on_hand, reserved, version FROM stock",
+        pa.schema({"entity": pa.string()} | dict.fromkeys(("on_hand", "reserved", "version"), pa.int64())),
+    ),
+    "sales_daily": (
+        "SELECT day, country, currency, gross, returned, orders, units FROM sales_daily",
+        pa.schema(
+            {"day": pa.date32(), "country": pa.string(), "currency": pa.string()}
+            | dict.fromkeys(("gross", "returned", "orders", "units"), pa.int64())
+        ),
+    ),
+}
+POSITIONS = "SELECT read_model, topic, partition, next_offset FROM position WHERE read_model = ANY($1)"
+PARKED = "SELECT count(*) FROM parked WHERE read_model = ANY($1)"
+ANSWER_SECONDS = 60.0
+
+
+class DatabaseUnreachable(Exception):
+    """The read models' database did not answer, or has no such tables."""
+
+
+@dataclass(frozen=True)
+class ReadModels:
+    """One moment: the rows of each read model, how far it had read, and how many events it could not apply."""
+
+    rows: Mapping[str, pa.Table]
+    positions: Mapping[str, Offsets]
+    parked: int
+
+
+def read_positions(database_url: str) -> Mapping[str, Offsets]:
+    """How far each read model has read. Raises DatabaseUnreachable."""
+    return asyncio.run(_within(database_url, _positions))
+
+
+def read_models(database_url: str) -> ReadModels:
+    """Rows and positions of one snapshot of the database. Raises DatabaseUnreachable."""
+    return asyncio.run(_within(database_url, _snapshot))
+
+
+async def _within(database_url: str, read: Callable[[asyncpg.Connection], Awaitable[Result]]) -> Result:
+    try:
+        connection = await asyncpg.connect(database_url, timeout=ANSWER_SECONDS)
+    except (OSError, asyncpg.PostgresError, TimeoutError) as error:
+        raise DatabaseUnreachable(f"the read models' database does not answer: {error}") from error
+    try:
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            return await read(connection)
+    except asyncpg.UndefinedTableError as error:
+        raise DatabaseUnreachable(f"the database has no read models: {error}") from error
+    finally:
+        await connection.close()
+
+
+async def _positions(connection: asyncpg.Connection) -> Mapping[str, Offsets]:
+    found: dict[str, dict[str, dict[int, int]]] = {name: {} for name in QUERIES}
+    for read_model, topic, partition, offset in await connection.fetch(POSITIONS, list(QUERIES)):
+        found[read_model].setdefault(topic, {})[partition] = offset
+    return found
+
+
+async def _snapshot(connection: asyncpg.Connection) -> ReadModels:
+    positions = await _positions(connection)
+    rows = {}
+    for name, (query, schema) in QUERIES.items():
+        records = await connection.fetch(query, timeout=ANSWER_SECONDS)
+        columns = zip(*records, strict=True) if records else [[] for _ in schema]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        rows[name] = pa.Table.from_arrays(arrays, schema=schema)
+    return ReadModels(rows, positions, await connection.fetchval(PARKED, list(QUERIES)))

@@ -1,0 +1,90 @@
+"""A log for the tests: events in transactions, as a worker writes them, and what no worker would write."""
+
+import io
+import struct
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import fastavro
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from contracts.lock import load_lock
+from services.kernel.envelope import Metadata, partition_of, write_headers
+
+PARTITIONS = 2
+RECORDED_AT = 1_300_000_000_000_000
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Fresh topics that stand for the catalogue's `order.events` and `inventory.events`."""
+
+    orders: str
+    inventory: str
+
+
+def create_topics(kafka: str) -> Topics:
+    suffix = uuid.uuid4().hex[:8]
+    topics = Topics(f"order.events.{suffix}", f"inventory.events.{suffix}")
+    admin = AdminClient({"bootstrap.servers": kafka})
+    wanted = [NewTopic(name, PARTITIONS, 1) for name in (topics.orders, topics.inventory)]
+    for answer in admin.create_topics(wanted).values():
+        answer.result(30)
+    return topics
+
+
+@contextmanager
+def writer(kafka: str) -> Iterator[Producer]:
+    """A producer with a transactional id of its own, in no transaction; what is left open is aborted."""
+    producer = Producer(
+        {"bootstrap.servers": kafka, "transactional.id": f"test-{uuid.uuid4().hex}", "linger.ms": 5}
+    )
+    producer.init_transactions(30)
+    yield producer
+
+
+def framed(schema_id: int, record: Mapping[str, Any]) -> bytes:
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, load_lock().schema(schema_id), record)
+    return struct.pack(">bI", 0, schema_id) + body.getvalue()
+
+
+def entity_of(event: Any) -> str:
+    return str(getattr(event, "order_id", None) if "daybook.order" in event.TYPE else event.sku)
+
+
+def headers(type_name: str, entity: str, version: int) -> list[tuple[str, bytes]]:
+    identity = f"{entity}-{version}"
+    meta = Metadata(identity, type_name, entity, "test", RECORDED_AT + version, "corr", "cause", 1, version)
+    return write_headers(meta)
+
+
+def write(producer: Producer, topic: str, event: Any, version: int, schema_id: int | None = None) -> None:
+    """One event. `schema_id` picks an older schema; its missing fields are left out."""
+    entity, record = entity_of(event), asdict(event)
+    value = framed(schema_id or load_lock().ids(event.TYPE)[-1], record)
+    write_raw(producer, topic, entity, value, headers(event.TYPE, entity, version))
+
+
+def write_raw(
+    producer: Producer,
+    topic: str,
+    entity: str,
+    value: bytes | None,
+    its_headers: list[tuple[str, bytes]] | None,
+) -> None:
+    producer.produce(
+        topic, key=entity, value=value, headers=its_headers, partition=partition_of(entity, PARTITIONS)
+    )
+
+
+def commit(producer: Producer, topic: str, stream: Iterable[tuple[Any, int]]) -> None:
+    """Events with their versions, in one committed transaction."""
+    producer.begin_transaction()
+    for event, version in stream:
+        write(producer, topic, event, version)
+    producer.commit_transaction(30)
