@@ -1,0 +1,193 @@
+"""What the business allows with the stock of one SKU.
+
+Orders speak to stock in conversations: reserve, then release or issue, then perhaps returns. Their commands
+may come late or again, so each is idempotent by itself: what is already so gives no event, and a step that
+has ended stays closed (`Stock.closed`) until the kernel says that it may be forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from contracts.inventory.commands import (
+    AdjustStock,
+    InventoryCommand,
+    IssueStock,
+    ReceiveStock,
+    ReleaseStock,
+    ReserveStock,
+    ReturnStock,
+)
+from contracts.inventory.events import (
+    InventoryEvent,
+    StockAdjusted,
+    StockIssued,
+    StockReceived,
+    StockReleased,
+    StockReserved,
+    StockReturned,
+)
+from services.inventory.domain.refusals import Refusal
+from services.inventory.domain.state import Stock, closed_key, forget, return_step
+from services.kernel.decider import Decider
+
+
+def decide(command: InventoryCommand, stock: Stock) -> Sequence[InventoryEvent]:
+    """At most one event. Raises `Refused` with a code of `refusals.py`."""
+    match command:
+        case ReceiveStock():
+            return receive(command)
+        case AdjustStock():
+            return adjust(command, stock)
+        case ReserveStock():
+            return reserve(command, stock)
+        case ReleaseStock():
+            return release(command, stock)
+        case IssueStock():
+            return issue(command, stock)
+        case ReturnStock():
+            return take_back(command, stock)
+        case _:
+            assert_never(command)
+
+
+def receive(command: ReceiveStock) -> Sequence[InventoryEvent]:
+    _at_least_one(command.quantity)
+    return [StockReceived(command.sku, command.quantity, command.reference, command.occurred_at)]
+
+
+def adjust(command: AdjustStock, stock: Stock) -> Sequence[InventoryEvent]:
+    if command.quantity == 0:
+        raise Refusal.ZERO_ADJUSTMENT.refused()
+    if stock.available + command.quantity < 0:
+        raise Refusal.BELOW_RESERVED.refused(f"on hand {stock.on_hand}, reserved {stock.reserved}")
+    return [StockAdjusted(command.sku, command.quantity, command.reason, command.occurred_at)]
+
+
+def reserve(command: ReserveStock, stock: Stock) -> Sequence[InventoryEvent]:
+    _at_least_one(command.quantity)
+    if _released(command.order_id, stock) or _issued(command.order_id, stock):
+        raise Refusal.RESERVATION_CLOSED.refused()
+    held = stock.reservations.get(command.order_id)
+    if held == command.quantity:
+        return []
+    if held is not None:
+        raise Refusal.RESERVATION_DIFFERS.refused(f"held {held}, asked {command.quantity}")
+    if command.quantity > stock.available:
+        raise Refusal.INSUFFICIENT_STOCK.refused(f"available {stock.available}, asked {command.quantity}")
+    return [StockReserved(command.sku, command.order_id, command.quantity, command.occurred_at)]
+
+
+def release(command: ReleaseStock, stock: Stock) -> Sequence[InventoryEvent]:
+    """A release may overtake its reservation: then it is recorded with 0 units, and closes it all the same.
+
+    After an issue it is already so: nothing is held.
+    """
+    if _released(command.order_id, stock) or _issued(command.order_id, stock):
+        return []
+    held = stock.reservations.get(command.order_id, 0)
+    return [StockReleased(command.sku, command.order_id, held, command.occurred_at)]
+
+
+def issue(command: IssueStock, stock: Stock) -> Sequence[InventoryEvent]:
+    """After a release it is refused, not "already so": the units have not left the house."""
+    if _issued(command.order_id, stock):
+        return []
+    if _released(command.order_id, stock):
+        raise Refusal.RESERVATION_CLOSED.refused()
+    held = stock.reservations.get(command.order_id)
+    if held is None:
+        raise Refusal.NOT_RESERVED.refused()
+    return [StockIssued(command.sku, command.order_id, held, command.occurred_at)]
+
+
+def take_back(command: ReturnStock, stock: Stock) -> Sequence[InventoryEvent]:
+    """How much may come back is the order's business: it knows what was shipped."""
+    _at_least_one(command.quantity)
+    if closed_key(return_step(command.return_number), command.order_id) in stock.closed:
+        return []
+    return [
+        StockReturned(
+            command.sku, command.order_id, command.return_number, command.quantity, command.occurred_at
+        )
+    ]
+
+
+def _released(order_id: str, stock: Stock) -> bool:
+    return closed_key("release", order_id) in stock.closed
+
+
+def _issued(order_id: str, stock: Stock) -> bool:
+    return closed_key("issue", order_id) in stock.closed
+
+
+def _at_least_one(quantity: int) -> None:
+    if quantity < 1:
+        raise Refusal.BAD_QUANTITY.refused(f"got {quantity}")
+
+
+def evolve(stock: Stock, event: InventoryEvent) -> Stock:
+    """The stock after `event`."""
+    version = stock.version + 1
+    match event:
+        case StockReceived(quantity=units):
+            return replace(
+                stock, version=version, on_hand=stock.on_hand + units, received=stock.received + units
+            )
+        case StockAdjusted(quantity=units):
+            return replace(
+                stock, version=version, on_hand=stock.on_hand + units, adjusted=stock.adjusted + units
+            )
+        case StockReserved(order_id=order_id, quantity=units):
+            return replace(
+                stock,
+                version=version,
+                reserved=stock.reserved + units,
+                reservations={**stock.reservations, order_id: units},
+            )
+        case StockReleased(order_id=order_id, quantity=units):
+            return replace(
+                stock,
+                version=version,
+                reserved=stock.reserved - units,
+                reservations=_without(order_id, stock),
+                closed={**stock.closed, closed_key("release", order_id): version},
+            )
+        case StockIssued(order_id=order_id, quantity=units):
+            return replace(
+                stock,
+                version=version,
+                on_hand=stock.on_hand - units,
+                reserved=stock.reserved - units,
+                issued=stock.issued + units,
+                reservations=_without(order_id, stock),
+                closed={**stock.closed, closed_key("issue", order_id): version},
+            )
+        case StockReturned(order_id=order_id, return_number=number, quantity=units):
+            return replace(
+                stock,
+                version=version,
+                on_hand=stock.on_hand + units,
+                returned=stock.returned + units,
+                closed={**stock.closed, closed_key(return_step(number), order_id): version},
+            )
+        case _:
+            assert_never(event)
+
+
+def _without(order_id: str, stock: Stock) -> dict[str, int]:
+    left = dict(stock.reservations)
+    left.pop(order_id, None)
+    return left
+
+
+def status(stock: Stock) -> str:
+    """`stocked`, or `unknown` for a SKU of which nothing ever happened."""
+    return "stocked" if stock.version else "unknown"
+
+
+stock_decider: Decider[InventoryCommand, Stock, InventoryEvent] = Decider(
+    initial=Stock(), decide=decide, evolve=evolve, status=status, forget=forget
+)

@@ -1,0 +1,23 @@
+"""Why stock refuses: every code is public and stable, each with the sentence that people read."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from services.kernel.decider import Refused
+
+
+class Refusal(Enum):
+    """One member per code; the code is the name in lower case, the value is the reason."""
+
+    BAD_QUANTITY = "a quantity is at least 1"
+    ZERO_ADJUSTMENT = "an adjustment of 0 changes nothing"
+    BELOW_RESERVED = "the stock would fall below what is reserved for orders"
+    INSUFFICIENT_STOCK = "fewer units are available than were asked for"
+    RESERVATION_CLOSED = "the order's reservation was released or issued before"
+    RESERVATION_DIFFERS = "the order holds another quantity"
+    NOT_RESERVED = "nothing is held for the order"
+
+    def refused(self, detail: str = "") -> Refused:
+        """The refusal to raise; `detail` is added to the reason."""
+        return Refused(self.name.lower(), f"{self.value} ({detail})" if detail else self.value)

@@ -1,0 +1,144 @@
+"""From an order's placing until it is settled: confirmed, rejected, cancelled or expired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from contracts.order.commands import CancelOrder, ExpireOrder, PlaceOrder, RecordReservations
+from contracts.order.events import (
+    OrderCancelled,
+    OrderConfirmed,
+    OrderEvent,
+    OrderExpired,
+    OrderPlaced,
+    OrderRejected,
+    ReservationsRecorded,
+)
+from services.order.domain.refusals import Refusal
+from services.order.domain.state import (
+    Cancelled,
+    Confirmed,
+    Expired,
+    NotPlaced,
+    Order,
+    Placed,
+    Rejected,
+    Shipped,
+    units_by_sku,
+    units_of,
+)
+
+MOST_UNITS = 2**31 - 1
+MOST_MICROS = 2**63 - 1
+
+
+def place(command: PlaceOrder, order: Order) -> Sequence[OrderEvent]:
+    if not isinstance(order, NotPlaced):
+        raise Refusal.ORDER_EXISTS.refused()
+    return [
+        OrderPlaced(
+            order_id=command.order_id,
+            customer_id=command.customer_id,
+            country=command.country,
+            currency=command.currency,
+            occurred_at=command.occurred_at,
+            lines=command.lines,
+            charges=command.charges,
+            gross=_gross(command),
+            settle_by=command.settle_by,
+        )
+    ]
+
+
+def _gross(command: PlaceOrder) -> int:
+    if not command.lines:
+        raise Refusal.EMPTY_ORDER.refused()
+    for line in command.lines:
+        if line.quantity < 1:
+            raise Refusal.BAD_QUANTITY.refused(f"{line.sku}: {line.quantity}")
+        if line.unit_price < 0:
+            raise Refusal.NEGATIVE_PRICE.refused(line.sku)
+    if sum(line.quantity for line in command.lines) > MOST_UNITS:
+        raise Refusal.TOO_MANY_UNITS.refused()
+    goods = sum(line.quantity * line.unit_price for line in command.lines)
+    gross = goods + sum(charge.amount for charge in command.charges)
+    if goods > MOST_MICROS or abs(gross) > MOST_MICROS:
+        raise Refusal.AMOUNT_TOO_LARGE.refused()
+    return gross
+
+
+def record_reservations(command: RecordReservations, order: Order) -> Sequence[OrderEvent]:
+    """Only the first answer of a SKU counts; where one command says both, it is held and must be released.
+
+    An answer that comes after the order was given up changes nothing: the release is already asked.
+    """
+    match order:
+        case NotPlaced():
+            raise Refusal.ORDER_NOT_FOUND.refused()
+        case Placed(order_id=order_id, placed_at=at, lines=lines):
+            told, missing = set(command.reserved), set(command.short)
+            reserved = tuple(sku for sku in order.unanswered if sku in told)
+            short = tuple(sku for sku in order.unanswered if sku in missing - told)
+            if short:
+                release = tuple(sku for sku in units_by_sku(lines) if sku not in short)
+                return [OrderRejected(order_id, at, short, release)]
+            if len(reserved) == len(order.unanswered):
+                return [
+                    OrderConfirmed(
+                        order_id, at, reserved, order.country, order.currency, units_of(lines), order.gross
+                    )
+                ]
+            return [ReservationsRecorded(order_id, at, reserved)] if reserved else []
+        case Confirmed() | Rejected() | Cancelled() | Expired() | Shipped():
+            return []
+        case _:
+            assert_never(order)
+
+
+def cancel(command: CancelOrder, order: Order) -> Sequence[OrderEvent]:
+    match order:
+        case NotPlaced():
+            raise Refusal.ORDER_NOT_FOUND.refused()
+        case Placed() | Confirmed():
+            return [
+                OrderCancelled(
+                    order_id=command.order_id,
+                    occurred_at=command.occurred_at,
+                    reason=command.reason,
+                    confirmed=isinstance(order, Confirmed),
+                    placed_at=order.placed_at,
+                    country=order.country,
+                    currency=order.currency,
+                    units=units_of(order.lines),
+                    gross=order.gross,
+                    release=tuple(units_by_sku(order.lines)),
+                )
+            ]
+        case Cancelled():
+            return []
+        case Rejected():
+            raise Refusal.ALREADY_REJECTED.refused()
+        case Expired():
+            raise Refusal.ALREADY_EXPIRED.refused()
+        case Shipped():
+            raise Refusal.ALREADY_SHIPPED.refused()
+        case _:
+            assert_never(order)
+
+
+def expire(command: ExpireOrder, order: Order) -> Sequence[OrderEvent]:
+    """The command's time is the clock's: the domain has none."""
+    match order:
+        case NotPlaced():
+            raise Refusal.ORDER_NOT_FOUND.refused()
+        case Placed():
+            if order.settle_by is None or command.occurred_at < order.settle_by:
+                raise Refusal.NOT_DUE.refused()
+            return [OrderExpired(order.order_id, command.occurred_at, tuple(units_by_sku(order.lines)))]
+        case Expired():
+            return []
+        case Confirmed() | Rejected() | Cancelled() | Shipped():
+            raise Refusal.ALREADY_SETTLED.refused()
+        case _:
+            assert_never(order)

@@ -1,0 +1,35 @@
+"""Why an order refuses: every code is public and stable, each with the sentence that people read."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from services.kernel.decider import Refused
+
+
+class Refusal(Enum):
+    """One member per code; the code is the name in lower case, the value is the reason."""
+
+    ORDER_NOT_FOUND = "there is no such order"
+    ORDER_EXISTS = "an order of this id was placed before"
+    EMPTY_ORDER = "an order has at least one line"
+    BAD_QUANTITY = "a quantity is at least 1"
+    NEGATIVE_PRICE = "a unit price is at least 0"
+    TOO_MANY_UNITS = "an order has at most 2,147,483,647 units"
+    AMOUNT_TOO_LARGE = "the order's amount does not fit into 64 bits of micros"
+    NOT_CONFIRMED = "the order is not confirmed yet"
+    ALREADY_SETTLED = "the order was settled before"
+    ALREADY_REJECTED = "the order was rejected"
+    ALREADY_CANCELLED = "the order was cancelled"
+    ALREADY_EXPIRED = "the order expired"
+    ALREADY_SHIPPED = "the order was shipped: goods are returned, not cancelled, and leave once"
+    NOT_DUE = "the order's time to settle is not over"
+    NOT_SHIPPED = "only what was shipped can be returned"
+    EMPTY_RETURN = "a return has at least one line"
+    SKU_NOT_IN_ORDER = "the order has no such SKU"
+    RETURNED_TOO_MUCH = "more units than the customer still has"
+    NOTHING_TO_RETURN = "everything was returned before"
+
+    def refused(self, detail: str = "") -> Refused:
+        """The refusal to raise; `detail` is added to the reason."""
+        return Refused(self.name.lower(), f"{self.value} ({detail})" if detail else self.value)

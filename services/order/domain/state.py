@@ -1,0 +1,152 @@
+"""What an order is, as its events say. Plain types only: a snapshot is one of these classes in MessagePack.
+
+```
+NotPlaced → Placed → Confirmed → Shipped
+               ├→ Rejected │
+               ├→ Expired  │
+               └→ Cancelled┘
+```
+Each state keeps what later commands need and nothing else: settled orders stay in memory for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+
+class Line(NamedTuple):
+    """Units of one SKU at one price (micros). The same SKU may stand in several lines."""
+
+    sku: str
+    quantity: int
+    unit_price: int
+
+
+class Owed(NamedTuple):
+    """A stock movement that was asked of inventory and is not yet answered.
+
+    `step` is release, issue or return; `number` is the return's number, else 0; `at` is when the order asked
+    (micros UTC, business time).
+    """
+
+    step: str
+    sku: str
+    number: int
+    quantity: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotPlaced:
+    """Nothing happened yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Waiting for reservations: `unanswered` are the SKUs of which inventory has said nothing yet.
+
+    Times are micros UTC (`settle_by`: recorded time, the others business time), money is micros.
+    """
+
+    order_id: str
+    placed_at: int
+    country: str
+    currency: str
+    gross: int
+    lines: tuple[Line, ...]
+    settle_by: int | None
+    unanswered: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """Every SKU is reserved."""
+
+    order_id: str
+    placed_at: int
+    country: str
+    currency: str
+    gross: int
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """At least one SKU was short."""
+
+    order_id: str
+    owed: tuple[Owed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Given up by somebody, before shipping."""
+
+    order_id: str
+    owed: tuple[Owed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Given up because it was not settled in time."""
+
+    order_id: str
+    owed: tuple[Owed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """Left the house. `lines` hold what the customer still has; what came back stays, with quantity 0."""
+
+    order_id: str
+    country: str
+    currency: str
+    carrier: str | None
+    reference: str | None
+    lines: tuple[Line, ...]
+    returns: int
+    owed: tuple[Owed, ...]
+
+
+Order: TypeAlias = NotPlaced | Placed | Confirmed | Rejected | Cancelled | Expired | Shipped
+STATES: tuple[type[Order], ...] = (NotPlaced, Placed, Confirmed, Rejected, Cancelled, Expired, Shipped)
+
+
+def units_by_sku(lines: Iterable[Line]) -> dict[str, int]:
+    """The units of each SKU, in the order in which SKUs first stand in the lines."""
+    units: dict[str, int] = {}
+    for line in lines:
+        units[line.sku] = units.get(line.sku, 0) + line.quantity
+    return units
+
+
+def units_of(lines: Iterable[Line]) -> int:
+    return sum(line.quantity for line in lines)
+
+
+def take_units(lines: tuple[Line, ...], units: Mapping[str, int]) -> tuple[Line, ...]:
+    """The lines without `units` of each SKU, taken in their order. A line that is not touched is the same."""
+    missing = dict(units)
+    left = []
+    for line in lines:
+        taken = min(line.quantity, missing.get(line.sku, 0))
+        if taken:
+            missing[line.sku] -= taken
+            line = line._replace(quantity=line.quantity - taken)
+        left.append(line)
+    return tuple(left)
+
+
+def status(order: Order) -> str:
+    """One word: the state's name, partly_returned, returned, or unknown if nothing happened yet."""
+    match order:
+        case NotPlaced():
+            return "unknown"
+        case Shipped(returns=0):
+            return "shipped"
+        case Shipped(lines=lines):
+            return "partly_returned" if units_of(lines) else "returned"
+        case _:
+            return type(order).__name__.lower()

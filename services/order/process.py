@@ -1,0 +1,141 @@
+"""The order's conversations with inventory, as a pure function of its own stream.
+
+Placed, it asks for each of its SKUs to be reserved; given up, to be released (what it holds, and what it
+may still come to hold); shipped, to be issued; and what is returned, to be taken back. The state alone says
+which asks are unanswered, and an ask's id says what it is about: asked again, it is the same command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias, assert_never
+from uuid import UUID, uuid5
+
+from contracts.inventory.commands import IssueStock, ReleaseStock, ReserveStock, ReturnStock
+from contracts.order.commands import ExpireOrder, RecordMovements, RecordReservations
+from contracts.order.events import (
+    Movement,
+    MovementsRecorded,
+    OrderCancelled,
+    OrderConfirmed,
+    OrderEvent,
+    OrderExpired,
+    OrderPlaced,
+    OrderRejected,
+    OrderReturned,
+    OrderShipped,
+    ReservationsRecorded,
+)
+from services.kernel.process import Answered, Ask, Process
+from services.order.domain.state import (
+    Cancelled,
+    Confirmed,
+    Expired,
+    NotPlaced,
+    Order,
+    Owed,
+    Placed,
+    Rejected,
+    Shipped,
+    units_by_sku,
+)
+
+NAMESPACE = UUID("6b1f3b1e-7a53-5d0c-9b0e-0d1a7b00c0de")
+STEPS = {ReleaseStock.TYPE: "release", IssueStock.TYPE: "issue", ReturnStock.TYPE: "return"}
+
+Answer: TypeAlias = RecordReservations | RecordMovements
+
+
+def react(event: OrderEvent, order: Order) -> Sequence[Ask]:
+    """What `event` makes the order ask for; `order` is the state right after it."""
+    match event:
+        case OrderPlaced() | OrderRejected() | OrderCancelled() | OrderExpired() | OrderShipped():
+            return pending(order)
+        case OrderReturned(return_number=number):
+            return [ask for ask in pending(order) if ask.tag == str(number)]
+        case ReservationsRecorded() | OrderConfirmed() | MovementsRecorded():
+            return ()
+        case _:
+            assert_never(event)
+
+
+def pending(order: Order) -> Sequence[Ask]:
+    """Every ask that is not answered yet, in the order in which they were first asked."""
+    match order:
+        case NotPlaced() | Confirmed():
+            return ()
+        case Placed(order_id=order_id, placed_at=at):
+            units = units_by_sku(order.lines)
+            return [
+                Ask(_id(order_id, "reserve", sku, 0), sku, ReserveStock(sku, order_id, units[sku], at))
+                for sku in order.unanswered
+            ]
+        case Rejected() | Cancelled() | Expired() | Shipped():
+            return [_movement(order.order_id, owed) for owed in order.owed]
+        case _:
+            assert_never(order)
+
+
+def _movement(order_id: str, owed: Owed) -> Ask:
+    step, sku, number, units, at = owed
+    ask_id = _id(order_id, step, sku, number)
+    match step:
+        case "release":
+            return Ask(ask_id, sku, ReleaseStock(sku, order_id, at))
+        case "issue":
+            return Ask(ask_id, sku, IssueStock(sku, order_id, at))
+        case _:
+            return Ask(ask_id, sku, ReturnStock(sku, order_id, number, units, at), tag=str(number))
+
+
+def _id(order_id: str, step: str, sku: str, number: int) -> str:
+    return str(uuid5(NAMESPACE, f"{order_id}/{step}/{sku}/{number}"))
+
+
+def record(order_id: str, answered: Sequence[Answered]) -> Sequence[Answer]:
+    """What inventory said, as commands to the order: at most one per kind.
+
+    Only answers are recorded, acceptances and refusals: an outcome `failed` is none, the ask stays pending.
+    Raises ValueError for the outcome of a command that orders do not send.
+    """
+    reserved: list[str] = []
+    short: list[str] = []
+    movements: list[Movement] = []
+    for answer in answered:
+        if answer.command_type == ReserveStock.TYPE:
+            (reserved if answer.accepted else short).append(answer.subject)
+        elif answer.command_type in STEPS:
+            movements.append(_ended(answer))
+        else:
+            raise ValueError(f"order {order_id} never asks for {answer.command_type}")
+    commands: list[Answer] = []
+    if reserved or short:
+        commands.append(RecordReservations(order_id, tuple(reserved), tuple(short)))
+    if movements:
+        commands.append(RecordMovements(order_id, tuple(movements)))
+    return commands
+
+
+def _ended(answer: Answered) -> Movement:
+    return Movement(
+        step=STEPS[answer.command_type],
+        sku=answer.subject,
+        return_number=int(answer.tag or 0),
+        accepted=answer.accepted,
+        code="" if answer.accepted else answer.code,
+    )
+
+
+def deadline(order: Order) -> int | None:
+    """When (micros UTC, recorded time) a placed order gives up; None for others, or if it has no limit."""
+    return order.settle_by if isinstance(order, Placed) else None
+
+
+def expire(order_id: str, now: int) -> ExpireOrder:
+    """The command that gives an order up; `now` is the clock's, at or after the deadline."""
+    return ExpireOrder(order_id, now)
+
+
+order_process: Process[Order, OrderEvent] = Process(
+    react=react, pending=pending, record=record, deadline=deadline, expire=expire
+)
