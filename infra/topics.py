@@ -26,7 +26,7 @@ _OURS = re.compile(r"(order|inventory|site)\..+")
 
 @dataclass(frozen=True)
 class Topic:
-    """One entry of the catalogue. `retention_ms` is -1 for ever; `schemas` are stems such as `order/OrderPlaced`."""
+    """One entry of the catalogue. `retention_ms` is -1 for ever; `schemas` are stems: `order/OrderPlaced`."""
 
     name: str
     about: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from contracts.lock import ROOT, Entry, Lock, read_lock
+from infra.contracts.compatibility import incompatibilities
 from infra.contracts.schemas import ContractError, SchemaFile, references, schema_files, schemas_of_topics
 
 LOCK_FILE = "schemas.lock.json"
@@ -16,15 +17,22 @@ LOCK_FILE = "schemas.lock.json"
 def lock(root: Path = ROOT) -> list[Entry]:
     """Give ids to the subjects' new versions and write the lock; answers the new entries.
 
-    Raises ContractError where a locked schema was changed or removed.
+    Raises ContractError where a locked schema was changed or removed, or a new version is not compatible.
     """
     held = read_lock(root / LOCK_FILE)
     wrong = [*references(schema_files(root), schemas_of_topics(root)), *broken(held, root)]
+    wrong = wrong or list(incompatibilities(extended(held, root)))
     if wrong:
         raise ContractError("\n".join(wrong))
-    new = missing(held, root)
-    _write(root / LOCK_FILE, (*held.entries, *new))
-    return new
+    _write(root / LOCK_FILE, extended(held, root).entries)
+    return missing(held, root)
+
+
+def extended(held: Lock, root: Path = ROOT) -> Lock:
+    """The lock as it would be with what is missing, each entry with the file its version stands in now."""
+    files = _by_version(root)
+    entries = (*held.entries, *missing(held, root))
+    return Lock((replace(each, file=files[each.type, each.version].file) for each in entries), root)
 
 
 def missing(held: Lock, root: Path = ROOT) -> list[Entry]:
@@ -83,9 +91,5 @@ def _entry(topic: str, file: SchemaFile, schema_id: int) -> Entry:
 
 
 def _write(path: Path, entries: tuple[Entry, ...]) -> None:
-    files = _by_version(path.parent)
-    rows = (
-        json.dumps({**asdict(entry), "file": files[entry.type, entry.version].file})
-        for entry in sorted(entries, key=lambda entry: (entry.id, entry.subject))
-    )
+    rows = (json.dumps(asdict(entry)) for entry in sorted(entries, key=lambda each: (each.id, each.subject)))
     path.write_text('{"schemas": [\n  ' + ",\n  ".join(rows) + "\n]}\n", "utf-8")

@@ -37,7 +37,12 @@ class SchemaFile:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(to_parsing_canonical_form(self.schema).encode()).hexdigest()
+        return fingerprint(self.schema)
+
+
+def fingerprint(schema: Schema) -> str:
+    """SHA-256 of Avro's parsing canonical form, as hexadecimal digits."""
+    return hashlib.sha256(to_parsing_canonical_form(schema).encode()).hexdigest()
 
 
 def schema_files(root: Path = ROOT) -> dict[str, list[SchemaFile]]:

@@ -1,0 +1,62 @@
+"""`daybook contracts`: check that the contracts hold together; lock new versions."""
+
+from __future__ import annotations
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from contracts.lock import load_lock
+from infra.contracts import codegen, locking
+from infra.contracts.checking import problems
+from infra.contracts.schemas import ContractError
+
+app = typer.Typer(
+    help="The schemas in contracts/: are they locked, generated, compatible?", no_args_is_help=True
+)
+console = Console(soft_wrap=True)
+
+
+@app.command()
+def check() -> None:
+    """Check schemas, catalogue, lock, generated classes and compatibility (FULL_TRANSITIVE).
+
+    Changes nothing. Exit code 1 where something is wrong.
+    """
+    try:
+        found = problems()
+    except ContractError as error:
+        found = str(error).splitlines()
+    if found:
+        _refuse(found)
+    lock = load_lock()
+    ids = {entry.id for entry in lock.entries}
+    console.print(
+        f"[green]✓[/] {len(ids)} schemas under {len(lock.subjects())} subjects: "
+        "locked, generated, compatible in every direction"
+    )
+
+
+@app.command()
+def lock() -> None:
+    """Give ids to new schema versions and generate the classes. A locked schema is never changed.
+
+    Exit code 1, and nothing written, where a change is incompatible or a locked schema was touched.
+    """
+    try:
+        new = locking.lock()
+        changed = codegen.write()
+    except ContractError as error:
+        _refuse(str(error).splitlines())
+    for entry in new:
+        console.print(f"[green]+[/] id {entry.id}: {entry.subject} version {entry.version}")
+    for path in changed:
+        console.print(f"[green]+[/] contracts/{path}")
+    if not new and not changed:
+        console.print("[green]✓[/] nothing to do: everything is locked and generated")
+
+
+def _refuse(reasons: list[str]) -> None:
+    for reason in reasons:
+        console.print(f"[red]✗[/] {escape(reason)}", highlight=False)
+    raise typer.Exit(1)
