@@ -1,0 +1,251 @@
+"""The projection's transaction: fold rows, write rows and position, all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from services.kernel.read_model import (
+    INFRASTRUCTURE,
+    Arrival,
+    Batch,
+    Connection,
+    EpochWentBack,
+    PositionLost,
+    ReadModel,
+    SourceGap,
+    TooManyParked,
+    TopicPartition,
+    VersionGap,
+    fold_rows,
+)
+
+CHANNEL = "daybook"
+EVERY_KEY = "*"
+_NOTIFY_BYTES = 7000  # PostgreSQL's limit is 8000
+
+_MOVE = """
+WITH moved AS (
+    UPDATE position p SET next_offset = n.next_offset, epoch = n.epoch
+    FROM unnest($2::text[], $3::int[], $4::bigint[], $5::int[], $6::bigint[])
+        AS n(topic, partition, next_offset, epoch, expected)
+    WHERE p.read_model = $1 AND p.topic = n.topic AND p.partition = n.partition AND p.next_offset = n.expected
+    RETURNING 1)
+SELECT count(*), pg_notify($7, $8) FROM moved"""
+_START = """
+INSERT INTO position (read_model, topic, partition)
+SELECT $1, n.topic, n.partition FROM unnest($2::text[], $3::int[]) AS n(topic, partition)
+ON CONFLICT DO NOTHING"""
+_PARK = """
+INSERT INTO parked (read_model, key, version, topic, partition, "offset", headers, record_key, value, reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"""
+
+Committed = Callable[[str, int, float], None]
+
+
+class Position:
+    """Where one read model stands in one partition, as far as this process knows."""
+
+    def __init__(self, next_offset: int, epoch: int) -> None:
+        self.next_offset = next_offset
+        self.epoch = epoch
+
+
+class Projector:
+    """Applies batches to read models. Any exception out of `apply` must end the process.
+
+    `max_parked_keys` bounds what one read model may park; `committed(read model, events, seconds)` is told of
+    every transaction.
+    """
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool[Any],
+        models: Iterable[ReadModel[Any]],
+        *,
+        max_parked_keys: int = 100,
+        committed: Committed = lambda *_: None,
+    ) -> None:
+        self._pool = pool
+        self.models = {model.name: model for model in models}
+        self.seek = 0
+        self.positions: dict[str, dict[TopicPartition, Position]] = {name: {} for name in self.models}
+        self._stores = {name: model.store(name) for name, model in self.models.items()}
+        self._locks = {name: asyncio.Lock() for name in self.models}
+        self._any_parked = dict.fromkeys(self.models, True)
+        self._max_parked_keys = max_parked_keys
+        self._committed = committed
+
+    async def assigned(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where to seek: the least position over a partition's read models. What was fetched is void."""
+        wanted = set(places)
+        await self.revoked()
+        async with self._pool.acquire() as connection:
+            for name, model in self.models.items():
+                own = [place for place in wanted if place[0] in model.topics]
+                await connection.execute(
+                    _START, name, [topic for topic, _ in own], [number for _, number in own]
+                )
+                rows = await connection.fetch("SELECT * FROM position WHERE read_model = $1", name)
+                self.positions[name] = {
+                    place: Position(row["next_offset"], row["epoch"])
+                    for row in rows
+                    if (place := (row["topic"], row["partition"])) in wanted
+                }
+        return {
+            place: min(at[place].next_offset for at in self.positions.values() if place in at)
+            for place in wanted
+        }
+
+    async def revoked(self) -> None:
+        """Forget the positions, after the transactions under way."""
+        self.seek += 1
+        for name, lock in self._locks.items():
+            async with lock:
+                self.positions[name] = {}
+
+    async def apply(self, name: str, batches: Sequence[Batch]) -> int:
+        """One transaction; returns after its commit, with the number of events."""
+        async with self._locks[name]:
+            current = [batch for batch in batches if batch.seek == self.seek]
+            arrivals, moves = self._take(name, current)
+            if not arrivals:
+                return 0
+            begun = time.perf_counter()
+            try:
+                await self._transaction(name, arrivals, moves, self._all_at_once)
+            except Exception as error:
+                # a version that somebody skipped looks like a gap until the slow path knows of it
+                if isinstance(error, INFRASTRUCTURE) and not isinstance(error, VersionGap):
+                    raise
+                await self._transaction(name, arrivals, moves, self._one_by_one)
+            self.positions[name].update(moves)
+            self._committed(name, len(arrivals), time.perf_counter() - begun)
+            return len(arrivals)
+
+    def _take(
+        self, name: str, batches: Sequence[Batch]
+    ) -> tuple[list[Arrival], dict[TopicPartition, Position]]:
+        """What is new to the read model, and the positions after it. Raises SourceGap, EpochWentBack."""
+        arrivals: list[Arrival] = []
+        moves: dict[TopicPartition, Position] = {}
+        for batch in batches:
+            at = moves.get(batch.place) or self.positions[name][batch.place]
+            if batch.start > at.next_offset:
+                raise SourceGap(
+                    f"{name} {batch.place}: at {at.next_offset}, the source jumped to {batch.start}"
+                )
+            if batch.next_offset > at.next_offset:
+                new, epoch = batch.arrivals(at.next_offset), at.epoch
+                for arrival in new:
+                    if arrival.event is not None:
+                        epoch = _later(epoch, arrival, arrival.event.metadata.epoch)
+                arrivals += new
+                moves[batch.place] = Position(batch.next_offset, epoch)
+        return arrivals, moves
+
+    async def _transaction(
+        self,
+        name: str,
+        arrivals: Sequence[Arrival],
+        moves: Mapping[TopicPartition, Position],
+        write: Callable[[Connection, str, Sequence[Arrival]], Awaitable[None]],
+    ) -> None:
+        keys = list({arrival.key for arrival in arrivals})
+        async with self._pool.acquire() as connection, connection.transaction():
+            moved = await connection.fetchval(
+                _MOVE,
+                name,
+                [topic for topic, _ in moves],
+                [partition for _, partition in moves],
+                [move.next_offset for move in moves.values()],
+                [move.epoch for move in moves.values()],
+                [self.positions[name][place].next_offset for place in moves],
+                CHANNEL,
+                notification(name, keys),
+            )
+            if moved != len(moves):
+                raise PositionLost(f"{name} {list(moves)}")
+            live = await self._not_parked(connection, name, keys, arrivals)
+            await write(connection, name, live)
+
+    async def _not_parked(
+        self, connection: Connection, name: str, keys: Sequence[str], arrivals: Sequence[Arrival]
+    ) -> Sequence[Arrival]:
+        """Parks what stands behind a parked event and answers the rest."""
+        if not self._any_parked[name]:
+            return arrivals
+        rows = await connection.fetch("SELECT DISTINCT key FROM parked WHERE read_model = $1", name)
+        self._any_parked[name] = bool(rows)
+        held = {row["key"] for row in rows}.intersection(keys)
+        for arrival in arrivals:
+            if arrival.key in held:
+                await park(connection, name, arrival, "behind a parked event")
+        return [arrival for arrival in arrivals if arrival.key not in held] if held else arrivals
+
+    async def _all_at_once(self, connection: Connection, name: str, arrivals: Sequence[Arrival]) -> None:
+        store = self._stores[name]
+        rows = await store.load(connection, list({arrival.key for arrival in arrivals}))
+        await store.save(connection, fold_rows(self.models[name], rows, arrivals))
+
+    async def _one_by_one(self, connection: Connection, name: str, arrivals: Sequence[Arrival]) -> None:
+        held: set[str] = set()
+        for arrival in arrivals:
+            if arrival.key in held:
+                await park(connection, name, arrival, "behind a parked event")
+            elif (reason := await apply_one(connection, self.models[name], arrival)) is not None:
+                held.add(arrival.key)
+                await park(connection, name, arrival, reason)
+        if held:
+            self._any_parked[name] = True
+            count = await connection.fetchval(
+                "SELECT count(DISTINCT key) FROM parked WHERE read_model = $1", name
+            )
+            if count > self._max_parked_keys:
+                raise TooManyParked(f"{name}: {count} keys, at most {self._max_parked_keys}")
+
+
+async def apply_one(connection: Connection, model: ReadModel[Any], arrival: Arrival) -> str | None:
+    """Apply one event under a savepoint, unless it was skipped; the reason where that is not possible."""
+    store, key = model.store(model.name), arrival.key
+    skipped = await connection.fetch(
+        "SELECT version FROM skipped WHERE read_model = $1 AND key = $2", model.name, key
+    )
+    versions = frozenset((key, row["version"]) for row in skipped)
+    rows = await store.load(connection, [key])
+    if (key, arrival.version or (rows[key].version if key in rows else 0) + 1) in versions:
+        return None
+    try:
+        async with connection.transaction():
+            await store.save(connection, fold_rows(model, rows, [arrival], versions))
+    except INFRASTRUCTURE:
+        raise
+    except Exception as error:
+        return str(error) or repr(error)
+    return None
+
+
+async def park(connection: Connection, name: str, arrival: Arrival, reason: str) -> None:
+    record = arrival.record
+    headers = msgspec.msgpack.encode(list(record.headers))
+    where = (record.topic, record.partition, record.offset)
+    raw = (headers, record.key, record.value)
+    await connection.execute(_PARK, name, arrival.key, arrival.version, *where, *raw, reason)
+
+
+def notification(name: str, keys: Sequence[str]) -> str:
+    """Read model and keys that changed, one a line; `*` where they are too many to name."""
+    text = "\n".join((name, *keys))
+    return text if len(text.encode()) <= _NOTIFY_BYTES else f"{name}\n{EVERY_KEY}"
+
+
+def _later(epoch: int, arrival: Arrival, seen: int) -> int:
+    if seen < epoch:
+        where = f"{arrival.record.topic}/{arrival.record.partition}/{arrival.record.offset}"
+        raise EpochWentBack(f"epoch {seen} behind {epoch} at {where}")
+    return seen

@@ -1,0 +1,27 @@
+"""Conversations in PostgreSQL: rows by order id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from services.kernel.read_model import Connection
+from services.projection.columns import columns, upsert
+from services.projection.conversations.project import Awaited, Conversation
+
+COLUMNS = {"order_id": "text", "version": "bigint", "since": "timestamptz", "awaits": "jsonb"}
+
+
+class ConversationStore:
+    def __init__(self, schema: str) -> None:
+        self._load = f"SELECT order_id, version, awaits FROM {schema}.conversation WHERE order_id = ANY($1)"
+        self._save = upsert(f"{schema}.conversation", COLUMNS, "order_id")
+
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Conversation]:
+        return {
+            row["order_id"]: Conversation(row["version"], tuple(Awaited(*one) for one in row["awaits"]))
+            for row in await connection.fetch(self._load, keys)
+        }
+
+    async def save(self, connection: Connection, rows: Mapping[str, Conversation]) -> None:
+        values = columns(rows.values(), ["version", "since", "awaits"])
+        await connection.execute(self._save, list(rows), *values)

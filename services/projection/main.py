@@ -1,0 +1,76 @@
+"""`python -m services.projection.main project|query`"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+import uvicorn
+
+from services.kernel.serving import application, configure_logging
+from services.projection.projection import Health, run
+from services.projection.settings import ProjectionSettings
+
+USAGE = 2
+FAILED = 1
+
+log = structlog.get_logger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """Signals are the projection's, not its web server's."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def project(settings: ProjectionSettings) -> None:
+    """Health and metrics beside the projection, until a signal or an error that must end the process."""
+    health, stop = Health(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    app = application((), lambda: health.reason)
+    server = _Server(
+        uvicorn.Config(
+            app,
+            host=settings.http_host,
+            port=settings.http_port,
+            access_log=False,
+            log_config=None,
+            lifespan="off",
+        )
+    )
+    serving = asyncio.create_task(server.serve())
+    try:
+        await run(settings, stop, health)
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def main(arguments: list[str]) -> int:
+    match arguments:
+        case ["project"]:
+            settings = ProjectionSettings()
+            configure_logging("projection", settings.log_level)
+            try:
+                asyncio.run(project(settings))
+            except Exception:
+                log.exception("the projection stopped")
+                sys.stdout.flush()
+                # threads of a source that broke must not keep the process
+                os._exit(FAILED)
+            return 0
+        case _:
+            print(__doc__, file=sys.stderr)
+            return USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,54 @@
+"""Every event of an order as readable JSON, with its metadata: the audit trail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from services.kernel.envelope import Envelope
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One event. Times are micros UTC; `body` is the event's fields as plain values."""
+
+    order_id: str
+    version: int
+    event_id: str
+    type: str
+    recorded_at: int
+    occurred_at: int
+    epoch: int
+    source: str
+    correlation_id: str
+    causation_id: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class History:
+    """`entries` are those that are not written yet: a row that was loaded for folding has none."""
+
+    version: int
+    entries: tuple[Entry, ...] = ()
+
+
+def project(row: History | None, envelope: Envelope[Any]) -> History:
+    """The history with the event at its end."""
+    metadata = envelope.metadata
+    entry = Entry(
+        order_id=metadata.subject,
+        version=metadata.version,
+        event_id=metadata.id,
+        type=metadata.type,
+        recorded_at=metadata.recorded_at,
+        occurred_at=envelope.body.occurred_at,
+        epoch=metadata.epoch,
+        source=metadata.source,
+        correlation_id=metadata.correlation_id,
+        causation_id=metadata.causation_id,
+        body=msgspec.to_builtins(envelope.body),
+    )
+    return History(metadata.version, (*(row.entries if row else ()), entry))

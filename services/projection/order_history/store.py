@@ -1,0 +1,40 @@
+"""Histories in PostgreSQL: entries by order id and version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from services.kernel.read_model import Connection
+from services.projection.columns import columns, unnest
+from services.projection.order_history.project import History
+
+COLUMNS = {
+    "order_id": "text",
+    "version": "bigint",
+    "event_id": "text",
+    "type": "text",
+    "recorded_at": "timestamptz",
+    "occurred_at": "timestamptz",
+    "epoch": "int",
+    "source": "text",
+    "correlation_id": "text",
+    "causation_id": "text",
+    "body": "jsonb",
+}
+
+
+class HistoryStore:
+    def __init__(self, schema: str) -> None:
+        self._load = (
+            f"SELECT order_id, max(version) AS version FROM {schema}.entry "
+            "WHERE order_id = ANY($1) GROUP BY order_id"
+        )
+        self._save = f"INSERT INTO {schema}.entry {unnest(COLUMNS)}"
+
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, History]:
+        rows = await connection.fetch(self._load, keys)
+        return {row["order_id"]: History(row["version"]) for row in rows}
+
+    async def save(self, connection: Connection, rows: Mapping[str, History]) -> None:
+        entries = [entry for row in rows.values() for entry in row.entries]
+        await connection.execute(self._save, *columns(entries, list(COLUMNS)))

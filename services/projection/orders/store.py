@@ -1,0 +1,65 @@
+"""Orders in PostgreSQL: rows by order id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from contracts.order.events import Charge, Line
+from services.kernel.read_model import Connection
+from services.projection.columns import columns, unnest, upsert
+from services.projection.orders.project import Content, Order
+
+COLUMNS = {
+    "order_id": "text",
+    "version": "bigint",
+    "event_id": "text",
+    "lineage": "jsonb",
+    "changed_at": "timestamptz",
+    "status": "text",
+    "customer_id": "text",
+    "country": "text",
+    "currency": "text",
+    "placed_at": "timestamptz",
+    "units": "bigint",
+    "gross": "bigint",
+    "refunded": "bigint",
+    "returned": "jsonb",
+    "carrier": "text",
+    "reference": "text",
+    "reason": "text",
+}
+CONTENT = {"order_id": "text", "lines": "jsonb", "charges": "jsonb"}
+
+
+class OrderStore:
+    def __init__(self, schema: str) -> None:
+        self._load = f"SELECT * FROM {schema}.orders WHERE order_id = ANY($1)"
+        self._save = upsert(f"{schema}.orders", COLUMNS, "order_id", lists=["short"])
+        self._content = f"INSERT INTO {schema}.content {unnest(CONTENT)}"
+
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Order]:
+        return {row["order_id"]: order_of(row) for row in await connection.fetch(self._load, keys)}
+
+    async def save(self, connection: Connection, rows: Mapping[str, Order]) -> None:
+        orders = list(rows.values())
+        await connection.execute(self._save, *columns(orders, [*COLUMNS, "short"]))
+        new = [(order.order_id, order.content) for order in orders if order.content is not None]
+        if new:
+            contents = [content for _, content in new]
+            values = [[order_id for order_id, _ in new], *columns(contents, ["lines", "charges"])]
+            await connection.execute(self._content, *values)
+
+
+def order_of(row: Mapping[str, Any], content: Content | None = None) -> Order:
+    """An order from a record of `orders`, and what was ordered where that was read."""
+    values = {name: row[name] for name in COLUMNS}
+    lineage = tuple((epoch, first) for epoch, first in row["lineage"])
+    return Order(**{**values, "lineage": lineage, "short": tuple(row["short"]), "content": content})
+
+
+def content_of(row: Mapping[str, Any]) -> Content:
+    lines = msgspec.convert(row["lines"], tuple[Line, ...])
+    return Content(lines, msgspec.convert(row["charges"], tuple[Charge, ...]))

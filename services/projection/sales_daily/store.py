@@ -1,0 +1,57 @@
+"""Daily sales in PostgreSQL: additions to days, and the last version that each order has added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from services.kernel.read_model import Connection
+from services.projection.columns import unnest, upsert
+from services.projection.sales_daily.project import Change, Day, Sales
+
+DAYS = {
+    "day": "date",
+    "country": "text",
+    "currency": "text",
+    "orders": "bigint",
+    "units": "bigint",
+    "gross": "bigint",
+    "returned": "bigint",
+}
+SUMS = ("orders", "units", "gross", "returned")
+
+
+class SalesStore:
+    def __init__(self, schema: str) -> None:
+        added = ", ".join(f"{name} = d.{name} + excluded.{name}" for name in SUMS)
+        self._load = f"SELECT order_id, version FROM {schema}.applied WHERE order_id = ANY($1)"
+        self._save = upsert(f"{schema}.applied", {"order_id": "text", "version": "bigint"}, "order_id")
+        self._add = (
+            f"INSERT INTO {schema}.sales_daily AS d {unnest(DAYS)} "
+            f"ON CONFLICT (day, country, currency) DO UPDATE SET {added}"
+        )
+
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Sales]:
+        rows = await connection.fetch(self._load, keys)
+        return {row["order_id"]: Sales(row["version"]) for row in rows}
+
+    async def save(self, connection: Connection, rows: Mapping[str, Sales]) -> None:
+        await connection.execute(self._save, list(rows), [row.version for row in rows.values()])
+        sums = total(change for row in rows.values() for change in row.changes)
+        if sums:
+            by_column = zip(*((*change.day, *change[1:]) for change in sums), strict=True)
+            await connection.execute(self._add, *map(list, by_column))
+
+
+def total(changes: Iterable[Change]) -> list[Change]:
+    """One change per day, in order, so that two writers would never wait for each other in a circle."""
+    sums: dict[Day, Change] = {}
+    for change in changes:
+        before = sums.get(change.day, Change(change.day))
+        sums[change.day] = Change(
+            change.day,
+            before.orders + change.orders,
+            before.units + change.units,
+            before.gross + change.gross,
+            before.returned + change.returned,
+        )
+    return [sums[day] for day in sorted(sums)]

@@ -1,0 +1,73 @@
+"""The stock of a SKU: one row per SKU, folded from its events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from contracts.inventory.events import (
+    StockAdjusted,
+    StockIssued,
+    StockReceived,
+    StockReleased,
+    StockReserved,
+    StockReturned,
+)
+from services.kernel.envelope import Envelope
+from services.projection.lineage import Lineage, extend
+
+
+@dataclass(frozen=True)
+class Stock:
+    """Units: `reserved` is what is held now, the others are totals since the beginning."""
+
+    version: int
+    event_id: str
+    lineage: Lineage
+    changed_at: int
+    sku: str
+    received: int = 0
+    adjusted: int = 0
+    returned: int = 0
+    issued: int = 0
+    reserved: int = 0
+
+    @property
+    def on_hand(self) -> int:
+        return self.received + self.adjusted + self.returned - self.issued
+
+    @property
+    def available(self) -> int:
+        return self.on_hand - self.reserved
+
+
+def project(row: Stock | None, envelope: Envelope[Any]) -> Stock:
+    """The stock after the event. Raises ValueError for an event that is not of stock."""
+    metadata, event = envelope.metadata, envelope.body
+    before = row or Stock(0, "", (), 0, metadata.subject)
+    return replace(
+        before,
+        **changes(before, event),
+        version=metadata.version,
+        event_id=metadata.id,
+        lineage=extend(before.lineage, metadata.epoch, metadata.version),
+        changed_at=metadata.recorded_at,
+    )
+
+
+def changes(row: Stock, event: Any) -> dict[str, Any]:
+    match event:
+        case StockReceived(quantity=units):
+            return {"received": row.received + units}
+        case StockAdjusted(quantity=units):
+            return {"adjusted": row.adjusted + units}
+        case StockReserved(quantity=units):
+            return {"reserved": row.reserved + units}
+        case StockReleased(quantity=units):
+            return {"reserved": row.reserved - units}
+        case StockIssued(quantity=units):
+            return {"reserved": row.reserved - units, "issued": row.issued + units}
+        case StockReturned(quantity=units):
+            return {"returned": row.returned + units}
+        case _:
+            raise ValueError(f"not an event of stock: {event!r}")

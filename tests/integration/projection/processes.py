@@ -1,0 +1,173 @@
+"""The projection and the query API as child processes, and what their tables must hold."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+
+from infra.embedded.ports import free_ports
+from services.kernel.read_model import ReadModel
+from services.projection.database import prepare
+from services.projection.read_models import READ_MODELS
+from services.projection.sales_daily.store import total
+from tests.integration.projection.shop_log import Event, topic_of
+
+PATIENCE = 60.0
+
+
+class Process:
+    """`python -m services.projection.main <room>` with its own port; restarted at will."""
+
+    def __init__(self, room: str, kafka: str, database_url: str, log: Path, **settings: str) -> None:
+        self.port = free_ports(1)[0]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._command = [sys.executable, "-m", "services.projection.main", room]
+        self._environment = {
+            **os.environ,
+            "DAYBOOK_KAFKA": kafka,
+            "DAYBOOK_DATABASE_URL": database_url,
+            "DAYBOOK_HTTP_PORT": str(self.port),
+            **{f"DAYBOOK_{name.upper()}": value for name, value in settings.items()},
+        }
+        self._log = log
+        self.start()
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self.child = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
+
+    def signal(self, number: int) -> None:
+        self.child.send_signal(number)
+
+    def kill(self) -> None:
+        self.child.kill()
+        self.child.wait(PATIENCE)
+
+    def stop(self) -> int:
+        self.child.send_signal(signal.SIGTERM)
+        return self.child.wait(PATIENCE)
+
+    async def ready(self) -> None:
+        async with httpx.AsyncClient() as client:
+            await until(lambda: self._answers(client), f"{self._command[-1]} is not ready")
+
+    async def _answers(self, client: httpx.AsyncClient) -> bool:
+        assert self.child.poll() is None, self._tail()
+        try:
+            return (await client.get(f"{self.url}/health/ready")).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def _tail(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:] if self._log.exists() else ""
+
+
+@contextmanager
+def running(room: str, kafka: str, database_url: str, log: Path, **settings: str) -> Iterator[Process]:
+    process = Process(room, kafka, database_url, log, **settings)
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+@asynccontextmanager
+async def connected(database_url: str) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(database_url)
+    await prepare(connection)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def until(met: Callable[[], Any], otherwise: str, seconds: float = PATIENCE) -> None:
+    deadline = time.monotonic() + seconds
+    while not await met():
+        assert time.monotonic() < deadline, otherwise
+        await asyncio.sleep(0.05)
+
+
+def folded(model: ReadModel[Any], events: Iterable[Event]) -> dict[str, Any]:
+    """The pure fold: what the tables must say."""
+    rows: dict[str, Any] = {}
+    for event in events:
+        if topic_of(event) in model.topics:
+            key = event.metadata.subject
+            rows[key] = model.project(rows.get(key), event)
+    return rows
+
+
+async def stored_versions(connection: Any, model: ReadModel[Any], keys: Iterable[str]) -> dict[str, int]:
+    rows = await model.store(model.name).load(connection, list(keys))
+    return {key: row.version for key, row in rows.items()}
+
+
+async def applied(connection: Any, events: Iterable[Event]) -> bool:
+    """Whether every read model has reached the last version of every entity."""
+    wanted: dict[str, dict[str, int]] = {}
+    for event in events:
+        wanted.setdefault(topic_of(event), {})[event.metadata.subject] = event.metadata.version
+    try:
+        for model in READ_MODELS:
+            versions = wanted.get(model.topics[0], {})
+            if versions and await stored_versions(connection, model, versions) != versions:
+                return False
+    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+        return False
+    return True
+
+
+async def tables(connection: Any, model: ReadModel[Any], schema: str = "") -> dict[str, list[Any]]:
+    """Every row of every table of a read model, in order."""
+    names = await connection.fetch(
+        "SELECT tablename FROM pg_tables WHERE schemaname = $1 ORDER BY 1", schema or model.name
+    )
+    return {
+        row[0]: [
+            tuple(one)
+            for one in await connection.fetch(
+                f"SELECT t::text FROM {schema or model.name}.{row[0]} t ORDER BY 1"
+            )
+        ]
+        for row in names
+    }
+
+
+async def differences(connection: Any, events: Iterable[Event]) -> list[str]:
+    """Where a table differs from the pure fold."""
+    events, found = list(events), []
+    for model in READ_MODELS:
+        rows = folded(model, events)
+        stored = dict(await model.store(model.name).load(connection, list(rows)))
+        match model.name:
+            case "sales_daily":
+                expected = total(change for row in rows.values() for change in row.changes)
+                days = await connection.fetch(
+                    "SELECT * FROM sales_daily.sales_daily ORDER BY day, country, currency"
+                )
+                seen = [(*row.values(),)[:7] for row in days]
+                if seen != [(*change.day, *change[1:]) for change in expected]:
+                    found.append("sales_daily")
+            case "order_history":
+                count = await connection.fetchval("SELECT count(*) FROM order_history.entry")
+                if count != sum(len(row.entries) for row in rows.values()):
+                    found.append(f"order_history: {count} entries")
+            case "orders":
+                rows = {key: replace(row, content=None) for key, row in rows.items()}
+                found += [key for key, row in rows.items() if stored.get(key) != row]
+            case _:
+                found += [key for key, row in rows.items() if stored.get(key) != row]
+    return found

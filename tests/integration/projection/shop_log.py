@@ -1,0 +1,223 @@
+"""A shop's history made up from a seed, written to the real log in transactions, some of them aborted."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from contracts.inventory.events import StockAdjusted, StockIssued, StockReceived, StockReserved
+from contracts.order.events import (
+    Charge,
+    Line,
+    Movement,
+    MovementsRecorded,
+    OrderCancelled,
+    OrderConfirmed,
+    OrderPlaced,
+    OrderRejected,
+    OrderReturned,
+    OrderShipped,
+    RefundedLine,
+    ReservationsRecorded,
+)
+from services.kernel.envelope import Envelope, Metadata, now_micros, partition_of, uuid7, write_headers
+from services.kernel.serde import encode
+
+TOPICS = ("order.events", "inventory.events")
+PARTITIONS = 2
+DAY = 86_400_000_000
+Event = Envelope[Any]
+
+
+def envelope(subject: str, version: int, body: Any, *, epoch: int = 1, at: int = 0) -> Event:
+    recorded_at = at or now_micros()
+    ids = {"id": uuid7(), "correlation_id": uuid7(), "causation_id": uuid7()}
+    return Envelope(
+        Metadata(
+            type=body.TYPE,
+            subject=subject,
+            source="/home/test",
+            recorded_at=recorded_at,
+            epoch=epoch,
+            version=version,
+            **ids,
+        ),
+        body,
+    )
+
+
+def topic_of(event: Event) -> str:
+    return TOPICS[0] if event.body.TYPE.startswith("daybook.order.") else TOPICS[1]
+
+
+def order_life(order_id: str, chance: random.Random) -> list[Event]:
+    """One order's events, from placed to some end."""
+    at = 1_291_000_000_000_000 + chance.randrange(60) * DAY
+    lines = tuple(
+        Line(f"sku-{chance.randrange(50)}", chance.randint(1, 9), chance.randint(0, 9) * 850_000 + 1)
+        for _ in range(chance.randint(1, 6))
+    )
+    charges = (Charge("POST", 18_000_000),) if chance.random() < 0.2 else ()
+    gross = sum(line.quantity * line.unit_price for line in lines) + sum(one.amount for one in charges)
+    skus = tuple(dict.fromkeys(line.sku for line in lines))
+    units = sum(line.quantity for line in lines)
+    country = chance.choice(("United Kingdom", "France", "Norway"))
+    place = {"country": country, "currency": "GBP"}
+    customer = chance.choice((None, "c-1", "c-2"))
+    bodies: list[Any] = [
+        OrderPlaced(
+            order_id=order_id,
+            occurred_at=at,
+            lines=lines,
+            charges=charges,
+            gross=gross,
+            customer_id=customer,
+            **place,
+        )
+    ]
+    if len(skus) > 1:
+        bodies.append(ReservationsRecorded(order_id, at, skus[:1]))
+    if chance.random() < 0.1:
+        return _numbered(order_id, [*bodies, OrderRejected(order_id, at, skus[-1:], skus[:-1])])
+    bodies.append(OrderConfirmed(order_id, at, skus[1:], units=units, gross=gross, **place))
+    if chance.random() < 0.2:
+        gone = OrderCancelled(
+            order_id, at + DAY, "changed mind", True, at, units=units, gross=gross, release=skus, **place
+        )
+        return _numbered(order_id, [*bodies, gone])
+    bodies.append(OrderShipped(order_id, at + DAY, skus, "post", "r-1"))
+    bodies.append(
+        MovementsRecorded(order_id, at + DAY, tuple(Movement("issue", sku, 0, True, "") for sku in skus))
+    )
+    if chance.random() < 0.3:
+        first = lines[0]
+        back = RefundedLine(first.sku, first.quantity, first.quantity * first.unit_price)
+        bodies.append(
+            OrderReturned(
+                order_id, at + 3 * DAY, 1, "broken", lines=(back,), units=back.quantity, refund=back.refund,
+                complete=len(lines) == 1, **place,
+            )
+        )  # fmt: skip
+    return _numbered(order_id, bodies)
+
+
+def stock_life(sku: str, chance: random.Random) -> list[Event]:
+    at = 1_291_000_000_000_000
+    bodies: list[Any] = [StockReceived(sku, 1000, "delivery", at)]
+    for number in range(chance.randint(3, 30)):
+        bodies.append(StockReserved(sku, f"o-{number}", 3, at))
+        if chance.random() < 0.5:
+            bodies.append(StockIssued(sku, f"o-{number}", 3, at))
+    return _numbered(sku, [*bodies, StockAdjusted(sku, -1, "broken", at)])
+
+
+def _numbered(subject: str, bodies: Iterable[Any]) -> list[Event]:
+    return [envelope(subject, version, body) for version, body in enumerate(bodies, start=1)]
+
+
+def history(seed: int, orders: int) -> list[Event]:
+    """Many lives, interleaved; each entity's own events in order."""
+    chance = random.Random(seed)
+    lives = [iter(order_life(f"order-{seed}-{number}", chance)) for number in range(orders)]
+    lives += [iter(stock_life(f"sku-{seed}-{number}", chance)) for number in range(max(1, orders // 20))]
+    events: list[Event] = []
+    while lives:
+        life = lives[chance.randrange(min(len(lives), 40))]
+        some = list(islice(life, chance.randint(1, 2)))
+        events += some
+        if not some:
+            lives.remove(life)
+    return events
+
+
+def batches(events: Sequence[Event], size: int) -> Iterator[Sequence[Event]]:
+    for start in range(0, len(events), size):
+        yield events[start : start + size]
+
+
+def fresh_topics(kafka: str) -> None:
+    """The two logs of events, empty."""
+    admin = AdminClient({"bootstrap.servers": kafka, "log_level": 3})
+    there = set(admin.list_topics(timeout=30).topics)
+    for future in (
+        admin.delete_topics([name for name in TOPICS if name in there]).values() if there & {*TOPICS} else ()
+    ):
+        future.result(30)
+    deadline = time.monotonic() + 60
+    for name in TOPICS:
+        while True:
+            try:
+                admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+                break
+            except KafkaException as error:
+                being_deleted = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+                if not being_deleted or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+
+@dataclass
+class LogWriter:
+    """A transactional producer that spoils some transactions: what it aborts must never be seen."""
+
+    kafka: str
+
+    def __post_init__(self) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": self.kafka,
+                "transactional.id": f"test-{uuid7()}",
+                "retry.backoff.ms": 2,
+                "retry.backoff.max.ms": 20,
+                "linger.ms": 1,
+                "log_level": 3,
+            }
+        )
+        self._producer.init_transactions(60)
+
+    def write(self, events: Iterable[Event], *, abort: bool = False) -> None:
+        self._producer.begin_transaction()
+        for event in events:
+            topic = topic_of(event)
+            value = encode(topic, event.body)
+            self._send(topic, event.metadata, value)
+        if abort:
+            self._producer.flush(30)
+            self._producer.abort_transaction(30)
+        else:
+            self._producer.commit_transaction(30)
+
+    def write_raw(self, topic: str, metadata: Metadata, value: bytes) -> None:
+        self._producer.begin_transaction()
+        self._send(topic, metadata, value)
+        self._producer.commit_transaction(30)
+
+    def _send(self, topic: str, metadata: Metadata, value: bytes) -> None:
+        partition = partition_of(metadata.subject, PARTITIONS)
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value, metadata.subject.encode(), partition, headers=write_headers(metadata)
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def write_all(self, events: Sequence[Event], size: int, *, spoil: float = 0.0, seed: int = 1) -> None:
+        """All events, `size` a transaction, with spoiled copies in aborted transactions between them."""
+        chance = random.Random(seed)
+        for some in batches(events, size):
+            if chance.random() < spoil:
+                self.write([_spoiled(event) for event in some], abort=True)
+            self.write(some)
+
+
+def _spoiled(event: Event) -> Event:
+    return replace(event, metadata=replace(event.metadata, id=uuid7(), version=event.metadata.version + 7))
