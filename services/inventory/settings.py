@@ -25,7 +25,7 @@ class Settings(BaseSettings):
 class ApiSettings(Settings):
     """The HTTP side.
 
-    `replica`: this process's own partition of `inventory.outcomes`. `hash_key`: a secret of at least 16 characters,
+    `replica`: its own partition of `inventory.outcomes`. `hash_key`: a secret of at least 16 characters,
     the same for all replicas and over restarts, with which requests are fingerprinted. `query_url`: where
     Location points. `max_pending`: commands awaiting their outcome, more are answered 503.
     """

@@ -107,7 +107,7 @@ class WriteEndpoint(Generic[Body]):
         self, scope: Scope, headers: Mapping[str, str], receive: Receive, correlation_id: str
     ) -> Write[Body]:
         key, version = idempotency_key(headers), expected_version(headers)
-        body = parse_body(self._decoder, await read_body(headers, receive))
+        body = parse_body(self._decoder, await read_body(receive))
         digest = hashlib.blake2b(scope["path"].encode(), key=self._key, digest_size=16)
         digest.update(b"\n%d\n" % version if version is not None else b"\n\n")
         digest.update(self._encoder.encode(body))

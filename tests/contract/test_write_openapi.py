@@ -1,0 +1,38 @@
+"""The documents of the write APIs: what clients were told is kept, and the examples are true."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.inventory import openapi as inventory
+from services.order import openapi as order
+
+SNAPSHOTS = Path(__file__).parent / "openapi"
+
+
+@pytest.mark.parametrize(
+    ("name", "described"), [("order", order.described), ("inventory", inventory.described)]
+)
+def test_the_document_is_as_it_was(name: str, described: Callable[[], dict[str, Any]]) -> None:
+    # After a change that is meant: python -m tests.contract.write_openapi_snapshots
+    assert described() == json.loads((SNAPSHOTS / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("examples", [order.EXAMPLES, inventory.EXAMPLES])
+def test_the_examples_are_valid(examples: dict[type, Any]) -> None:
+    for body, example in examples.items():
+        msgspec.json.decode(msgspec.json.encode(example), type=body)
+
+
+@pytest.mark.parametrize("described", [order.described, inventory.described])
+def test_every_reference_has_its_schema(described: Callable[[], dict[str, Any]]) -> None:
+    document = described()
+    text = json.dumps(document)
+    known = {f'"#/components/schemas/{name}"' for name in document["components"]["schemas"]}
+    assert {part.split("}")[0] for part in text.split('"$ref": ')[1:]} <= known
+    assert document["openapi"] == "3.0.3"
+    assert '"null"' not in text

@@ -1,0 +1,70 @@
+"""A worker of few words: consumes `order.commands` from the broker and answers as the test says."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from contracts.kernel.records import Outcome, OutcomeBatch
+from services.kernel.envelope import Metadata, read_headers, uuid7
+from services.kernel.log_reader import end_offsets
+from services.kernel.serde import decode, encode
+
+Script = Callable[[Metadata, Any], Outcome | None]
+
+
+def outcome(metadata: Metadata, **changes: Any) -> Outcome:
+    """An acceptance, but for `changes`."""
+    fields: dict[str, Any] = {
+        "command_id": metadata.id,
+        "command_type": metadata.type,
+        "subject": metadata.subject,
+        "tag": "",
+        "kind": "accepted",
+        "version": 1,
+        "event_ids": (uuid7(),),
+        "status": "placed",
+        "code": "",
+        "reason": "",
+        "request_hash": metadata.request_hash,
+        "replayed": False,
+    }
+    return Outcome(**fields | changes)
+
+
+def accept(metadata: Metadata, _: Any) -> Outcome:
+    return outcome(metadata)
+
+
+class Responder:
+    """`script` answers a command (None: silence); `heard` is every command, in the order of consumption."""
+
+    def __init__(self, kafka: str) -> None:
+        self.script: Script = accept
+        self.heard: list[tuple[Metadata, Any]] = []
+        self._stopping = threading.Event()
+        self._producer = Producer({"bootstrap.servers": kafka, "linger.ms": 0})
+        self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "responder"})
+        ends = end_offsets(kafka, "order.commands", [0, 1])
+        self._consumer.assign([TopicPartition("order.commands", p, end) for p, end in ends.items()])
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            record = self._consumer.poll(0.05)
+            if record is None or record.error():
+                continue
+            metadata, body = read_headers(record.headers()), decode(record.value())
+            self.heard.append((metadata, body))
+            answer, address = self.script(metadata, body), metadata.reply_to
+            if answer is not None and address is not None:
+                value = encode(address.topic, OutcomeBatch((answer,)))
+                self._producer.produce(address.topic, value, partition=address.partition)
+                self._producer.flush()

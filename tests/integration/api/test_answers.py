@@ -1,0 +1,231 @@
+"""What the order API makes of outcomes, over a real broker, with a worker that answers what a test wants."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Producer
+
+from contracts.kernel.records import Outcome
+from contracts.order.commands import CancelOrder, PlaceOrder
+from contracts.order.events import OrderConfirmed
+from infra.embedded.ports import free_ports
+from services.kernel.envelope import Metadata, uuid7, write_headers
+from services.kernel.serde import encode
+from services.kernel.tokens import Token
+from tests.integration.api.processes import create_topics, process
+from tests.integration.api.responder import Responder, accept, outcome
+
+ORDER: dict[str, Any] = {
+    "country": "France",
+    "currency": "EUR",
+    "lines": [{"sku": "85123A", "quantity": 6, "unit_price": "2.55"}],
+}
+
+
+@pytest.fixture(scope="module")
+def address(kafka: str) -> Iterator[str]:
+    create_topics(kafka)
+    (port,) = free_ports(1)
+    with process("order", "api", kafka, port, wait_seconds="1.5", settled_wait_seconds="1", replica="3"):
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+async def api(address: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def worker(kafka: str, address: str) -> Iterator[Responder]:
+    assert address, "the API made the topics"
+    responder = Responder(kafka)
+    yield responder
+    responder.close()
+
+
+async def test_an_accepted_order(api: httpx.AsyncClient, worker: Responder) -> None:
+    order_id = uuid7()
+    answer = await api.post(
+        "/orders", json={**ORDER, "order_id": order_id}, headers={"X-Correlation-Id": "talk"}
+    )
+    (metadata, command), *_ = worker.heard
+    assert answer.status_code == 201
+    assert answer.json() == {
+        "order_id": order_id,
+        "version": 1,
+        "status": "placed",
+        "command_id": metadata.id,
+    }
+    assert answer.headers["location"].endswith(f"/orders/{order_id}")
+    assert answer.headers["etag"] == '"1"'
+    assert Token.decode(answer.headers["consistency-token"])[:2] == (f"order/{order_id}", 1)
+    assert "idempotency-replayed" not in answer.headers
+    assert (metadata.subject, metadata.correlation_id, metadata.epoch) == (order_id, "talk", 1)
+    assert isinstance(command, PlaceOrder)
+    assert command.lines[0].unit_price == 2_550_000
+
+
+async def test_a_key_is_an_order_id_and_a_command_id(api: httpx.AsyncClient, worker: Responder) -> None:
+    key = {"Idempotency-Key": uuid7()}
+    first, again = [await api.post("/orders", json=ORDER, headers=key) for _ in range(2)]
+    assert first.json()["order_id"] == again.json()["order_id"]
+    assert first.json()["command_id"] == again.json()["command_id"]
+    assert worker.heard[0][0].request_hash == worker.heard[1][0].request_hash
+    other = await api.post(
+        f"/orders/{first.json()['order_id']}/cancellation", json={"reason": "twice"}, headers=key
+    )
+    assert other.json()["command_id"] == first.json()["command_id"]
+    assert worker.heard[2][0].request_hash != worker.heard[0][0].request_hash
+
+
+async def test_a_fingerprint_is_of_the_meaning_not_the_spelling(
+    api: httpx.AsyncClient, worker: Responder
+) -> None:
+    url, one = "/orders/1/cancellation", b'{"reason": "x"}'
+    for body, headers in (
+        (one, {}),
+        (b' {"reason":"x" }', {}),
+        (b'{"reason":"y"}', {}),
+        (one, {"If-Match": '"1"'}),
+    ):
+        await api.post(url, content=body, headers=headers)
+    hashes = [metadata.request_hash for metadata, _ in worker.heard]
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 3
+    assert worker.heard[3][0].expected_version == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "code"),
+    [
+        ({"kind": "refused", "code": "order_not_found", "version": 0}, 404, "order_not_found"),
+        ({"kind": "refused", "code": "already_shipped", "version": 3}, 409, "already_shipped"),
+        ({"kind": "refused", "code": "idempotency_key_reused"}, 422, "idempotency_key_reused"),
+        ({"kind": "conflict", "code": "version_conflict", "version": 7}, 412, "version_conflict"),
+        ({"kind": "failed", "code": "command_failed"}, 500, "command_failed"),
+    ],
+)
+async def test_a_denial_is_a_problem(
+    api: httpx.AsyncClient, worker: Responder, changes: dict[str, Any], status: int, code: str
+) -> None:
+    worker.script = lambda metadata, _: outcome(metadata, event_ids=(), replayed=True, **changes)
+    answer = await api.post("/orders/1/cancellation", json={"reason": "x"})
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+    if status == 412:
+        assert answer.headers["etag"] == '"7"'
+    if status != 422:
+        assert answer.headers["idempotency-replayed"] == "true"
+    assert isinstance(worker.heard[0][1], CancelOrder)
+
+
+async def test_already_so_is_no_creation(api: httpx.AsyncClient, worker: Responder) -> None:
+    worker.script = lambda metadata, _: outcome(metadata, event_ids=(), version=4, status="shipped")
+    answer = await api.post("/orders", json=ORDER)
+    assert (answer.status_code, answer.json().get("code")) == (200, None)
+    assert answer.headers["etag"] == '"4"'
+
+
+async def test_silence_is_a_503_that_can_be_repeated(api: httpx.AsyncClient, worker: Responder) -> None:
+    worker.script = lambda *_: None
+    answer = await api.post("/orders", json=ORDER)
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (503, "outcome_unknown")
+    assert answer.headers["retry-after"] == "1"
+    assert answer.headers["idempotency-key"] == problem["idempotency_key"]
+    worker.script = accept
+    repeated = await api.post("/orders", json=ORDER, headers={"Idempotency-Key": problem["idempotency_key"]})
+    assert repeated.json()["order_id"] == problem["order_id"]
+    assert worker.heard[0][0].id == worker.heard[1][0].id
+
+
+async def test_the_same_key_at_once_answers_everyone(api: httpx.AsyncClient, worker: Responder) -> None:
+    held: list[Metadata] = []
+
+    def first_two_together(metadata: Metadata, _: Any) -> Outcome | None:
+        held.append(metadata)
+        return outcome(metadata) if len(held) == 2 else None
+
+    worker.script = first_two_together
+    key = {"Idempotency-Key": uuid7()}
+    answers = await asyncio.gather(*(api.post("/orders", json=ORDER, headers=key) for _ in range(2)))
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert len({answer.text for answer in answers}) == 1
+    assert len(worker.heard) == 2
+
+
+async def test_the_same_key_at_once_for_another_request_does_not_get_its_answer(
+    api: httpx.AsyncClient, worker: Responder
+) -> None:
+    worker.script = lambda metadata, body: outcome(metadata) if body.country == "France" else None
+    key = {"Idempotency-Key": uuid7()}
+    other = {**ORDER, "country": "Spain"}
+    mine, theirs = await asyncio.gather(
+        api.post("/orders", json=ORDER, headers=key), api.post("/orders", json=other, headers=key)
+    )
+    assert (mine.status_code, theirs.status_code) == (201, 503)
+
+
+async def test_bad_input_never_reaches_the_log(api: httpx.AsyncClient, worker: Responder) -> None:
+    answer = await api.post("/orders", json={**ORDER, "lines": [{**ORDER["lines"][0], "quantity": 0}]})
+    assert (answer.status_code, answer.json()["field"]) == (422, "lines[0].quantity")
+    assert (await api.post("/orders?wait=forever", json=ORDER)).json()["field"] == "wait"
+    assert (await api.post("/orders/a%20b/cancellation", json={"reason": "x"})).json()["field"] == "order_id"
+    assert (await api.post("/orders", content=b"x" * 2**21)).status_code == 413
+    assert worker.heard == []
+
+
+async def test_documents_need_no_network(api: httpx.AsyncClient) -> None:
+    page = (await api.get("/docs")).text
+    assert "https://" not in page
+    assert (await api.get("/docs/swagger-ui-bundle.js")).status_code == 200
+    assert (await api.get("/openapi.json")).json()["info"]["title"] == "Daybook orders"
+
+
+@pytest.mark.usefixtures("worker")
+async def test_metrics_count_what_was_answered(api: httpx.AsyncClient) -> None:
+    await api.post("/orders", json=ORDER)
+    text = (await api.get("/metrics")).text
+    assert 'daybook_http_commands_total{kind="accepted",type="daybook.order.PlaceOrder"}' in text
+    assert 'daybook_gateway_pending{service="order"} 0.0' in text
+
+
+def confirm(kafka: str, order_id: str) -> None:
+    event = OrderConfirmed(order_id, 0, ("85123A",), "France", "EUR", 6, 15_300_000)
+    metadata = Metadata(uuid7(), event.TYPE, order_id, "test", 1, "talk", "cause", 1, version=2)
+    producer = Producer({"bootstrap.servers": kafka, "partitioner": "murmur2_random"})
+    producer.produce("order.events", encode("order.events", event), order_id, headers=write_headers(metadata))
+    producer.flush()
+
+
+async def test_settled_is_the_answer_that_was_waited_for(
+    kafka: str, api: httpx.AsyncClient, worker: Responder
+) -> None:
+    def settle(metadata: Metadata, _: Any) -> Outcome:
+        confirm(kafka, metadata.subject)
+        return outcome(metadata)
+
+    worker.script = settle
+    key = {"Idempotency-Key": uuid7()}
+    answer = await api.post("/orders?wait=settled", json=ORDER, headers=key)
+    assert answer.status_code == 201
+    assert (answer.json()["status"], answer.json()["version"], answer.headers["etag"]) == (
+        "confirmed",
+        2,
+        '"2"',
+    )
+    worker.script = accept
+    assert (await api.post("/orders?wait=settled", json=ORDER, headers=key)).text == answer.text
+
+
+@pytest.mark.usefixtures("worker")
+async def test_waiting_for_settled_has_a_bound(api: httpx.AsyncClient) -> None:
+    started = time.monotonic()
+    answer = await api.post("/orders?wait=settled", json=ORDER)
+    assert (answer.status_code, answer.json()["status"]) == (201, "placed")
+    assert 0.9 < time.monotonic() - started < 10

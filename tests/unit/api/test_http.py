@@ -1,0 +1,110 @@
+from collections.abc import AsyncIterator
+
+import httpx
+import msgspec
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.kernel.http import (
+    MAX_BODY_BYTES,
+    Problem,
+    expected_version,
+    idempotency_key,
+    read_body,
+)
+from services.kernel.serving import application
+
+
+async def size(request: Request) -> Response:
+    return Response(str(len(await read_body(request.receive))))
+
+
+async def broken(_: Request) -> Response:
+    raise ZeroDivisionError("secret")
+
+
+@pytest.fixture
+def app() -> Starlette:
+    return application(
+        [Route("/size", size, methods=["POST"]), Route("/broken", broken)], lambda: "restoring"
+    )
+
+
+@pytest.fixture
+async def client(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [("GET", "/none", 404, "not_found"), ("GET", "/size", 405, "method_not_allowed")],
+)
+async def test_what_is_not_there_is_a_problem(
+    client: httpx.AsyncClient, method: str, path: str, status: int, code: str
+) -> None:
+    answer = await client.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == code
+
+
+async def test_a_failure_tells_nothing_of_itself(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/broken")
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+    assert "secret" not in answer.text
+
+
+async def test_a_body_may_have_a_mebibyte(client: httpx.AsyncClient) -> None:
+    assert (await client.post("/size", content=b"x" * MAX_BODY_BYTES)).text == str(MAX_BODY_BYTES)
+    answer = await client.post("/size", content=b"x" * (MAX_BODY_BYTES + 1))
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+
+
+async def test_a_body_of_unknown_length_is_cut_too(client: httpx.AsyncClient) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(17):
+            yield b"x" * 65_536
+
+    assert (await client.post("/size", content=chunks())).status_code == 413
+
+
+async def test_readiness_has_a_reason(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/health/ready")
+    assert (answer.status_code, answer.json()["reason"]) == (503, "restoring")
+    assert (await client.get("/health/live")).status_code == 200
+    assert b"# HELP" in (await client.get("/metrics")).content
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\tb", "é", "x" * 256])
+def test_an_idempotency_key_is_visible_and_short(key: str) -> None:
+    with pytest.raises(Problem):
+        idempotency_key({"idempotency-key": key})
+
+
+@pytest.mark.parametrize("tag", ["3", 'W/"3"', "*", '"3", "4"', '"-1"', '"٣"'])
+def test_if_match_is_one_strong_entity_tag(tag: str) -> None:
+    with pytest.raises(Problem):
+        expected_version({"if-match": tag})
+
+
+def test_preconditions_are_read() -> None:
+    assert idempotency_key({"idempotency-key": "x" * 255}) == "x" * 255
+    assert expected_version({"if-match": '"12"'}) == 12
+    assert (idempotency_key({}), expected_version({})) == (None, None)
+
+
+def test_a_problem_is_rfc_9457() -> None:
+    answer = Problem(409, "already_shipped", "it left", version=3).response()
+    assert msgspec.json.decode(answer.body) == {
+        "type": "urn:daybook:problem:already_shipped",
+        "title": "Conflict",
+        "status": 409,
+        "code": "already_shipped",
+        "detail": "it left",
+        "version": 3,
+    }
