@@ -1,4 +1,4 @@
-"""The log's values in Python: for older schemas, which Spark's own Avro reader cannot upcast, and for the audit.
+"""The log's values in Python: for older schemas, and for the audit's fold.
 
 The second reader of the same bytes, on purpose: the audit compares what the two of them say.
 """
@@ -31,6 +31,8 @@ def read_record(value: bytes, lock: Lock) -> tuple[str, Record]:
         _, schema_id = HEADER.unpack_from(value)
         body = io.BytesIO(value[HEADER.size :])
         record = fastavro.schemaless_reader(body, _schema(schema_id), None)
+        if body.read(1):
+            raise Undecodable(f"longer than schema {schema_id} says")
         return lock.type_of(schema_id), upcast(record, schema_id, lock)
     except _BROKEN as error:
         raise Undecodable(str(error) or type(error).__name__) from error

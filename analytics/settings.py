@@ -6,7 +6,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class AnalyticsSettings(BaseSettings):
-    """`DAYBOOK_SPARK_JARS`: the folder with Spark's Kafka and Avro jars. Java is found through `JAVA_HOME`."""
+    """`DAYBOOK_SPARK_JARS`: the folder with Spark's Kafka and Avro jars. Java is at `JAVA_HOME`."""
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_")
 

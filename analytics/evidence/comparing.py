@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True)
 class Difference:
-    """One key on which the accounts differ. `version` is the first that differs; None where keys have no versions."""
+    """One key on which the accounts differ; `version` is the first that does, None where there are none."""
 
     kind: str
     key: str
@@ -35,7 +35,7 @@ def with_digest(account: DataFrame, fields: Sequence[str]) -> DataFrame:
 
 
 def side_by_side(accounts: Mapping[str, DataFrame], fields: Sequence[str]) -> DataFrame:
-    """One row per entity that any account knows: per account its digest, its rendering (`_says`) and its fields."""
+    """One row per entity that any account knows: per account its digest, rendering (`_says`) and fields."""
     frames = [
         with_digest(account, fields).select(
             "entity",
@@ -68,7 +68,29 @@ def summary(kind: str, joined: DataFrame, accounts: Sequence[str], summed: Seque
 
 
 def _rendering(fields: Sequence[str]) -> Column:
-    parts = [
-        F.concat(F.lit(f"{name}="), F.coalesce(F.col(name).cast("string"), F.lit("-"))) for name in fields
+    texts = {name: F.coalesce(F.col(name).cast("string"), F.lit("-")) for name in fields}
+    return F.concat_ws("|", *(F.concat(F.lit(f"{name}="), text) for name, text in texts.items()))
+
+
+def first_difference(
+    log: Mapping[int, str], sql: Mapping[int, str], row: tuple[int, str] | None, broken_at: int | None
+) -> int:
+    """The first version of an entity on which its accounts differ.
+
+    `log` and `sql` are the digests of every prefix, by version; `row` is the read model's version and digest;
+    `broken_at` is where the stream itself repeats or misses a version. A row that equals the prefix of its own
+    version is only behind, or ahead: it differs from the next version on.
+    """
+    found = [] if broken_at is None else [broken_at]
+    found += [version for version in sorted(log.keys() | sql.keys()) if log.get(version) != sql.get(version)][
+        :1
     ]
-    return F.concat_ws("|", *parts)
+    version, digest = row or (0, "")
+    last = max(log, default=0)
+    if version > last:
+        found.append(last + 1)
+    elif version == 0 or log.get(version) == digest:
+        found += [version + 1] if version < last else []
+    else:
+        found.append(version)
+    return min(found, default=last)

@@ -1,4 +1,4 @@
-"""The read models as they stand: rows and position of one moment, by plain SQL on the live views."""
+"""The read models as they stand: rows and position of one moment, by plain SQL."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,18 +13,18 @@ from analytics.offsets import Offsets
 Result = TypeVar("Result")
 QUERIES: Mapping[str, tuple[str, pa.Schema]] = {
     "orders": (
-        "SELECT order_id, status, version, gross, refunded, units FROM orders",
+        "SELECT order_id, status, version, gross, refunded, units FROM orders.orders",
         pa.schema(
             {"entity": pa.string(), "status": pa.string()}
             | dict.fromkeys(("version", "gross", "refund", "units"), pa.int64())
         ),
     ),
     "stock": (
-        "SELECT sku, on_hand, reserved, version FROM stock",
+        "SELECT sku, on_hand, reserved, version FROM stock.stock",
         pa.schema({"entity": pa.string()} | dict.fromkeys(("on_hand", "reserved", "version"), pa.int64())),
     ),
     "sales_daily": (
-        "SELECT day, country, currency, gross, returned, orders, units FROM sales_daily",
+        "SELECT day, country, currency, gross, returned, orders, units FROM sales_daily.sales_daily",
         pa.schema(
             {"day": pa.date32(), "country": pa.string(), "currency": pa.string()}
             | dict.fromkeys(("gross", "returned", "orders", "units"), pa.int64())
@@ -42,7 +42,7 @@ class DatabaseUnreachable(Exception):
 
 @dataclass(frozen=True)
 class ReadModels:
-    """One moment: the rows of each read model, how far it had read, and how many events it could not apply."""
+    """One moment: each read model's rows and position, and how many events could not be applied."""
 
     rows: Mapping[str, pa.Table]
     positions: Mapping[str, Offsets]

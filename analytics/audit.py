@@ -1,0 +1,131 @@
+"""Log = read models = Spark: every order, every SKU and every day's sales, from accounts that share no code.
+
+1. the log folded by the domain's own `evolve`;  2. the read models in PostgreSQL;  3. Spark SQL's aggregates;
+and, for orders, 4. what the sender of the commands expects, where that is known: the first three all come
+from the log, so they would agree on a record that is in it twice.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from analytics.evidence import aggregates, expected, sales
+from analytics.evidence.domain_fold import Fold, Row, folded
+from analytics.evidence.entities import Accounts
+from analytics.evidence.read_models import ReadModels, read_models, read_positions
+from analytics.evidence.verdict import Verdict
+from analytics.offsets import Offsets, end_offsets, furthest, wait_until_read
+from analytics.replay import replay
+from contracts.order.events import OrderReturned
+from services.inventory.domain.decider import stock_decider
+from services.inventory.domain.state import Stock
+from services.order.domain.decider import order_decider
+from services.order.domain.state import Order, Placed, units_of
+
+NAMED_RECORDS = 20
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What is audited. The topics have other names where a copy of the log is audited."""
+
+    kafka: str
+    database_url: str
+    orders: str = "order.events"
+    inventory: str = "inventory.events"
+    expectation: Path | None = None
+
+
+def _look_at_order(order: Order, event: Any, row: Row) -> Row:
+    """Gross and units as the domain holds them while it needs them; the refunds of its events."""
+    row = {**row, "status": order_decider.status(order)}
+    if isinstance(order, Placed):
+        row |= {"gross": order.gross, "units": units_of(order.lines)}
+    if isinstance(event, OrderReturned):
+        row["refund"] += event.refund
+    return row
+
+
+def _look_at_stock(stock: Stock, _event: Any, _row: Row) -> Row:
+    return {"on_hand": stock.on_hand, "reserved": stock.reserved}
+
+
+ORDER = Fold(
+    "daybook.order.",
+    order_decider.initial,
+    order_decider.evolve,
+    order_decider.forget,
+    _look_at_order,
+    {"status": "unknown", "gross": 0, "refund": 0, "units": 0},
+    "status string, gross bigint, refund bigint, units bigint",
+)
+STOCK = Fold(
+    "daybook.inventory.",
+    stock_decider.initial,
+    stock_decider.evolve,
+    stock_decider.forget,
+    _look_at_stock,
+    {"on_hand": 0, "reserved": 0},
+    "on_hand bigint, reserved bigint",
+)
+
+
+def audit(
+    session: SparkSession, sources: Sources, wait_seconds: float, say: Callable[[str], None]
+) -> Verdict:
+    """Compare everything up to where the read models stand, after they have read what is committed now.
+
+    `say` is told each step. Raises LogUnreachable, DatabaseUnreachable, NotCaughtUp, BadExpectation.
+    """
+    started = time.monotonic()
+    ends, models = _caught_up(sources, wait_seconds, say)
+    ends = furthest([ends, *models.positions.values()])
+    log = replay(session, sources.kafka, ends=ends).kept()
+    say("reading the log")
+    events = log.events.count()
+    comparisons, differences = [], []
+    for kind, fold, accounts, fields, summed in (
+        ("orders", ORDER, aggregates.orders, aggregates.ORDER_FIELDS, ("gross", "refund")),
+        ("stock", STOCK, aggregates.stocks, aggregates.STOCK_FIELDS, ("on_hand", "reserved")),
+    ):
+        say(f"folding {kind} with the domain and with SQL")
+        entity = Accounts(session, log.before(models.positions[kind]), kind, fold, accounts, fields)
+        comparison, found = entity.compare(models.rows[kind], summed)
+        comparisons.append(comparison)
+        differences += found
+    say("comparing sales")
+    sold = log.before(models.positions["sales_daily"])
+    comparison, found, revenue = sales.compare(session, sold, models.rows["sales_daily"])
+    comparisons.append(comparison)
+    differences += found
+    if sources.expectation is not None:
+        say("comparing with what was expected")
+        for kind, fold in (("orders", ORDER), ("stock", STOCK)):
+            known = folded(log.before(models.positions[kind]), fold)
+            comparison, found = expected.compare(session, sources.expectation, kind, known)
+            comparisons.append(comparison)
+            differences += found
+    set_aside = [row.asDict() for row in log.set_aside.limit(NAMED_RECORDS).collect()]
+    log.log.unpersist()
+    seconds = round(time.monotonic() - started, 1)
+    return Verdict(log.ends, events, comparisons, differences, set_aside, models.parked, revenue, seconds)
+
+
+def _caught_up(sources: Sources, seconds: float, say: Callable[[str], None]) -> tuple[Offsets, ReadModels]:
+    """Where the log ends now, and the read models once each has read that far."""
+    ends = end_offsets(sources.kafka, (sources.orders, sources.inventory))
+    deadline = time.monotonic() + seconds
+    topics = {"orders": sources.orders, "stock": sources.inventory, "sales_daily": sources.orders}
+    for name, topic in topics.items():
+        say(f"waiting until {name} has read the log")
+        wait_until_read(
+            sources.kafka,
+            {topic: ends[topic]},
+            lambda name=name: read_positions(sources.database_url)[name],  # type: ignore[misc]
+            max(deadline - time.monotonic(), 0),
+        )
+    return ends, read_models(sources.database_url)

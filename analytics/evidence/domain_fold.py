@@ -1,0 +1,108 @@
+"""The log folded by the domain's own code: each entity's events in the log's order."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from analytics.decoding import Undecodable, read_event
+from analytics.replay import Replay
+from contracts.lock import Lock, load_lock
+
+ROWS_PER_BATCH = 5000
+FORGET_EVERY = 200
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """How one kind of entity is folded and looked at.
+
+    `evolve` and `forget` are the domain's own; `look(state, event, row)` answers the fields as they are after
+    `event`, from those before it (`start` at first). `fields` are the result's columns as SQL types.
+    """
+
+    types: str
+    initial: Any
+    evolve: Callable[[Any, Any], Any]
+    forget: Callable[[Any, int], Any]
+    look: Callable[[Any, Any, Row], Row]
+    start: Row
+    fields: str
+
+
+def folded(log: Replay, fold: Fold, every_version: bool = False) -> DataFrame:
+    """One row per entity: entity, version, the fold's fields, and `broken_at`; or one per event.
+
+    `broken_at` is the first version that is missing, repeated, undecodable or cannot follow its predecessor
+    (I3); null where there is none.
+    """
+    schema = StructType.fromDDL(f"entity string, version bigint, {fold.fields}, broken_at bigint")
+    events = log.log.where(F.col("fault").isNull() & F.col("type").startswith(fold.types))
+    ordered = events.select("entity", "partition", "offset", "version", "value").repartition("entity")
+    ordered = ordered.sortWithinPartitions("entity", "partition", "offset")
+    run = partial(_fold_batches, fold=fold, schema=to_arrow_schema(schema), every_version=every_version)
+    return ordered.mapInArrow(run, schema)
+
+
+def _fold_batches(
+    batches: Iterator[pa.RecordBatch], fold: Fold, schema: pa.Schema, every_version: bool
+) -> Iterator[pa.RecordBatch]:
+    lock = load_lock()
+    stream: Stream | None = None
+    rows: list[Row] = []
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in ("entity", "version", "value"))
+        for entity, version, value in zip(*columns, strict=True):
+            if stream is None or stream.entity != entity:
+                if stream is not None and not every_version:
+                    rows.append(stream.row)
+                stream = Stream(entity, fold, lock)
+            stream.add(version, value)
+            if every_version:
+                rows.append(stream.row)
+        if len(rows) >= ROWS_PER_BATCH:
+            yield pa.RecordBatch.from_pylist(rows, schema)
+            rows = []
+    if stream is not None and not every_version:
+        rows.append(stream.row)
+    yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+class Stream:
+    """One entity while it is folded."""
+
+    def __init__(self, entity: str, fold: Fold, lock: Lock) -> None:
+        self.entity = entity
+        self._fold, self._lock = fold, lock
+        self._state, self._fields = fold.initial, fold.start
+        self._version = 0
+        self._broken_at: int | None = None
+
+    @property
+    def row(self) -> Row:
+        return {"entity": self.entity, "version": self._version, **self._fields, "broken_at": self._broken_at}
+
+    def add(self, version: int, value: bytes) -> None:
+        if version != self._version + 1:
+            self._break(min(version, self._version + 1))
+        try:
+            event = read_event(value, self._lock)
+            self._state = self._fold.evolve(self._state, event)
+            self._fields = self._fold.look(self._state, event, self._fields)
+        except (Undecodable, AssertionError):
+            self._break(version)
+        if version % FORGET_EVERY == 0:
+            # What a long-lived entity remembers only for late commands would make the fold slower and slower.
+            self._state = self._fold.forget(self._state, version)
+        self._version = version
+
+    def _break(self, version: int) -> None:
+        if self._broken_at is None:
+            self._broken_at = version

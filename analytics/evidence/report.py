@@ -1,0 +1,125 @@
+"""The verdict for people: a table in the terminal, and one HTML page without outside parts."""
+
+from collections.abc import Sequence
+from html import escape
+
+from rich.console import Console
+from rich.table import Table
+
+from analytics.evidence.comparing import Comparison
+from analytics.evidence.verdict import Verdict
+
+SHOWN = 20
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; color: #1d2433; }
+table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #d9dee8; vertical-align: top; }
+td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.yes { color: #17704a; } .no { color: #b3261e; }
+svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: #5b6475; }
+"""
+
+
+def print_verdict(console: Console, verdict: Verdict) -> None:
+    """One row per account of each kind; then what differs."""
+    table = Table("kind", "account", "keys", "fingerprint", "totals", "differing")
+    for comparison in verdict.comparisons:
+        for name, fingerprint in comparison.fingerprints.items():
+            table.add_row(
+                comparison.kind,
+                name,
+                f"{comparison.keys:,}",
+                fingerprint,
+                _totals(comparison, name),
+                f"[red]{comparison.differing:,}[/]" if comparison.differing else "0",
+            )
+        table.add_section()
+    console.print(table)
+    for difference in verdict.differences[:SHOWN]:
+        at = "" if difference.version is None else f" from version {difference.version} on"
+        console.print(f"[red]{difference.kind} {difference.key}{at}[/]: {difference.reason}", highlight=False)
+    for record in verdict.set_aside:
+        where = f"{record['topic']}/{record['partition']}/{record['offset']}"
+        console.print(f"[red]set aside {where}[/]: {record['reason']}", highlight=False)
+    if verdict.parked:
+        console.print(f"[red]{verdict.parked:,} events could not be applied by a read model[/]")
+    console.print(_headline(verdict), style="bold green" if verdict.identical else "bold red")
+
+
+def to_html(verdict: Verdict) -> str:
+    """A page of its own: the verdict, the accounts, net sales by day, what differs, how far was read."""
+    parts = [
+        f'<h1 class="{"yes" if verdict.identical else "no"}">{escape(_headline(verdict))}</h1>',
+        _rows(("kind", "account", "keys", "fingerprint", "totals", "differing"), _accounts(verdict)),
+        "<h2>Net sales by day</h2>",
+        _bars(verdict.revenue),
+    ]
+    if verdict.differences:
+        rows = [(item.kind, item.key, str(item.version or ""), item.reason) for item in verdict.differences]
+        parts += ["<h2>What differs</h2>", _rows(("kind", "key", "first version", "accounts"), rows)]
+    if verdict.set_aside:
+        columns = ("topic", "partition", "offset", "entity", "reason")
+        aside = [tuple(str(record[name]) for name in columns) for record in verdict.set_aside]
+        parts += ["<h2>Set aside</h2>", _rows(columns, aside)]
+    ends = [
+        (topic, str(number), f"{end:,}")
+        for topic, partitions in verdict.ends.items()
+        for number, end in sorted(partitions.items())
+    ]
+    parts += ["<h2>Read up to</h2>", _rows(("topic", "partition", "offset"), ends)]
+    head = f'<meta charset="utf-8"><title>Daybook audit</title><style>{_STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n'
+
+
+def _headline(verdict: Verdict) -> str:
+    word = "Identical" if verdict.identical else "Not identical"
+    return f"{word}: {verdict.events:,} events audited in {verdict.seconds:.1f} s"
+
+
+def _accounts(verdict: Verdict) -> list[tuple[str, ...]]:
+    return [
+        (
+            comparison.kind,
+            name,
+            f"{comparison.keys:,}",
+            fingerprint,
+            _totals(comparison, name),
+            f"{comparison.differing:,}",
+        )
+        for comparison in verdict.comparisons
+        for name, fingerprint in comparison.fingerprints.items()
+    ]
+
+
+def _totals(comparison: Comparison, account: str) -> str:
+    """Gross, refund, returned are micros of whatever currency: totals to compare, not to book."""
+    return ", ".join(f"{name} {value:,}" for name, value in comparison.totals[account].items())
+
+
+def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _bars(revenue: Sequence[tuple[str, int]]) -> str:
+    """One bar per day; days below zero hang under the axis."""
+    if not revenue:
+        return "<p>No sales.</p>"
+    width, height, left = 900, 240, 70
+    high, low = max(0, *(net for _, net in revenue)), min(0, *(net for _, net in revenue))
+    scale = (height - 40) / ((high - low) or 1)
+    axis, step = 10 + high * scale, (width - left) / len(revenue)
+    bars = [
+        f'<rect x="{left + place * step:.1f}" y="{axis - max(net, 0) * scale:.1f}" width="{max(step * 0.8, 1):.1f}" '
+        f'height="{abs(net) * scale:.1f}" fill="{"#2f6fb3" if net >= 0 else "#b3261e"}">'
+        f"<title>{escape(day)}: {net / 1_000_000:,.2f}</title></rect>"
+        for place, (day, net) in enumerate(revenue)
+    ]
+    marks = [
+        f'<text x="0" y="18">{high / 1_000_000:,.0f}</text>',
+        f'<line x1="{left}" x2="{width}" y1="{axis:.1f}" y2="{axis:.1f}" stroke="#8a93a5"/>',
+        f'<text x="{left}" y="{height - 6}">{escape(revenue[0][0])}</text>',
+        f'<text x="{width}" y="{height - 6}" text-anchor="end">{escape(revenue[-1][0])}</text>',
+    ]
+    return f'<svg viewBox="0 0 {width} {height}" role="img">{"".join(bars + marks)}</svg>'

@@ -1,0 +1,67 @@
+"""What the jobs share: settings from the environment, files that appear whole, exit codes."""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from analytics.session import JarsMissing
+from analytics.settings import AnalyticsSettings
+
+IDENTICAL, DIFFERENT, FAILED = 0, 1, 2
+
+
+def settings_or_exit(parser: argparse.ArgumentParser) -> AnalyticsSettings:
+    """The settings; where one is missing, the parser's error (exit code 2)."""
+    try:
+        return AnalyticsSettings()
+    except ValidationError as error:
+        missing = ", ".join(f"DAYBOOK_{str(part['loc'][0]).upper()}" for part in error.errors())
+        parser.error(f"not set, or not valid: {missing}")
+
+
+def writable_folder(text: str) -> Path:
+    """An argument: a path whose parent exists and can be written to."""
+    path = Path(text).absolute()
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{path.parent} is not a folder that can be written to")
+    return path
+
+
+def existing_file(text: str) -> Path:
+    """An argument: a file that is there."""
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"{path} is not a file")
+    return path
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """A folder to write; it takes the place of `folder` only when the block succeeds."""
+    fresh = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    yield fresh
+    if folder.exists():
+        shutil.rmtree(folder)
+    fresh.rename(folder)
+
+
+@contextmanager
+def failures_said(*known: type[Exception]) -> Iterator[None]:
+    """Known failures become one line on stderr and exit code 2."""
+    try:
+        yield
+    except (JarsMissing, *known) as failure:
+        print(f"daybook: {failure}", file=sys.stderr)
+        sys.exit(FAILED)
+
+
+def say(step: str) -> None:
+    """Progress, one line on stderr."""
+    print(f"… {step}", file=sys.stderr, flush=True)

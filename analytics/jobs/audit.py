@@ -1,0 +1,32 @@
+"""`spark-submit analytics/jobs/audit.py`: exit code 0 identical, 1 not, 2 the audit could not be made."""
+
+import argparse
+import sys
+
+from rich.console import Console
+
+from analytics.audit import Sources, audit
+from analytics.evidence.read_models import DatabaseUnreachable
+from analytics.evidence.report import print_verdict, to_html
+from analytics.evidence.verdict import BadExpectation
+from analytics.jobs import arguments
+from analytics.offsets import LogUnreachable, NotCaughtUp
+from analytics.session import open_session
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="audit", description="Log = read models = Spark?")
+    parser.add_argument("--expectation", type=arguments.existing_file, help="what the loader expects (JSON)")
+    parser.add_argument("--wait", type=float, default=60, help="seconds for the read models to catch up")
+    parser.add_argument("--out", type=arguments.writable_folder, help="folder for audit.json and audit.html")
+    given, settings = parser.parse_args(), arguments.settings_or_exit(parser)
+    sources = Sources(settings.kafka, settings.database_url, expectation=given.expectation)
+    with arguments.failures_said(LogUnreachable, NotCaughtUp, DatabaseUnreachable, BadExpectation):
+        arguments.say("starting Spark")
+        verdict = audit(open_session("daybook audit", settings), sources, given.wait, arguments.say)
+    if given.out:
+        with arguments.replaced(given.out) as folder:
+            folder.mkdir()
+            (folder / "audit.json").write_text(verdict.to_json(), "utf-8")
+            (folder / "audit.html").write_text(to_html(verdict), "utf-8")
+    print_verdict(Console(width=None if sys.stdout.isatty() else 140), verdict)
+    sys.exit(arguments.IDENTICAL if verdict.identical else arguments.DIFFERENT)
