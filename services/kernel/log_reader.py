@@ -16,6 +16,15 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 Positions = dict[int, int]
 
+# what a broker says while it starts, and librdkafka does not try again by itself
+MOVING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
 
 class NotCaughtUp(TimeoutError):
     """The end of the topic was not reached in time: a transaction is still open, or the broker is away."""
@@ -24,11 +33,18 @@ class NotCaughtUp(TimeoutError):
 def end_offsets(bootstrap: str, topic: str, partitions: list[int], timeout: float = 30) -> Positions:
     """The high watermark of each partition, open transactions included."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
-    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
-    found = admin.list_offsets(
-        wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
-    )
-    return {asked.partition: answer.result().offset for asked, answer in found.items()}
+    until = time.monotonic() + timeout
+    while True:
+        wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+        found = admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
+        )
+        try:
+            return {asked.partition: answer.result().offset for asked, answer in found.items()}
+        except KafkaException as error:  # leadership moves while a broker starts
+            if error.args[0].code() not in MOVING or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
 
 
 def partitions_of(bootstrap: str, topic: str, timeout: float = 30) -> list[int]:

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
 from contracts.kernel.records import Outcome, Remembered
 from services.kernel.aggregate import Aggregate, StateCodec
 from services.kernel.control import read_control, snapshot_id, transactional_ids
 from services.kernel.entities import Entity, Partition, Window
 from services.kernel.envelope import now_micros, read_headers
-from services.kernel.log_reader import end_offsets, partitions_of, read_to_end
+from services.kernel.log_reader import MOVING, end_offsets, partitions_of, read_to_end
 from services.kernel.serde import decode
 from services.kernel.snapshots import SnapshotReader, SnapshotWriter
 from services.kernel.transactions import Transactions
@@ -29,12 +29,6 @@ from services.kernel.transactions import Transactions
 Command = TypeVar("Command")
 State = TypeVar("State")
 Event = TypeVar("Event")
-
-MOVING_COORDINATOR = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-)
 
 
 class LayoutChanged(Exception):
@@ -146,7 +140,7 @@ class Slot(Generic[Command, State, Event]):
             try:
                 return consumer.committed(commands, 60)
             except KafkaException as error:  # a broker that has just started moves its coordinators
-                if error.args[0].code() not in MOVING_COORDINATOR or time.monotonic() > until:
+                if error.args[0].code() not in MOVING or time.monotonic() > until:
                     raise
                 time.sleep(0.05)
 

@@ -1,0 +1,113 @@
+"""A client of a service's command topic: sends commands, repeats some of them, and keeps every outcome it
+hears."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+
+from contracts.kernel.records import Outcome
+from services.kernel.envelope import Metadata, ReplyAddress, now_micros, write_headers
+from services.kernel.serde import decode, encode
+from tests.checker import Acknowledged
+
+
+class Client:
+    """`send` commands; `outcomes` holds what came back, in order. Reads partition `replica` of the
+    outcomes."""
+
+    def __init__(self, bootstrap: str, service: str, replica: int = 3) -> None:
+        self._service, self._replica = service, replica
+        self.outcomes: list[Outcome] = []
+        self.sent: dict[str, tuple[str, Any]] = {}
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 1, "log_level": 3}
+        )
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"test-client-{service}",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "log_level": 3,
+            }
+        )
+        at = TopicPartition(f"{service}.outcomes", replica)
+        _, end = self._consumer.get_watermark_offsets(at, 30)
+        self._consumer.assign([TopicPartition(at.topic, at.partition, end or OFFSET_END)])
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def send(
+        self,
+        command: Any,
+        key: str,
+        command_id: str,
+        *,
+        request_hash: str = "h",
+        expected: int | None = None,
+        epoch: int = 1,
+    ) -> None:
+        metadata = Metadata(
+            id=command_id,
+            type=command.TYPE,
+            subject=key,
+            source="test",
+            recorded_at=now_micros(),
+            correlation_id=command_id,
+            causation_id=command_id,
+            epoch=epoch,
+            request_hash=request_hash,
+            reply_to=ReplyAddress(f"{self._service}.outcomes", self._replica, "", ""),
+            expected_version=expected,
+        )
+        topic = f"{self._service}.commands"
+        self.sent[command_id] = (key, command)
+        self._producer.produce(topic, encode(topic, command), key, headers=write_headers(metadata))
+        self._producer.poll(0)
+
+    def raw(self, key: str, value: bytes, headers: list[tuple[str, bytes]]) -> None:
+        """A record as it is, whatever it holds."""
+        self._producer.produce(f"{self._service}.commands", value, key, headers=headers)
+        self._producer.flush(10)
+
+    def flush(self) -> None:
+        self._producer.flush(30)
+
+    def answered(self) -> dict[str, Outcome]:
+        """The newest outcome of each command."""
+        return {outcome.command_id: outcome for outcome in list(self.outcomes)}
+
+    def wait_for(self, command_ids: set[str], seconds: float = 60) -> dict[str, Outcome]:
+        """The outcomes of these commands. Raises TimeoutError."""
+        until = time.monotonic() + seconds
+        while missing := command_ids - self.answered().keys():
+            if time.monotonic() > until:
+                raise TimeoutError(
+                    f"{len(missing)} of {len(command_ids)} unanswered, e.g. {sorted(missing)[:3]}"
+                )
+            time.sleep(0.01)
+        return {command_id: self.answered()[command_id] for command_id in command_ids}
+
+    def acknowledged(self) -> list[Acknowledged]:
+        """Everything heard, for the checker: repeats must say the same."""
+        return [
+            Acknowledged(o.command_id, o.subject, o.kind, o.version, o.event_ids, o.code)
+            for o in self.outcomes
+            if o.kind != "failed" and o.code != "idempotency_key_reused"
+        ]
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _listen(self) -> None:
+        while not self._stop.is_set():
+            for record in self._consumer.consume(500, 0.05):
+                if record.error() is None:
+                    self.outcomes.extend(decode(record.value()).outcomes)

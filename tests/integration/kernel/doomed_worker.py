@@ -1,0 +1,82 @@
+"""A worker that a signal hits at a chosen step of a chosen transaction: `python -m … SERVICE STEP NTH
+SIGNAL`.
+
+The real worker with the real producers; only their methods are wrapped. STEP is
+`<method>:before|after|during`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Producer
+
+from services.kernel import transactions
+
+METHODS = ("begin_transaction", "produce", "send_offsets_to_transaction", "commit_transaction")
+
+
+class Doomed:
+    """A producer whose NTH call of one method (counted over all producers of the process) brings the
+    signal."""
+
+    calls = 0
+
+    def __init__(self, producer: Producer, step: str, nth: int, number: int) -> None:
+        self._producer, self._nth, self._number = producer, nth, number
+        self._method, _, self._when = step.partition(":")
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._producer, name)
+        if name != self._method:
+            return method
+
+        def call(*args: Any, **more: Any) -> Any:
+            Doomed.calls += 1
+            due = Doomed.calls == self._nth
+            if due and self._when == "before":
+                self._strike()
+            if due and self._when == "during":
+                threading.Thread(target=self._strike_soon, daemon=True).start()
+            result = method(*args, **more)
+            if due and self._when == "after":
+                if name == "produce":
+                    self._producer.flush(5)
+                self._strike()
+            return result
+
+        return call
+
+    def _strike(self) -> None:
+        os.kill(os.getpid(), self._number)
+
+    def _strike_soon(self) -> None:
+        time.sleep(random.random() * 0.008)
+        self._strike()
+
+
+def main() -> int:
+    service, step, nth, name = sys.argv[1:5]
+    real, number = transactions.transactional_producer, signal.Signals[name]
+
+    def doomed(bootstrap: str, transactional_id: str, timeout_ms: int) -> Any:
+        producer = real(bootstrap, transactional_id, timeout_ms)
+        if transactional_id.endswith("snapshots"):
+            return producer
+        return Doomed(producer, step, int(nth), number)
+
+    transactions.transactional_producer = doomed
+    settings = importlib.import_module(f"services.{service}.settings").WorkerSettings()
+    code: int = importlib.import_module(f"services.{service}.worker").run(settings)
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

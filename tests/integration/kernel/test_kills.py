@@ -1,0 +1,86 @@
+"""I1-I7 over kill -9 at every step of the transaction, on the real broker, judged from the raw log."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from itertools import cycle
+
+import pytest
+
+from contracts.inventory.commands import AdjustStock, ReceiveStock, ReleaseStock, ReserveStock
+from tests.checker import Evidence, check, read_evidence
+from tests.integration.kernel.client import Client
+from tests.integration.kernel.workers import WorkerProcess
+
+STEPS = (
+    "begin_transaction:after",
+    "produce:before",
+    "produce:after",
+    "send_offsets_to_transaction:before",
+    "send_offsets_to_transaction:after",
+    "commit_transaction:before",
+    "commit_transaction:during",
+    "commit_transaction:after",
+)
+KILLS = 21
+RATE = 200  # commands per second
+
+
+class Load(threading.Thread):
+    """Commands at a steady rate, one in twenty of them a repeat of an earlier one, until `stopped`."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(daemon=True)
+        self.client, self.stopped = client, threading.Event()
+        self.random = random.Random(7)
+
+    def run(self) -> None:
+        number = 0
+        while not self.stopped.wait(1 / RATE):
+            number += 1
+            if number % 20 == 0:
+                command_id = f"c{self.random.randint(max(1, number - 60), number - 1)}"
+                if command_id in self.client.sent:
+                    key, command = self.client.sent[command_id]
+                    self.client.send(command, key, command_id)
+                continue
+            sku, order = f"SKU-{self.random.randrange(30)}", f"order-{number // 3}"
+            command: object
+            match self.random.randrange(4):
+                case 0:
+                    command = ReceiveStock(sku, self.random.randint(1, 9), "delivery", 1)
+                case 1:
+                    command = AdjustStock(sku, -self.random.randint(1, 9), "broken", 1)
+                case 2:
+                    command = ReserveStock(sku, order, self.random.randint(1, 5), 1)
+                case _:
+                    command = ReleaseStock(sku, f"order-{self.random.randint(0, number // 3)}", 1)
+            self.client.send(command, sku, f"c{number}")
+
+
+@pytest.mark.timeout(280)
+def test_kills_at_every_step_lose_and_double_nothing(
+    bootstrap: str, start_worker: Callable[..., WorkerProcess], inventory_client: Client
+) -> None:
+    client = inventory_client
+    load = Load(client)
+    load.start()
+    pick, steps = random.Random(3), cycle(STEPS)
+    for _ in range(KILLS):
+        step = next(steps)
+        nth = pick.randint(40, 400) if step.startswith("produce") else pick.randint(10, 40)
+        worker = start_worker("inventory", doom=(step, nth, "SIGKILL"))
+        assert worker.process.wait(60) == -9, worker.log.read_text()[-2000:]
+    load.stopped.set()
+    load.join()
+    client.flush()
+    start_worker("inventory")
+    client.wait_for(set(client.sent))
+    evidence = Evidence(read_evidence(bootstrap), client.acknowledged())
+    assert check(evidence) == []
+    kinds = {outcome.kind for outcome in client.outcomes}
+    assert kinds == {"accepted", "refused"}
+    assert any(outcome.replayed for outcome in client.outcomes)
+    assert len(evidence.events) > 1000

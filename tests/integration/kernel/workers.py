@@ -1,0 +1,62 @@
+"""Worker processes of a test: started, hit by signals, and always ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from infra.embedded.ports import free_ports
+
+
+class WorkerProcess:
+    """A real worker in a process of its own; `doom` is (step, nth call, signal), see doomed_worker."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        service: str,
+        folder: Path,
+        doom: tuple[str, int, str] | None = None,
+        **settings: object,
+    ) -> None:
+        self.port = free_ports(1)[0]
+        environment = {
+            **os.environ,
+            "DAYBOOK_KAFKA": bootstrap,
+            "DAYBOOK_HTTP_PORT": str(self.port),
+            "DAYBOOK_SNAPSHOT_SECONDS": "1",
+            **{f"DAYBOOK_{name.upper()}": str(value) for name, value in settings.items()},
+        }
+        module = ["-m", f"services.{service}.main", "worker"]
+        if doom:
+            step, nth, name = doom
+            module = ["-m", "tests.integration.kernel.doomed_worker", service, step, str(nth), name]
+        self.log = folder / f"{service}-{self.port}.log"
+        with self.log.open("w") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, *module], env=environment, stdout=out, stderr=subprocess.STDOUT
+            )
+
+    def wait_ready(self, seconds: float = 90) -> None:
+        until = time.monotonic() + seconds
+        while not self.ready():
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"the worker is not ready:\n{self.log.read_text()[-3000:]}")
+            time.sleep(0.02)
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health/ready", timeout=2):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def end(self) -> int:
+        """Stop it, whatever state it is in; its exit code."""
+        self.process.kill()
+        return self.process.wait(10)
