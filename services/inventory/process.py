@@ -33,5 +33,5 @@ def expire(sku: str, _now: int) -> Any:
 
 
 inventory_process: Process[Stock, InventoryEvent] = Process(
-    react=react, pending=pending, record=record, deadline=deadline, expire=expire
+    react=react, pending=pending, record=record, deadline=deadline, expire=expire, converses=False
 )

@@ -42,6 +42,7 @@ from services.order.domain.state import (
 
 NAMESPACE = UUID("6b1f3b1e-7a53-5d0c-9b0e-0d1a7b00c0de")
 STEPS = {ReleaseStock.TYPE: "release", IssueStock.TYPE: "issue", ReturnStock.TYPE: "return"}
+FAILED = "command_failed"
 
 Answer: TypeAlias = RecordReservations | RecordMovements
 
@@ -95,13 +96,15 @@ def _id(order_id: str, step: str, sku: str, number: int) -> str:
 def record(order_id: str, answered: Sequence[Answered]) -> Sequence[Answer]:
     """What inventory said, as commands to the order: at most one per kind.
 
-    Only answers are recorded, acceptances and refusals: an outcome `failed` is none, the ask stays pending.
+    A command that failed is parked until somebody decides: that is no answer, and the ask stays pending.
     Raises ValueError for the outcome of a command that orders do not send.
     """
     reserved: list[str] = []
     short: list[str] = []
     movements: list[Movement] = []
     for answer in answered:
+        if answer.code == FAILED:
+            continue
         if answer.command_type == ReserveStock.TYPE:
             (reserved if answer.accepted else short).append(answer.subject)
         elif answer.command_type in STEPS:
