@@ -3,7 +3,6 @@
 import functools
 import importlib.util
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import psutil
 from infra.embedded.child import Child, Program
 from infra.embedded.errors import EmbeddedError, NotReady
 from infra.embedded.ports import HOST
+from infra.embedded.secret import kept_secret
 
 USER = "daybook"
 DATABASE = "daybook"
@@ -50,12 +50,7 @@ class PostgresPlace:
 
 def password(folder: Path) -> str:
     """The generated password of the server in `folder`; made on first use, readable by its owner only."""
-    file = folder / "password"
-    if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            out.write(secrets.token_urlsafe(24))
-    return file.read_text()
+    return kept_secret(folder / "password")
 
 
 def prepare_postgres(place: PostgresPlace) -> Program:

@@ -1,0 +1,79 @@
+# Everything begins here: `make` lists the targets. Each does the set-up that it needs.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Stamps: a step runs again only when what it depends on has changed.
+STAMPS := $(VENV)/.stamps
+PATHS := contracts services analytics infra tests
+
+.PHONY: help setup up down status demo test check lint types imports contracts format bench clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMPS)/jars ## make .venv with locked dependencies and fetch the jars; instant when done
+	@echo "Ready: try ./daybook up, or make demo."
+
+up: setup ## start the shop and leave it running
+	@./daybook up
+
+down: ## stop the shop; its state stays
+	@./daybook down
+
+status: ## show what runs
+	@./daybook status
+
+demo: setup ## the whole story on real parts and real input
+	@./daybook demo
+
+test: setup ## run every test, with a coverage report
+	@$(BIN)/python -m pytest --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered
+
+check: lint types imports contracts ## all static checks
+
+lint: $(STAMPS)/locked ## ruff: lint and format
+	@$(BIN)/ruff check $(PATHS)
+	@$(BIN)/ruff format --check $(PATHS)
+
+types: $(STAMPS)/locked ## mypy --strict
+	@$(BIN)/mypy
+
+imports: $(STAMPS)/locked ## the import rules between the rooms
+	@$(BIN)/lint-imports --no-logo
+
+contracts: $(STAMPS)/locked ## schemas, lock and generated classes agree
+	@./daybook contracts check
+
+format: $(STAMPS)/locked ## let ruff mend what it can
+	@$(BIN)/ruff check --fix $(PATHS)
+	@$(BIN)/ruff format $(PATHS)
+
+bench: setup ## run the benchmarks (long)
+	@$(BIN)/python -m pytest -m bench -o addopts= tests/bench
+
+clean: ## stop the shop, remove its state and what the tools left
+	@if [ -x $(BIN)/python ]; then ./daybook clean --yes; fi
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build
+	@find $(PATHS) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## also remove .venv
+	@rm -rf $(VENV)
+
+$(STAMPS)/venv:
+	@infra/setup/make-venv $(PYTHON) $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/uv: $(STAMPS)/venv infra/setup/uv.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r infra/setup/uv.lock
+	@touch $@
+
+$(STAMPS)/locked: $(STAMPS)/uv requirements.lock
+	@$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock infra/setup/uv.lock
+	@touch $@
+
+$(STAMPS)/jars: $(STAMPS)/locked infra/jars.lock
+	@$(BIN)/python -m infra.embedded.jars
+	@touch $@

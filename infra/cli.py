@@ -1,0 +1,24 @@
+"""`daybook`: the one command. Each file of infra/commands brings its own part as `app`."""
+
+import typer
+
+from infra.commands import contracts, inspect, lifecycle, topics
+
+cli = typer.Typer(
+    name="daybook",
+    help="Daybook, an event-sourced shop on Kafka.\n\nBegin with `./daybook up`, then `./daybook status`.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+for commands in (lifecycle, inspect, topics):
+    cli.add_typer(commands.app)
+cli.add_typer(contracts.app, name="contracts", rich_help_panel="The language")
+
+
+def main() -> None:
+    cli(prog_name="daybook")
+
+
+if __name__ == "__main__":
+    main()

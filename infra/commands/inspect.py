@@ -1,0 +1,139 @@
+"""`daybook status`, `env`, `logs`: what runs, where it listens, what it said."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated
+
+import httpx
+import psutil
+import typer
+from prometheus_client.parser import text_string_to_metric_families
+from rich.table import Table
+
+from infra.commands.output import fail, notes, results
+from infra.embedded.journal import Journal, MemberState, StackState
+from infra.embedded.stack import NAMES, STORES, addresses, http_ready, log_file
+from infra.settings import StackSettings
+
+app = typer.Typer()
+LAG = "daybook_lag_events"
+SHOWN_EVENTS = 5
+FOLLOW_SECONDS = 0.3
+
+
+@app.command(rich_help_panel="The stack")
+def status() -> None:
+    """Show every process: pid, memory, ready, restarts, lag, address, and what happened last.
+
+    Exit code 1 unless the stack is up and every process is ready.
+    """
+    journal = Journal(StackSettings().home)
+    state = journal.read()
+    if state is None or not journal.supervised():
+        if state and state.failure:
+            notes.print(f"The last start failed: {state.failure}", markup=False)
+        fail("the stack is not up: `./daybook up` starts it")
+    settings = running_settings(journal)
+    table = Table("process", "pid", "memory", "ready", "restarts", "lag", "address")
+    with ThreadPoolExecutor(len(NAMES)) as pool:
+        rows = list(pool.map(lambda member: _row(settings, member), state.members))
+    for row in rows:
+        table.add_row(*row)
+    results.print(table)
+    notable = [event for event in journal.events() if event["event"] not in ("started", "topics")]
+    for event in notable[-SHOWN_EVENTS:]:
+        first_line = event["detail"].partition("\n")[0]
+        results.print(f"{event['at']} {event['process']} {event['event']} {first_line}", markup=False)
+    if not all(member.ready for member in state.members) or any(row[3] != "yes" for row in rows):
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel="For other tools")
+def env() -> None:
+    """Print KEY=value lines with the addresses of the stack: `eval $(./daybook env)`."""
+    for name, value in addresses(running_settings(Journal(StackSettings().home))).items():
+        results.print(f"{name}={value}", soft_wrap=True, markup=False)
+
+
+@app.command(rich_help_panel="The stack")
+def logs(
+    name: Annotated[str, typer.Argument(help="A process, as `daybook status` names it; none: all.")] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.")] = 20,
+) -> None:
+    """Print the end of a process's log, or of all."""
+    settings = StackSettings()
+    if name and name not in (*NAMES, "supervisor"):
+        raise typer.BadParameter(f"{name}: not one of {', '.join(NAMES)}, supervisor", param_hint="NAME")
+    files = [log_file(settings, each) for each in ([name] if name else [*NAMES, "supervisor"])]
+    present = [file for file in files if file.exists()]
+    if not present:
+        fail("no log yet: `./daybook up` starts the stack")
+    for file in present:
+        for line in file.read_text(errors="replace").splitlines()[-lines:] if lines > 0 else []:
+            results.print(_labelled(file, line, bool(name)), soft_wrap=True, markup=False)
+    if follow:
+        for file, line in _appended(present):
+            results.print(_labelled(file, line, bool(name)), soft_wrap=True, markup=False)
+
+
+def running_settings(journal: Journal) -> StackSettings:
+    """The settings of the running stack, whose ports were chosen when it started; else the caller's."""
+    state: StackState | None = journal.read()
+    return StackSettings(port_base=state.port_base) if state and journal.supervised() else StackSettings()
+
+
+def _row(settings: StackSettings, member: MemberState) -> list[str]:
+    url = settings.url(member.name)
+    asked = member.ready if member.name in STORES else http_ready(url)
+    return [
+        member.name,
+        str(member.pid or "-"),
+        _memory(member.pid),
+        "yes" if asked else "no",
+        str(member.restarts),
+        "" if member.name in STORES else _lag(url),
+        url.removeprefix("http://") if member.name in STORES else url,
+    ]
+
+
+def _memory(pid: int | None) -> str:
+    """Resident megabytes of a process and its children (PostgreSQL's backends share much: an upper bound)."""
+    try:
+        process = psutil.Process(pid) if pid else None
+        family = [process, *process.children(recursive=True)] if process else []
+        return f"{sum(each.memory_info().rss for each in family) / 1e6:.0f} MB" if family else "-"
+    except psutil.NoSuchProcess:
+        return "-"
+
+
+def _lag(url: str) -> str:
+    """The sum of the process's lag gauges; empty when it has none or does not answer."""
+    try:
+        text = httpx.get(f"{url}/metrics", timeout=2, trust_env=False, follow_redirects=True).text
+    except httpx.HTTPError:
+        return ""
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    lags = [sample.value for sample in samples if sample.name == LAG]
+    return f"{sum(lags):.0f}" if lags else ""
+
+
+def _labelled(file: Path, line: str, alone: bool) -> str:
+    return line if alone else f"{file.stem:>16} | {line}"
+
+
+def _appended(files: list[Path]) -> Iterator[tuple[Path, str]]:
+    """Lines written from now on, for ever."""
+    places = {file: file.stat().st_size for file in files}
+    while True:
+        for file, place in places.items():
+            with file.open("rb") as opened:
+                opened.seek(place)
+                fresh = opened.read()
+            whole = fresh[: fresh.rfind(b"\n") + 1]
+            places[file] = place + len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                yield file, line
+        time.sleep(FOLLOW_SECONDS)

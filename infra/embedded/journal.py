@@ -1,0 +1,86 @@
+"""What the supervisor tells the commands: its state, replaced as a whole, and its events, a line each."""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+
+class Phase(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class MemberState(msgspec.Struct, frozen=True):
+    """One process; pid is None while it is down."""
+
+    name: str
+    pid: int | None = None
+    ready: bool = False
+    restarts: int = 0
+
+
+class StackState(msgspec.Struct, frozen=True):
+    """The supervisor's view. `failure` is the reason of phase FAILED."""
+
+    phase: Phase
+    supervisor: int
+    port_base: int
+    members: tuple[MemberState, ...] = ()
+    failure: str = ""
+
+
+class Journal:
+    """The state file, the events file and the lock of one stack."""
+
+    def __init__(self, home: Path) -> None:
+        self._state = home / "state.json"
+        self._events = home / "events.jsonl"
+        self._lock = home / "supervisor.lock"
+        home.mkdir(parents=True, exist_ok=True)
+
+    def write(self, state: StackState) -> None:
+        fresh = self._state.with_suffix(".fresh")
+        fresh.write_bytes(msgspec.json.encode(state))
+        fresh.replace(self._state)
+
+    def read(self) -> StackState | None:
+        """The last state, also of a supervisor that is gone; None before the first."""
+        if not self._state.exists():
+            return None
+        return msgspec.json.decode(self._state.read_bytes(), type=StackState)
+
+    def record(self, process: str, event: str, detail: str = "") -> None:
+        """Append an event; it stays over restarts of the stack."""
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        with self._events.open("a") as out:
+            out.write(json.dumps({"at": at, "process": process, "event": event, "detail": detail}) + "\n")
+
+    def events(self) -> list[dict[str, str]]:
+        if not self._events.exists():
+            return []
+        return [json.loads(line) for line in self._events.read_text().splitlines()]
+
+    @contextmanager
+    def sole_supervisor(self) -> Iterator[bool]:
+        """Hold the stack's lock; yields False when another supervisor holds it. A crash lets go of it."""
+        with self._lock.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def supervised(self) -> bool:
+        """True while a supervisor lives."""
+        with self.sole_supervisor() as free:
+            return not free

@@ -1,0 +1,140 @@
+"""The processes of the embedded stack: what each runs, in which environment and order, when it is ready."""
+
+import os
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from infra.embedded.broker import BrokerPlace, broker_ready, prepare_broker
+from infra.embedded.child import Program
+from infra.embedded.ports import HOST
+from infra.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
+from infra.embedded.secret import kept_secret
+from infra.settings import StackSettings
+
+_PROBE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """One process. `prepare` says what to run; `ready` asks it; `seconds` is how long that may take."""
+
+    name: str
+    ports: tuple[int, ...]
+    prepare: Callable[[], Program]
+    ready: Callable[[], bool]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Service:
+    """A Python process of the shop."""
+
+    name: str
+    module: str
+    part: str | None = None
+
+
+STORES = ("broker", "postgres")
+# In order of starting; those of one row start together, the rows stop in reverse.
+SERVICES = (
+    (
+        Service("registry", "infra.registry"),
+        Service("order-worker", "services.order.main", "worker"),
+        Service("inventory-worker", "services.inventory.main", "worker"),
+        Service("projection", "services.projection.main", "project"),
+    ),
+    (
+        Service("order-api", "services.order.main", "api"),
+        Service("inventory-api", "services.inventory.main", "api"),
+        Service("query-api", "services.projection.main", "query"),
+    ),
+)
+NAMES = (*STORES, *(service.name for row in SERVICES for service in row))
+
+
+def members(settings: StackSettings, only: Collection[str] = ()) -> list[list[Member]]:
+    """The stack's members in rows, in order of starting; `only` keeps those names (none: all)."""
+    rows = [_stores(settings), *([_service(settings, service) for service in row] for row in SERVICES)]
+    kept = [[member for member in row if not only or member.name in only] for row in rows]
+    return [row for row in kept if row]
+
+
+def http_ready(url: str) -> bool:
+    """True when the process at `url` says that it is ready."""
+    try:
+        return httpx.get(f"{url}/health/ready", timeout=_PROBE_SECONDS, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def addresses(settings: StackSettings) -> dict[str, str]:
+    """What outside tools need: `daybook env` prints it, every process gets it."""
+    return {
+        "DAYBOOK_KAFKA": settings.kafka,
+        "DAYBOOK_DATABASE_URL": _postgres(settings).url(),
+        "DAYBOOK_ORDER_URL": settings.url("order-api"),
+        "DAYBOOK_INVENTORY_URL": settings.url("inventory-api"),
+        "DAYBOOK_QUERY_URL": settings.url("query-api"),
+        "DAYBOOK_REGISTRY_URL": settings.url("registry"),
+    }
+
+
+def _stores(settings: StackSettings) -> list[Member]:
+    broker = BrokerPlace(settings.home / "broker", settings.port("broker"), settings.port("controller"))
+    postgres = _postgres(settings)
+    return [
+        Member(
+            "broker",
+            (broker.port, broker.controller_port),
+            lambda: prepare_broker(broker),
+            lambda: broker_ready(broker.bootstrap),
+            seconds=120,
+        ),
+        Member(
+            "postgres",
+            (postgres.port,),
+            lambda: prepare_postgres(postgres),
+            lambda: postgres_ready(postgres),
+            seconds=120,
+        ),
+    ]
+
+
+def _postgres(settings: StackSettings) -> PostgresPlace:
+    return PostgresPlace(settings.home / "postgres", settings.port("postgres"))
+
+
+def _service(settings: StackSettings, service: Service) -> Member:
+    command = (sys.executable, "-m", service.module, *([service.part] if service.part else []))
+    return Member(
+        service.name,
+        (settings.port(service.name),),
+        lambda: Program(service.name, command, _environment(settings, service.name)),
+        lambda: http_ready(settings.url(service.name)),
+        # A long log takes a worker a while to restore.
+        seconds=300,
+    )
+
+
+def _environment(settings: StackSettings, name: str) -> dict[str, str]:
+    """The caller's environment may tune a service; what makes this one stack is ours to say."""
+    tunable = {
+        "DAYBOOK_SITE": "home",
+        "DAYBOOK_SLOT": "0",
+        "DAYBOOK_SLOTS": "1",
+        "DAYBOOK_LAYOUT": "1",
+        "DAYBOOK_REPLICA": "0",
+        "DAYBOOK_HASH_KEY": kept_secret(settings.home / "hash-key"),
+        "PYTHONUNBUFFERED": "1",
+    }
+    fixed = {"DAYBOOK_HTTP_HOST": HOST, "DAYBOOK_HTTP_PORT": str(settings.port(name)), **addresses(settings)}
+    return {**tunable, **os.environ, **fixed}
+
+
+def log_file(settings: StackSettings, name: str) -> Path:
+    """Where a process's output goes."""
+    return settings.logs / f"{name}.log"

@@ -1,0 +1,220 @@
+"""`daybook up`'s process: starts the stack's members, restarts those that die, stops them in order.
+
+`python -m infra.embedded.supervisor [NAME…]` runs it in the foreground; `daybook up` starts it detached.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from confluent_kafka import KafkaException
+
+from infra.embedded.child import Child
+from infra.embedded.errors import EmbeddedError, NotReady
+from infra.embedded.journal import Journal, MemberState, Phase, StackState
+from infra.embedded.ports import require_free
+from infra.embedded.stack import Member, log_file, members
+from infra.settings import StackSettings
+from infra.topics import create_topics, ensure_site
+
+POLL_SECONDS = 0.1
+TOPICS_SECONDS = 30.0
+FIRST_BACKOFF_SECONDS = 0.5
+LONGEST_BACKOFF_SECONDS = 30.0
+# A process that has lived this long starts again at the first backoff.
+SETTLED_SECONDS = 60.0
+
+
+class StopAsked(Exception):
+    """A signal asked for the end while the stack was starting."""
+
+
+def backoff(deaths: int) -> float:
+    """Seconds to wait before the restart that follows the `deaths`-th early death in a row."""
+    return min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** (deaths - 1))
+
+
+@dataclass
+class Watched:
+    """A member under watch; `restart_at` and `started_at` are monotonic seconds."""
+
+    member: Member
+    child: Child | None = None
+    ready: bool = False
+    restarts: int = 0
+    deaths: int = 0
+    started_at: float = 0.0
+    restart_at: float | None = None
+
+    def state(self) -> MemberState:
+        alive = self.child is not None and self.child.exit_code is None
+        return MemberState(
+            self.member.name,
+            self.child.pid if self.child and alive else None,
+            self.ready and alive,
+            self.restarts,
+        )
+
+
+class Supervisor:
+    """Runs one stack until it is asked to stop."""
+
+    def __init__(self, settings: StackSettings, pid: int, only: Collection[str] = ()) -> None:
+        self._settings = settings
+        self._pid = pid
+        self._journal = Journal(settings.home)
+        self._rows = [[Watched(member) for member in row] for row in members(settings, only)]
+        self._phase = Phase.STARTING
+        self._stop_asked = False
+        self._written: StackState | None = None
+
+    def ask_to_stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
+        self._stop_asked = True
+
+    def run(self) -> int:
+        """Start, watch, stop. The exit code: 0 after a stop that was asked for, 1 after a failed start."""
+        failure = ""
+        try:
+            self._start()
+            self._watch()
+        except StopAsked:
+            self._journal.record("stack", "interrupted", "asked to stop while starting")
+        except EmbeddedError as reason:
+            failure = str(reason)
+            self._journal.record("stack", "failed", failure)
+        finally:
+            self._stop()
+        self._phase = Phase.FAILED if failure else Phase.STOPPED
+        self._publish(failure)
+        return 1 if failure else 0
+
+    def _start(self) -> None:
+        self._publish()
+        for watched in self._all():
+            for port in watched.member.ports:
+                require_free(port, watched.member.name, "DAYBOOK_PORT_BASE")
+        for row in self._rows:
+            for watched in row:
+                self._launch(watched)
+            self._await_ready(row)
+            if any(watched.member.name == "broker" for watched in row):
+                self._create_topics()
+        self._phase = Phase.RUNNING
+        self._journal.record("stack", "running")
+
+    def _create_topics(self) -> None:
+        """What the catalogue names, and the site's first records, before any service asks for them."""
+        deadline = time.monotonic() + TOPICS_SECONDS
+        while not self._stop_asked:
+            try:
+                created = create_topics(self._settings.kafka)
+                ensure_site(self._settings.kafka, os.environ.get("DAYBOOK_SITE", "home"))
+                self._journal.record("broker", "topics", f"{len(created)} created")
+                return
+            except (KafkaException, TimeoutError) as reason:
+                # A young broker names itself leader of a partition before it is; both steps may be repeated.
+                if time.monotonic() > deadline:
+                    raise NotReady(f"topics could not be created: {reason}") from reason
+                time.sleep(POLL_SECONDS)
+        raise StopAsked
+
+    def _await_ready(self, row: Sequence[Watched]) -> None:
+        """Raises NotReady when one of the row dies or is too slow, StopAsked when a signal came."""
+        while not all(watched.ready for watched in row):
+            for watched in row:
+                if not watched.ready and watched.child:
+                    watched.ready = watched.member.ready()
+                    name, last = watched.member.name, watched.child.last_lines
+                    if watched.child.exit_code is not None:
+                        raise NotReady(f"{name} ended with {watched.child.exit_code}:\n{last()}")
+                    if not watched.ready and time.monotonic() > watched.started_at + watched.member.seconds:
+                        raise NotReady(
+                            f"{name} was not ready within {watched.member.seconds:.0f} s:\n{last()}"
+                        )
+            self._publish()
+            if self._stop_asked:
+                raise StopAsked
+            time.sleep(POLL_SECONDS)
+
+    def _watch(self) -> None:
+        while not self._stop_asked:
+            for watched in self._all():
+                self._look_after(watched)
+            self._publish()
+            time.sleep(POLL_SECONDS)
+
+    def _look_after(self, watched: Watched) -> None:
+        now = time.monotonic()
+        if watched.restart_at is not None:
+            if now >= watched.restart_at:
+                watched.restarts += 1
+                self._relaunch(watched)
+        elif watched.child and watched.child.exit_code is not None:
+            lived = now - watched.started_at
+            self._plan_restart(watched, lived, f"exit code {watched.child.exit_code} after {lived:.0f} s")
+        elif not watched.ready:
+            watched.ready = watched.member.ready()
+            if watched.ready:
+                self._journal.record(watched.member.name, "ready")
+
+    def _relaunch(self, watched: Watched) -> None:
+        """A restart may fail for a passing reason, a port still held: that is a death, not our end."""
+        try:
+            self._launch(watched)
+        except (EmbeddedError, OSError) as reason:
+            self._plan_restart(watched, 0.0, str(reason))
+
+    def _plan_restart(self, watched: Watched, lived: float, reason: str) -> None:
+        watched.deaths = 1 if lived > SETTLED_SECONDS else watched.deaths + 1
+        wait = backoff(watched.deaths)
+        watched.ready, watched.restart_at = False, time.monotonic() + wait
+        self._journal.record(watched.member.name, "died", f"{reason}; restart in {wait:g} s")
+
+    def _launch(self, watched: Watched) -> None:
+        watched.child = Child(watched.member.prepare(), log_file(self._settings, watched.member.name))
+        watched.ready, watched.restart_at, watched.started_at = False, None, time.monotonic()
+        self._journal.record(watched.member.name, "started", f"pid {watched.child.pid}")
+
+    def _stop(self) -> None:
+        self._phase = Phase.STOPPING
+        self._publish()
+        for row in reversed(self._rows):
+            children = [watched.child for watched in row if watched.child]
+            for child in children:
+                child.ask_to_stop()
+            for child in children:
+                child.stop()
+            for watched in row:
+                watched.ready = False
+            self._publish()
+        self._journal.record("stack", "stopped")
+
+    def _all(self) -> list[Watched]:
+        return [watched for row in self._rows for watched in row]
+
+    def _publish(self, failure: str = "") -> None:
+        states = tuple(watched.state() for watched in self._all())
+        state = StackState(self._phase, self._pid, self._settings.port_base, states, failure)
+        if state != self._written:
+            self._journal.write(state)
+            self._written = state
+
+
+def main(only: Sequence[str]) -> int:
+    """Supervise until SIGTERM or SIGINT. The exit code is 1 when another supervisor holds this stack."""
+    settings = StackSettings()
+    with Journal(settings.home).sole_supervisor() as alone:
+        if not alone:
+            return 1
+        supervisor = Supervisor(settings, os.getpid(), only)
+        signal.signal(signal.SIGTERM, supervisor.ask_to_stop)
+        signal.signal(signal.SIGINT, supervisor.ask_to_stop)
+        return supervisor.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""Where the embedded stack lives and on which ports: the variables DAYBOOK_HOME and DAYBOOK_PORT_BASE."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from infra.embedded.ports import HOST
+
+ROOT = Path(__file__).parent.parent
+
+# Distance of each process's port from the base.
+OFFSETS = {
+    "broker": 92,
+    "controller": 93,
+    "postgres": 32,
+    "registry": 4,
+    "order-worker": 11,
+    "order-api": 1,
+    "inventory-worker": 12,
+    "inventory-api": 2,
+    "projection": 13,
+    "query-api": 3,
+}
+
+
+class StackSettings(BaseSettings):
+    """`home` holds all state, logs and secrets of the stack; ports are `port_base` and up to 93 above it."""
+
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+
+    home: Path = ROOT / ".daybook"
+    port_base: Annotated[int, Field(ge=1024, le=65535 - 100)] = 27400
+
+    def port(self, name: str) -> int:
+        """The port of a process, by its name in OFFSETS."""
+        return self.port_base + OFFSETS[name]
+
+    def url(self, name: str) -> str:
+        """The `http://…` address of a process."""
+        return f"http://{HOST}:{self.port(name)}"
+
+    @property
+    def kafka(self) -> str:
+        return f"{HOST}:{self.port('broker')}"
+
+    @property
+    def logs(self) -> Path:
+        return self.home / "logs"

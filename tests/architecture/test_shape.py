@@ -1,0 +1,69 @@
+"""The house keeps its shape: import rules, and sizes that one can read in a sitting."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("contracts", "services", "analytics", "infra", "tests")
+MODULE_LINES = 250
+FUNCTION_LINES = 45
+KERNEL_FILES = 12
+KERNEL_LINES = 1_600
+
+
+def modules(*rooms: str) -> Iterator[Path]:
+    for room in rooms:
+        yield from sorted((ROOT / room).rglob("*.py"))
+
+
+def length(module: Path) -> int:
+    return len(module.read_text().splitlines())
+
+
+def functions(module: Path) -> Iterator[tuple[str, int]]:
+    """Each function with its lines, decorators apart."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def generated(module: Path) -> bool:
+    return module.parts[-2:] in {
+        (package, file)
+        for package in ("order", "inventory", "kernel")
+        for file in ("commands.py", "events.py", "records.py")
+    }
+
+
+def test_the_import_rules_hold() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([linter, "--no-logo"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_module_is_too_long() -> None:
+    long = {
+        str(module.relative_to(ROOT)): length(module)
+        for module in modules(*ROOMS)
+        if length(module) > MODULE_LINES and not generated(module)
+    }
+    assert long == {}
+
+
+def test_no_function_is_too_long() -> None:
+    long = {
+        f"{module.relative_to(ROOT)}:{name}": lines
+        for module in modules(*ROOMS)
+        for name, lines in functions(module)
+        if lines > FUNCTION_LINES
+    }
+    assert long == {}
+
+
+def test_the_kernel_stays_small() -> None:
+    kernel = [module for module in modules("services/kernel") if module.name != "__init__.py"]
+    assert len(kernel) <= KERNEL_FILES
+    assert sum(length(module) for module in kernel) <= KERNEL_LINES
