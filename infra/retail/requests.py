@@ -18,17 +18,19 @@ class Api(StrEnum):
 
     ORDER = "order"
     INVENTORY = "inventory"
+    QUERY = "query"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A POST. `kind` names the step in tables; `key` is its Idempotency-Key."""
+    """A POST. `kind` names the step in tables, `key` is its Idempotency-Key, `settles` an order to wait for."""
 
     api: Api
     kind: str
     path: str
     key: str
     body: bytes
+    settles: str | None = None
 
 
 def call(step: Step) -> Call:
@@ -42,7 +44,9 @@ def call(step: Step) -> Call:
             body = {"quantity": quantity, "reason": reason, "occurred_at": at}
             return _call(Api.INVENTORY, "adjustment", f"/stock/{sku}/adjustments", f"count-{number}", body)
         case Place(order_id=order_id):
-            return _call(Api.ORDER, "order", "/orders?wait=settled", f"order-{order_id}", _order(step, at))
+            return Call(
+                Api.ORDER, "order", "/orders", f"order-{order_id}", _order(step, at), settles=order_id
+            )
         case Ship(order_id=order_id):
             body = {"reference": f"parcel-{order_id}", "occurred_at": at}
             return _call(Api.ORDER, "shipment", f"/orders/{order_id}/shipment", "shipment", body)
@@ -61,8 +65,8 @@ def _call(api: Api, kind: str, path: str, key: str, body: dict[str, Any]) -> Cal
     return Call(api, kind, path, key, orjson.dumps(body))
 
 
-def _order(step: Place, at: str) -> dict[str, Any]:
-    return {
+def _order(step: Place, at: str) -> bytes:
+    order = {
         "order_id": step.order_id,
         "customer_id": step.customer_id,
         "country": step.country,
@@ -74,6 +78,7 @@ def _order(step: Place, at: str) -> dict[str, Any]:
         ],
         "charges": [{"code": charge.code, "amount": to_decimal(charge.amount)} for charge in step.charges],
     }
+    return orjson.dumps(order)
 
 
 def _text(at: datetime) -> str:

@@ -39,7 +39,12 @@ def test_every_kind_of_step_is_what_the_apis_read() -> None:
 
 def test_an_order_in_full() -> None:
     placed = next(request for request in calls() if request.kind == "order")
-    assert (placed.api, placed.path, placed.key) == (Api.ORDER, "/orders?wait=settled", "order-540000")
+    assert (placed.api, placed.path, placed.key, placed.settles) == (
+        Api.ORDER,
+        "/orders",
+        "order-540000",
+        "540000",
+    )
     assert orjson.loads(placed.body) == {
         "order_id": "540000",
         "customer_id": "7",
@@ -55,9 +60,9 @@ def test_keys_come_from_the_data_s_own_numbers() -> None:
     assert [(request.path, request.key) for request in calls()] == [
         ("/stock/A1/receipts", "delivery-2010-12"),
         ("/stock/A1/adjustments", "count-540001"),
-        ("/orders?wait=settled", "order-540000"),
+        ("/orders", "order-540000"),
         ("/orders/540000/shipment", "shipment"),
         ("/orders/540000/returns", "return-C540006"),
-        ("/orders?wait=settled", "order-540010"),
+        ("/orders", "order-540010"),
         ("/orders/540010/cancellation", "cancel-C540011"),
     ]
