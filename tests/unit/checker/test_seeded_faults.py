@@ -1,0 +1,236 @@
+"""The checker is checked: a good log passes, and each seeded fault is caught under its invariant's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from contracts.inventory.events import StockIssued, StockReceived, StockReleased, StockReserved
+from contracts.order.events import (
+    Line,
+    MovementsRecorded,
+    OrderConfirmed,
+    OrderPlaced,
+    OrderRejected,
+    OrderReturned,
+    OrderShipped,
+    RefundedLine,
+    ReservationsRecorded,
+)
+from services.kernel.envelope import Metadata, partition_of
+from tests.checker import Acknowledged, Evidence, Recorded, check
+
+MICRO = 1_000_000
+
+
+class Log:
+    """Writes events as workers would: each append is one transaction."""
+
+    def __init__(self) -> None:
+        self.events: list[Recorded] = []
+        self._versions: dict[str, int] = {}
+
+    def append(self, topic: str, key: str, cause: str, *events: Any) -> Log:
+        for index, event in enumerate(events):
+            version = self._versions[key] = self._versions.get(key, 0) + 1
+            metadata = Metadata(
+                id=f"{key}-{version}",
+                type=event.TYPE,
+                subject=key,
+                source="test",
+                recorded_at=len(self.events),
+                correlation_id=key,
+                causation_id=cause,
+                epoch=1,
+                version=version,
+                transaction=f"{cause}/{index}/{len(events)}",
+            )
+            place = partition_of(key, 2)
+            self.events.append(Recorded(topic, place, 2, len(self.events), key, metadata, event))
+        return self
+
+
+def good() -> Evidence:
+    """Two orders: O is confirmed, shipped and returned; R is rejected, and its hold released."""
+    log, order, stock = Log(), "order.events", "inventory.events"
+    log.append(stock, "A", "receive-a", StockReceived("A", 10, "delivery", 0))
+    log.append(stock, "B", "receive-b", StockReceived("B", 5, "delivery", 0))
+    lines = (Line("A", 2, 3 * MICRO), Line("B", 1, MICRO))
+    log.append(order, "O", "place-o", OrderPlaced("O", "UK", "GBP", 0, lines, None, (), 7 * MICRO))
+    log.append(stock, "A", "reserve-o-a", StockReserved("A", "O", 2, 0))
+    log.append(order, "O", "record-1", ReservationsRecorded("O", 0, ("A",)))
+    log.append(stock, "B", "reserve-o-b", StockReserved("B", "O", 1, 0))
+    log.append(order, "O", "record-2", OrderConfirmed("O", 0, ("B",), "UK", "GBP", 3, 7 * MICRO))
+    log.append(
+        order, "R", "place-r", OrderPlaced("R", "UK", "GBP", 0, (Line("A", 1, MICRO),), None, (), MICRO)
+    )
+    log.append(stock, "A", "reserve-r-a", StockReserved("A", "R", 1, 0))
+    log.append(order, "R", "record-3", OrderRejected("R", 0, ("X",), ("A",)))
+    log.append(stock, "A", "release-r-a", StockReleased("A", "R", 1, 0))
+    log.append(order, "O", "ship-o", OrderShipped("O", 0, ("A", "B")))
+    log.append(stock, "A", "issue-o-a", StockIssued("A", "O", 2, 0))
+    log.append(stock, "B", "issue-o-b", StockIssued("B", "O", 1, 0))
+    log.append(order, "O", "record-4", MovementsRecorded("O", 0, ()))
+    back = OrderReturned(
+        "O", 0, 1, "broken", "UK", "GBP", (RefundedLine("A", 1, 3 * MICRO),), 1, 3 * MICRO, False
+    )
+    log.append(order, "O", "return-o", back)
+    told = [
+        Acknowledged("place-o", "O", "accepted", 1, ("O-1",)),
+        Acknowledged("place-r", "R", "accepted", 1, ("R-1",)),
+        Acknowledged("refused-1", "O", "refused", 3, (), "already_shipped"),
+    ]
+    return Evidence(log.events, told, {recorded.metadata.id for recorded in log.events}, at_rest=True)
+
+
+def at(evidence: Evidence, key: str, version: int) -> int:
+    return next(
+        index
+        for index, recorded in enumerate(evidence.events)
+        if recorded.key == key and recorded.metadata.version == version
+    )
+
+
+def changed(evidence: Evidence, key: str, version: int, **fields: Any) -> Evidence:
+    index = at(evidence, key, version)
+    old = evidence.events[index]
+    evidence.events[index] = replace(old, event=replace(old.event, **fields))
+    return evidence
+
+
+def meta_changed(evidence: Evidence, key: str, version: int, **fields: Any) -> Evidence:
+    index = at(evidence, key, version)
+    old = evidence.events[index]
+    evidence.events[index] = replace(old, metadata=replace(old.metadata, **fields))
+    return evidence
+
+
+def dropped(evidence: Evidence) -> Evidence:
+    del evidence.events[at(evidence, "O", 1)]
+    return evidence
+
+
+def dropped_at_the_end(evidence: Evidence) -> Evidence:
+    del evidence.events[at(evidence, "R", 2)]
+    return evidence
+
+
+def doubled(evidence: Evidence) -> Evidence:
+    evidence.events.append(evidence.events[at(evidence, "O", 1)])
+    return evidence
+
+
+def swapped(evidence: Evidence) -> Evidence:
+    first, second = at(evidence, "O", 2), at(evidence, "O", 3)
+    events = evidence.events
+    events[first], events[second] = events[second], events[first]
+    return evidence
+
+
+def executed_twice(evidence: Evidence) -> Evidence:
+    return meta_changed(evidence, "O", 4, causation_id="place-o")
+
+
+def torn(evidence: Evidence) -> Evidence:
+    return meta_changed(evidence, "O", 4, transaction="ship-o/0/2")
+
+
+def aborted_visible(evidence: Evidence) -> Evidence:
+    evidence.seen = {*evidence.seen, "an-aborted-event"}
+    return evidence
+
+
+def negative_stock(evidence: Evidence) -> Evidence:
+    return changed(evidence, "A", 1, quantity=1)
+
+
+def double_release(evidence: Evidence) -> Evidence:
+    index = at(evidence, "A", 4)
+    again = evidence.events[index]
+    metadata = replace(again.metadata, id="A-again", version=6, causation_id="again", transaction="again/0/1")
+    evidence.events.append(replace(again, metadata=metadata))
+    return evidence
+
+
+def never_released(evidence: Evidence) -> Evidence:
+    return changed(evidence, "A", 4, order_id="another")
+
+
+def refused_yet_done(evidence: Evidence) -> Evidence:
+    evidence.acknowledged.append(Acknowledged("ship-o", "O", "refused", 3, (), "not_confirmed"))
+    return evidence
+
+
+def lost_acknowledgement(evidence: Evidence) -> Evidence:
+    evidence.acknowledged.append(Acknowledged("place-z", "Z", "accepted", 1, ("Z-1",)))
+    return evidence
+
+
+def two_answers(evidence: Evidence) -> Evidence:
+    evidence.acknowledged.append(Acknowledged("refused-1", "O", "refused", 3, (), "not_confirmed"))
+    return evidence
+
+
+def foreign_partition(evidence: Evidence) -> Evidence:
+    index = at(evidence, "O", 1)
+    old = evidence.events[index]
+    evidence.events[index] = replace(old, partition=1 - old.partition)
+    return evidence
+
+
+def older_epoch(evidence: Evidence) -> Evidence:
+    return meta_changed(evidence, "A", 5, epoch=0)
+
+
+def wrong_gross(evidence: Evidence) -> Evidence:
+    return changed(evidence, "O", 3, gross=8 * MICRO)
+
+
+def too_much_refund(evidence: Evidence) -> Evidence:
+    line = RefundedLine("A", 9, 9 * MICRO)
+    return changed(evidence, "O", 6, lines=(line,), refund=9 * MICRO)
+
+
+def still_open(evidence: Evidence) -> Evidence:
+    log = Log()
+    log.append("order.events", "P", "place-p", OrderPlaced("P", "UK", "GBP", 0, (), None, (), 0))
+    evidence.events.extend(log.events)
+    return evidence
+
+
+FAULTS: list[tuple[str, Callable[[Evidence], Evidence]]] = [
+    ("I1", dropped),
+    ("I9", dropped_at_the_end),
+    ("I1", lost_acknowledgement),
+    ("I2", executed_twice),
+    ("I2", refused_yet_done),
+    ("I2", two_answers),
+    ("I3", dropped),
+    ("I3", doubled),
+    ("I3", swapped),
+    ("I5", aborted_visible),
+    ("I6", torn),
+    ("I7", negative_stock),
+    ("I7", double_release),
+    ("I8", wrong_gross),
+    ("I8", too_much_refund),
+    ("I9", double_release),
+    ("I9", never_released),
+    ("I9", still_open),
+    ("I10", foreign_partition),
+    ("I10", older_epoch),
+]
+
+
+def test_a_good_log_passes() -> None:
+    assert check(good()) == []
+
+
+@pytest.mark.parametrize(
+    ("invariant", "fault"), FAULTS, ids=[f"{name}-{fault.__name__}" for name, fault in FAULTS]
+)
+def test_a_seeded_fault_is_caught(invariant: str, fault: Callable[[Evidence], Evidence]) -> None:
+    assert invariant in {violation.invariant for violation in check(fault(good()))}
