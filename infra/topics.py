@@ -83,9 +83,9 @@ def create_topics(bootstrap: str) -> list[str]:
     return created
 
 
-def drift(bootstrap: str) -> list[str]:
-    """Where the broker's topics differ from the catalogue, in words; empty when they agree."""
-    admin, wanted = _admin(bootstrap), catalogue()
+def drift(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> list[str]:
+    """Where the broker's topics differ from `wanted` (default: the catalogue), in words."""
+    admin, wanted = _admin(bootstrap), catalogue() if wanted is None else wanted
     found = admin.list_topics(timeout=PATIENCE).topics
     here = [topic for topic in wanted.values() if topic.name in found]
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic.name) for topic in here]

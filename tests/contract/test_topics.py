@@ -1,0 +1,102 @@
+"""The catalogue on a real broker."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+
+from contracts.kernel.records import SiteRole
+from infra.topics import CONTROL, catalogue, create_topics, drift, ensure_site
+from services.kernel.control import read_control
+
+
+@pytest.fixture(scope="module")
+def bootstrap(kafka: str) -> str:
+    create_topics(kafka)
+    return kafka
+
+
+def test_creating_again_creates_nothing(bootstrap: str) -> None:
+    assert create_topics(bootstrap) == []
+
+
+def test_fresh_topics_do_not_drift(bootstrap: str) -> None:
+    assert drift(bootstrap) == []
+
+
+def test_a_setting_changed_by_hand_is_drift(bootstrap: str) -> None:
+    wanted = catalogue()["order.answers"].config()
+    _set(bootstrap, "order.answers", {"retention.ms": "1000", "min.insync.replicas": "2"})
+    try:
+        retention = "order.answers has retention.ms=1000, the catalogue says 86400000"
+        in_sync = "order.answers has min.insync.replicas=2, the catalogue says 1"
+        _drift_becomes(bootstrap, {retention, in_sync})
+    finally:
+        _set(bootstrap, "order.answers", wanted)
+    _drift_becomes(bootstrap, set())
+
+
+def test_a_topic_nobody_listed_is_drift_and_a_stranger_is_not(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    names = ["order.mistake", "somebody-elses"]
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        future.result(60)
+    try:
+        _drift_becomes(bootstrap, {"order.mistake is not in the catalogue"})
+    finally:
+        for future in admin.delete_topics(names).values():
+            future.result(60)
+    _drift_becomes(bootstrap, set())
+
+
+def test_partitions_replicas_and_absence_are_drift(bootstrap: str) -> None:
+    wanted = catalogue()
+    events = replace(wanted["order.events"], partitions=3, replication=2, cleanup="compact")
+    absent = replace(wanted["order.events"], name="order.absent")
+    found = drift(bootstrap, {**wanted, "order.events": events, "order.absent": absent})
+    assert "order.absent is missing" in found
+    assert "order.events has 2 partitions, the catalogue says 3" in found
+    assert "order.events has 1 replicas per partition, the catalogue says 2" in found
+    assert "order.events has cleanup.policy=delete, the catalogue says compact" in found
+
+
+def test_the_log_is_kept_for_ever_and_co_partitioned() -> None:
+    topics = catalogue()
+    for service in ("order", "inventory"):
+        assert topics[f"{service}.events"].retention_ms == -1
+        together = [topics[f"{service}.{each}"] for each in ("commands", "events", "answers", "state")]
+        assert {topic.partitions for topic in together} == {2}
+        assert topics[f"{service}.outcomes"].partitions == 4
+
+
+def test_the_site_gets_its_first_records_once(bootstrap: str) -> None:
+    ensure_site(bootstrap)
+    assert ensure_site(bootstrap, "elsewhere") == []
+    control = read_control(bootstrap)
+    assert control.role == SiteRole("home", "active", 1)
+    assert set(control.layouts) == {"order", "inventory"}
+    assert catalogue()[CONTROL].partitions == 1
+
+
+def _set(bootstrap: str, topic: str, values: dict[str, str]) -> None:
+    set_to = AlterConfigOpType.SET
+    entries = [ConfigEntry(name, value, incremental_operation=set_to) for name, value in values.items()]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(60)
+
+
+def _drift_becomes(bootstrap: str, wanted: set[str]) -> None:
+    """The broker answers a change before its own metadata shows it."""
+    deadline = time.monotonic() + 30
+    while (found := set(drift(bootstrap))) != wanted and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert found == wanted
