@@ -1,0 +1,160 @@
+"""`daybook up`, `status`, `down` as a user types them, with the two stores alone."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infra.embedded.journal import Journal, MemberState, StackState
+from infra.embedded.ports import HOST
+from infra.embedded.stack import http_ready
+from infra.settings import ROOT
+
+SECONDS = 120
+
+
+def free_base() -> int:
+    """A port base below the ports that the kernel gives to clients, with all its offsets free."""
+    for base in range(20_000, 30_000, 100):
+        try:
+            for port in (base + 92, base + 93, base + 32):
+                with socket.socket() as probe:
+                    probe.bind((HOST, port))
+        except OSError:
+            continue
+        return base
+    raise AssertionError("no free range of ports")
+
+
+class Shop:
+    """One stack's home and ports, and its command."""
+
+    def __init__(self, home: Path) -> None:
+        self.base = free_base()
+        self.journal = Journal(home)
+        self._environment = {**os.environ, "DAYBOOK_HOME": str(home), "DAYBOOK_PORT_BASE": str(self.base)}
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "infra.cli", *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+
+    def up(self) -> subprocess.CompletedProcess[str]:
+        return self.run("up", "--only", "broker,postgres")
+
+    def state(self) -> StackState:
+        state = self.journal.read()
+        assert state is not None
+        return state
+
+    def member(self, name: str) -> MemberState:
+        return next(member for member in self.state().members if member.name == name)
+
+    def pids(self) -> list[int]:
+        return [member.pid for member in self.state().members if member.pid]
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(tmp_path / "home")
+    yield shop
+    shop.run("down")
+    assert not shop.journal.supervised()
+
+
+def test_up_waits_until_ready_and_down_leaves_nothing_but_state(shop: Shop) -> None:
+    up = shop.up()
+    assert up.returncode == 0, up.stderr
+    assert f"DAYBOOK_KAFKA={HOST}:{shop.base + 92}" in up.stdout
+    status = shop.run("status")
+    assert status.returncode == 0, status.stdout
+    assert "broker" in status.stdout and "postgres" in status.stdout
+    assert shop.run("env").stdout == up.stdout
+    assert shop.run("topics", "--check").returncode == 0
+    again = shop.up()
+    assert again.returncode == 1
+    assert "up already" in again.stderr
+    pids = shop.pids()
+    assert len(pids) == 2
+    assert shop.run("down").returncode == 0
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert shop.run("status").returncode == 1
+    assert shop.up().returncode == 0
+    created = [event["detail"] for event in shop.journal.events() if event["event"] == "topics"]
+    assert created[1] == "0 created"
+
+
+def test_a_process_that_dies_is_started_again_and_the_event_shows(shop: Shop) -> None:
+    assert shop.up().returncode == 0
+    pid = shop.member("postgres").pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: shop.member("postgres").restarts > 0 and shop.member("postgres").ready)
+    assert shop.member("postgres").pid != pid
+    assert shop.member("broker").restarts == 0
+    assert "postgres died exit code -9" in shop.run("status").stdout
+
+
+def test_no_process_outlives_a_supervisor_that_is_killed(shop: Shop) -> None:
+    assert shop.up().returncode == 0
+    pids = shop.pids()
+    os.kill(shop.state().supervisor, signal.SIGKILL)
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+    assert shop.run("status").returncode == 1
+    assert shop.up().returncode == 0
+
+
+def test_a_taken_port_is_told_in_one_line_and_nothing_is_left(shop: Shop) -> None:
+    with socket.socket() as other:
+        other.bind((HOST, shop.base + 32))
+        other.listen()
+        up = shop.up()
+    assert up.returncode == 1
+    assert "of postgres is taken" in up.stderr
+    assert "DAYBOOK_PORT_BASE" in up.stderr
+    assert shop.pids() == []
+
+
+def test_a_stack_that_cannot_start_is_cleaned_up(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "home" / "broker").mkdir()
+    (tmp_path / "home" / "broker" / "logs").write_text("in the way of the broker's folder")
+    up = shop.up()
+    assert up.returncode == 1
+    assert "broker" in up.stderr
+    assert shop.pids() == []
+    failed = [event for event in shop.journal.events() if event["event"] == "failed"]
+    assert len(failed) == 1
+
+
+def test_clean_removes_the_state(shop: Shop, tmp_path: Path) -> None:
+    assert shop.up().returncode == 0
+    assert shop.run("clean", "--yes").returncode == 0
+    assert not (tmp_path / "home").exists()
+
+
+def test_wrong_use_is_exit_code_2(shop: Shop) -> None:
+    assert shop.run("up", "--only", "brokr").returncode == 2
+    assert shop.run("logs", "brokr").returncode == 2
+    assert shop.run("nonsense").returncode == 2
+    assert "up" in shop.run("--help").stdout
+    assert not http_ready(f"http://{HOST}:{shop.base}")

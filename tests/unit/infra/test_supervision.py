@@ -1,0 +1,111 @@
+"""The supervisor's arithmetic, the journal, the ports and the lock file: no process is started here."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from infra.embedded.errors import JarsNotResolved, PortTaken
+from infra.embedded.jars import LOCK, Jar, read_lock, verify
+from infra.embedded.journal import Journal, MemberState, Phase, StackState
+from infra.embedded.ports import HOST, free_ports, listening, require_free
+from infra.embedded.secret import kept_secret
+from infra.embedded.stack import NAMES, members
+from infra.embedded.supervisor import LONGEST_BACKOFF_SECONDS, backoff
+from infra.settings import OFFSETS, StackSettings
+
+
+def test_each_early_death_doubles_the_wait_up_to_a_bound() -> None:
+    assert [backoff(deaths) for deaths in (1, 2, 3, 4)] == [0.5, 1.0, 2.0, 4.0]
+    assert backoff(50) == LONGEST_BACKOFF_SECONDS
+
+
+def test_a_taken_port_is_one_line_that_names_owner_and_setting() -> None:
+    with socket.socket() as other:
+        other.bind((HOST, 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert listening(port)
+        with pytest.raises(PortTaken) as taken:
+            require_free(port, "order-api", "DAYBOOK_PORT_BASE")
+    assert str(taken.value) == (
+        f"port {port} of order-api is taken: stop who uses it, or set DAYBOOK_PORT_BASE"
+    )
+    require_free(port, "order-api", "DAYBOOK_PORT_BASE")
+
+
+def test_free_ports_are_distinct_and_silent() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert not any(listening(port) for port in ports)
+
+
+def test_two_checkouts_with_different_bases_share_no_port(tmp_path: Path) -> None:
+    def ports(base: int) -> set[int]:
+        rows = members(StackSettings(home=tmp_path, port_base=base))
+        return {port for row in rows for member in row for port in member.ports}
+
+    assert len(ports(27400)) == len(OFFSETS) == len(NAMES) + 1
+    assert not ports(27400) & ports(27500)
+
+
+def test_a_base_that_leaves_no_room_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError):
+        StackSettings(home=tmp_path, port_base=65_500)
+
+
+def test_only_keeps_the_order_of_starting(tmp_path: Path) -> None:
+    rows = members(StackSettings(home=tmp_path), ["query-api", "broker"])
+    assert [[member.name for member in row] for row in rows] == [["broker"], ["query-api"]]
+
+
+def test_the_journal_gives_back_what_was_written(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "home")
+    assert journal.read() is None
+    assert journal.events() == []
+    state = StackState(Phase.RUNNING, 42, 27400, (MemberState("broker", 43, True, 2),))
+    journal.write(state)
+    journal.record("broker", "died", "exit code -9")
+    assert journal.read() == state
+    assert [(e["process"], e["event"], e["detail"]) for e in journal.events()] == [
+        ("broker", "died", "exit code -9")
+    ]
+
+
+def test_a_stack_has_one_supervisor(tmp_path: Path) -> None:
+    first, second = Journal(tmp_path), Journal(tmp_path)
+    assert not first.supervised()
+    with first.sole_supervisor() as alone:
+        assert alone
+        assert second.supervised()
+        with second.sole_supervisor() as also_alone:
+            assert not also_alone
+    assert not second.supervised()
+
+
+def test_a_secret_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
+    secret = kept_secret(tmp_path / "folder" / "key")
+    assert len(secret) >= 16
+    assert kept_secret(tmp_path / "folder" / "key") == secret
+    assert (tmp_path / "folder" / "key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_lock_names_every_jar_once_with_a_sha256() -> None:
+    sets = read_lock(LOCK.read_text())
+    assert set(sets) == {"kafka", "spark"}
+    for jars in sets.values():
+        assert len({(jar.organisation, jar.module) for jar in jars}) == len(jars)
+        assert all(len(bytes.fromhex(jar.sha256)) == 32 for jar in jars)
+    assert Jar("org.apache.kafka", "kafka_2.13", "4.3.1", sets["kafka"][0].sha256).file_name in {
+        jar.file_name for jar in sets["kafka"]
+    }
+
+
+def test_a_jar_with_other_bytes_or_none_is_refused(tmp_path: Path) -> None:
+    jar = Jar("org.example", "tool", "1.0", "00" * 32)
+    with pytest.raises(JarsNotResolved, match=r"org\.example:tool:1\.0 could not be fetched"):
+        verify(tmp_path, [jar])
+    (tmp_path / "tool-1.0.jar").write_bytes(b"other")
+    with pytest.raises(JarsNotResolved, match=r"tool-1\.0\.jar has sha256 .* the lock says 0000"):
+        verify(tmp_path, [jar])
