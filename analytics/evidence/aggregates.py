@@ -29,7 +29,7 @@ def orders(log: Replay, every_version: bool = False) -> DataFrame:
     changes = reduce(DataFrame.unionByName, (_order_changes(log, name) for name in STATUSES))
     aggregates = {
         "status": F.max_by("status", F.when(F.col("status").isNotNull(), F.col("offset"))),
-        "version": F.max("version").cast("long"),
+        "version": F.max("version"),
         "gross": F.sum("gross"),
         "refund": F.sum("refund"),
         "units": F.sum("units"),
@@ -49,8 +49,8 @@ def stocks(log: Replay, every_version: bool = False) -> DataFrame:
         )
         for place, name in enumerate(("on_hand", "reserved"))
     }
-    aggregates = {name: F.sum(effect * F.col("quantity")).cast("long") for name, effect in effects.items()}
-    aggregates["version"] = F.max("version").cast("long")
+    aggregates = {name: F.sum(effect * F.col("quantity")) for name, effect in effects.items()}
+    aggregates["version"] = F.max("version")
     return _folded(stock.movements(log).withColumnRenamed("sku", "entity"), aggregates, every_version)
 
 
@@ -70,8 +70,7 @@ def _order_changes(log: Replay, name: str) -> DataFrame:
 def _folded(changes: DataFrame, aggregates: Mapping[str, Column], every_version: bool) -> DataFrame:
     if not every_version:
         return changes.groupBy("entity").agg(*(column.alias(name) for name, column in aggregates.items()))
-    so_far = (
-        Window.partitionBy("entity").orderBy("partition", "offset").rowsBetween(Window.unboundedPreceding, 0)
-    )
+    stream = Window.partitionBy("entity").orderBy("partition", "offset")
+    so_far = stream.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     running = (column.over(so_far).alias(name) for name, column in aggregates.items())
     return changes.select("entity", *running)

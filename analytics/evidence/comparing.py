@@ -78,8 +78,8 @@ def first_difference(
     """The first version of an entity on which its accounts differ.
 
     `log` and `sql` are the digests of every prefix, by version; `row` is the read model's version and digest;
-    `broken_at` is where the stream itself repeats or misses a version. A row that equals the prefix of its own
-    version is only behind, or ahead: it differs from the next version on.
+    `broken_at` is where the stream itself repeats or misses a version. A row that equals the prefix of its
+    own version is only behind, or ahead: it differs from the next version on.
     """
     found = [] if broken_at is None else [broken_at]
     found += [version for version in sorted(log.keys() | sql.keys()) if log.get(version) != sql.get(version)][

@@ -110,8 +110,9 @@ def _bars(revenue: Sequence[tuple[str, int]]) -> str:
     high, low = max(0, *(net for _, net in revenue)), min(0, *(net for _, net in revenue))
     scale = (height - 40) / ((high - low) or 1)
     axis, step = 10 + high * scale, (width - left) / len(revenue)
+    wide = max(step * 0.8, 1)
     bars = [
-        f'<rect x="{left + place * step:.1f}" y="{axis - max(net, 0) * scale:.1f}" width="{max(step * 0.8, 1):.1f}" '
+        f'<rect x="{left + place * step:.1f}" y="{axis - max(net, 0) * scale:.1f}" width="{wide:.1f}" '
         f'height="{abs(net) * scale:.1f}" fill="{"#2f6fb3" if net >= 0 else "#b3261e"}">'
         f"<title>{escape(day)}: {net / 1_000_000:,.2f}</title></rect>"
         for place, (day, net) in enumerate(revenue)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from analytics.session import JarsMissing
 from analytics.settings import AnalyticsSettings
 
 IDENTICAL, DIFFERENT, FAILED = 0, 1, 2
@@ -19,7 +18,7 @@ IDENTICAL, DIFFERENT, FAILED = 0, 1, 2
 def settings_or_exit(parser: argparse.ArgumentParser) -> AnalyticsSettings:
     """The settings; where one is missing, the parser's error (exit code 2)."""
     try:
-        return AnalyticsSettings()
+        return AnalyticsSettings.model_validate({})
     except ValidationError as error:
         missing = ", ".join(f"DAYBOOK_{str(part['loc'][0]).upper()}" for part in error.errors())
         parser.error(f"not set, or not valid: {missing}")
@@ -57,7 +56,7 @@ def failures_said(*known: type[Exception]) -> Iterator[None]:
     """Known failures become one line on stderr and exit code 2."""
     try:
         yield
-    except (JarsMissing, *known) as failure:
+    except known as failure:
         print(f"daybook: {failure}", file=sys.stderr)
         sys.exit(FAILED)
 

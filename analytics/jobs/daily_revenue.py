@@ -1,4 +1,4 @@
-"""`spark-submit analytics/jobs/daily_revenue.py --out DIR`: the mart as Parquet, with the offsets it was read to."""
+"""`spark-submit analytics/jobs/daily_revenue.py --out DIR`: the mart as Parquet, and how far it was read."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from analytics.jobs import arguments
 from analytics.marts.daily_revenue import daily_revenue
 from analytics.offsets import LogUnreachable
 from analytics.replay import replay
-from analytics.session import open_session
+from analytics.session import JarsMissing, open_session
 from analytics.staging import orders
 
 if __name__ == "__main__":
@@ -16,7 +16,7 @@ if __name__ == "__main__":
     )
     parser.add_argument("--out", type=arguments.writable_folder, required=True, help="folder to (re)place")
     given, settings = parser.parse_args(), arguments.settings_or_exit(parser)
-    with arguments.failures_said(LogUnreachable):
+    with arguments.failures_said(JarsMissing, LogUnreachable):
         arguments.say("starting Spark")
         log = replay(open_session("daily revenue", settings), settings.kafka, ["order.events"]).kept()
         arguments.say("reading the log")

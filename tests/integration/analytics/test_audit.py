@@ -1,0 +1,147 @@
+"""The audit on a real broker and a real database."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import asyncpg
+import pytest
+from pyspark.sql import SparkSession
+
+from analytics.audit import Sources, audit
+from analytics.evidence.report import to_html
+from analytics.evidence.verdict import Verdict
+from analytics.offsets import NotCaughtUp
+from contracts.order.events import OrderShipped
+from tests.integration.analytics.shop import AT, confirmed, placed, project, returned, write_shop
+from tests.integration.analytics.writing import Topics, commit, create_topics, write_raw, writer
+
+
+@pytest.fixture
+def sources(kafka: str, fresh_database: str) -> Sources:
+    """A correct shop whose read models have read everything."""
+    topics = create_topics(kafka)
+    write_shop(kafka, topics)
+    project(kafka, topics, fresh_database)
+    return Sources(kafka, fresh_database, topics.orders, topics.inventory)
+
+
+def audited(spark: SparkSession, sources: Sources, wait: float = 30) -> Verdict:
+    return audit(spark, sources, wait, lambda _: None)
+
+
+def change(sources: Sources, sql: str) -> None:
+    async def run() -> None:
+        connection = await asyncpg.connect(sources.database_url)
+        await connection.execute(sql)
+        await connection.close()
+
+    asyncio.run(run())
+
+
+def named(verdict: Verdict) -> list[tuple[str, str, int | None]]:
+    return [(difference.kind, difference.key, difference.version) for difference in verdict.differences]
+
+
+def test_a_correct_shop_is_identical(spark: SparkSession, sources: Sources) -> None:
+    verdict = audited(spark, sources)
+    assert verdict.differences == []
+    assert verdict.identical
+    orders, stock, sales = verdict.comparisons
+    assert (orders.keys, stock.keys, sales.keys) == (4, 2, 2)
+    assert orders.totals["log"] == {"gross": 3 * 6_100_000 + 6_000_000, "refund": 5_100_000}
+    assert stock.totals["spark"] == {"on_hand": 105, "reserved": 0}
+    assert sales.totals["read_model"]["gross"] == 6_100_000
+    assert len(set(orders.fingerprints.values())) == 1
+    assert json.loads(verdict.to_json())["identical"]
+    assert "<svg" in to_html(verdict)
+
+
+def test_an_order_that_came_back_in_part_is_the_same_everywhere(
+    spark: SparkSession, sources: Sources
+) -> None:
+    order = placed("o-5", "A")
+    life = [
+        order,
+        confirmed(order),
+        OrderShipped("o-5", AT, issue=("A",)),
+        returned("o-5", 1, complete=False),
+    ]
+    with writer(sources.kafka) as producer:
+        commit(producer, sources.orders, [(event, version) for version, event in enumerate(life, start=1)])
+    project(sources.kafka, Topics(sources.orders, sources.inventory), sources.database_url)
+    assert audited(spark, sources).differences == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("UPDATE orders.orders SET gross = gross + 1 WHERE order_id = 'o-1'", [("orders", "o-1", 4)]),
+        ("UPDATE stock.stock SET received = 99 WHERE sku = 'A'", [("stock", "A", 4)]),
+        ("DELETE FROM orders.orders WHERE order_id = 'o-2'", [("orders", "o-2", 1)]),
+        (
+            "UPDATE sales_daily.sales_daily SET orders = 7 WHERE orders = 1",
+            [("sales_daily", "2011-03-13/Norway/GBP", None)],
+        ),
+    ],
+)
+def test_a_row_changed_by_hand_is_named(
+    spark: SparkSession, sources: Sources, sql: str, found: list[tuple[str, str, int | None]]
+) -> None:
+    change(sources, sql)
+    verdict = audited(spark, sources)
+    assert not verdict.identical
+    assert named(verdict) == found
+
+
+def test_a_row_left_behind_differs_from_its_next_version_on(spark: SparkSession, sources: Sources) -> None:
+    change(
+        sources,
+        "UPDATE orders.orders SET version = 2, status = 'confirmed', refunded = 0 WHERE order_id = 'o-1'",
+    )
+    assert named(audited(spark, sources)) == [("orders", "o-1", 3)]
+
+
+def test_a_doubled_record_is_named(spark: SparkSession, sources: Sources) -> None:
+    with writer(sources.kafka) as producer:
+        commit(producer, sources.orders, [(placed("o-4", "B"), 1)])
+    change(sources, "UPDATE position SET next_offset = next_offset + 10 WHERE read_model <> 'stock'")
+    verdict = audited(spark, sources)
+    assert named(verdict) == [("orders", "o-4", 1)]
+    assert "breaks at version 1" in verdict.differences[0].reason
+
+
+def test_poison_in_the_log_is_not_identical(spark: SparkSession, sources: Sources) -> None:
+    with writer(sources.kafka) as producer:
+        producer.begin_transaction()
+        write_raw(producer, sources.inventory, "A", b"{}", None)
+        producer.commit_transaction(30)
+    change(sources, "UPDATE position SET next_offset = next_offset + 10 WHERE read_model = 'stock'")
+    verdict = audited(spark, sources)
+    assert not verdict.identical
+    assert [(record["topic"], record["reason"]) for record in verdict.set_aside] == [
+        (sources.inventory, "not framed")
+    ]
+
+
+def test_it_waits_for_the_read_models_but_not_for_ever(spark: SparkSession, sources: Sources) -> None:
+    with writer(sources.kafka) as producer:
+        commit(producer, sources.orders, [(OrderShipped("o-4", AT, issue=("B",)), 2)])
+    with pytest.raises(NotCaughtUp, match=sources.orders):
+        audited(spark, sources, wait=1)
+
+
+def test_what_was_expected_is_compared_too(spark: SparkSession, sources: Sources, tmp_path: Path) -> None:
+    expectation = {
+        "orders": {
+            "o-1": {"status": "returned", "gross": 6_100_000, "refund": 5_100_000},
+            "o-2": {"status": "cancelled", "gross": 6_100_000, "refund": 0},
+            "o-3": {"status": "rejected", "gross": 6_000_000, "refund": 0},
+            "o-4": {"status": "confirmed", "gross": 6_100_000, "refund": 0},
+        },
+        "stock": {"A": {"on_hand": 100, "reserved": 0}, "B": {"on_hand": 5, "reserved": 0}},
+    }
+    file = tmp_path / "expectation.json"
+    file.write_text(json.dumps(expectation))
+    given = Sources(sources.kafka, sources.database_url, sources.orders, sources.inventory, file)
+    assert named(audited(spark, given)) == [("expected orders", "o-4", None)]
