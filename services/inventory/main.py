@@ -20,20 +20,20 @@ def main() -> int:
 
 
 def _api() -> int:
-    from services.inventory import api
+    from services.inventory.api import create
 
     settings = ApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment
     configure_logging("inventory-api", settings.log_level)
-    serve(api.create(settings), settings.http_host, settings.http_port)
+    serve(create(settings), settings.http_host, settings.http_port)
     return 0
 
 
 def _worker() -> int:
-    from services.inventory import worker
+    from services.inventory.worker import run
 
     settings = WorkerSettings()
     configure_logging("inventory-worker", settings.log_level)
-    return worker.run(settings)
+    return run(settings)
 
 
 if __name__ == "__main__":

@@ -20,20 +20,20 @@ def main() -> int:
 
 
 def _api() -> int:
-    from services.order import api
+    from services.order.api import create
 
     settings = ApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment
     configure_logging("order-api", settings.log_level)
-    serve(api.create(settings), settings.http_host, settings.http_port)
+    serve(create(settings), settings.http_host, settings.http_port)
     return 0
 
 
 def _worker() -> int:
-    from services.order import worker
+    from services.order.worker import run
 
     settings = WorkerSettings()
     configure_logging("order-worker", settings.log_level)
-    return worker.run(settings)
+    return run(settings)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The shop's processes as a supervisor starts them, and the topics that they need."""
+"""The shop's processes as a supervisor starts them."""
 
 import os
 import subprocess
@@ -6,37 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
-import yaml
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
 
-CATALOGUE = yaml.safe_load(Path("contracts/topics.yaml").read_text())
 PATIENCE = 60.0
-
-
-def create_topics(kafka: str) -> None:
-    """The whole catalogue, where it is not there yet."""
-    default = CATALOGUE["defaults"]["partitions"]
-    wanted = [
-        NewTopic(
-            name,
-            num_partitions=topic.get("partitions", default),
-            replication_factor=1,
-            config={"cleanup.policy": topic.get("cleanup", "delete")},
-        )
-        for name, topic in CATALOGUE["topics"].items()
-    ]
-    admin = AdminClient({"bootstrap.servers": kafka})
-    for made in admin.create_topics(wanted).values():
-        try:
-            made.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
 
 
 def eventually(check: Callable[[], Any], what: str) -> Any:

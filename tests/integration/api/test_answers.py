@@ -7,16 +7,14 @@ from typing import Any
 
 import httpx
 import pytest
-from confluent_kafka import Producer
 
 from contracts.kernel.records import Outcome
 from contracts.order.commands import CancelOrder, PlaceOrder
-from contracts.order.events import OrderConfirmed
 from infra.embedded.ports import free_ports
-from services.kernel.envelope import Metadata, uuid7, write_headers
-from services.kernel.serde import encode
+from infra.topics import create_topics
+from services.kernel.envelope import Metadata, uuid7
 from services.kernel.tokens import Token
-from tests.integration.api.processes import create_topics, process
+from tests.integration.api.processes import process
 from tests.integration.api.responder import Responder, accept, outcome
 
 ORDER: dict[str, Any] = {
@@ -30,7 +28,7 @@ ORDER: dict[str, Any] = {
 def address(kafka: str) -> Iterator[str]:
     create_topics(kafka)
     (port,) = free_ports(1)
-    with process("order", "api", kafka, port, wait_seconds="1.5", settled_wait_seconds="1", replica="3"):
+    with process("order", "api", kafka, port, wait_seconds="3", settled_wait_seconds="1", replica="3"):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -193,34 +191,6 @@ async def test_metrics_count_what_was_answered(api: httpx.AsyncClient) -> None:
     text = (await api.get("/metrics")).text
     assert 'daybook_http_commands_total{kind="accepted",type="daybook.order.PlaceOrder"}' in text
     assert 'daybook_gateway_pending{service="order"} 0.0' in text
-
-
-def confirm(kafka: str, order_id: str) -> None:
-    event = OrderConfirmed(order_id, 0, ("85123A",), "France", "EUR", 6, 15_300_000)
-    metadata = Metadata(uuid7(), event.TYPE, order_id, "test", 1, "talk", "cause", 1, version=2)
-    producer = Producer({"bootstrap.servers": kafka, "partitioner": "murmur2_random"})
-    producer.produce("order.events", encode("order.events", event), order_id, headers=write_headers(metadata))
-    producer.flush()
-
-
-async def test_settled_is_the_answer_that_was_waited_for(
-    kafka: str, api: httpx.AsyncClient, worker: Responder
-) -> None:
-    def settle(metadata: Metadata, _: Any) -> Outcome:
-        confirm(kafka, metadata.subject)
-        return outcome(metadata)
-
-    worker.script = settle
-    key = {"Idempotency-Key": uuid7()}
-    answer = await api.post("/orders?wait=settled", json=ORDER, headers=key)
-    assert answer.status_code == 201
-    assert (answer.json()["status"], answer.json()["version"], answer.headers["etag"]) == (
-        "confirmed",
-        2,
-        '"2"',
-    )
-    worker.script = accept
-    assert (await api.post("/orders?wait=settled", json=ORDER, headers=key)).text == answer.text
 
 
 @pytest.mark.usefixtures("worker")

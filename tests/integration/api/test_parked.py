@@ -1,0 +1,69 @@
+"""`daybook parked` on what a real worker could not execute."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from contracts.inventory.commands import ReceiveStock
+from infra.commands.parked import app
+from infra.embedded.ports import free_ports
+from infra.parked import Parked, parked_commands
+from infra.topics import create_topics
+from services.kernel.envelope import Metadata, partition_of, uuid7, write_headers
+from services.kernel.serde import encode
+from tests.integration.api.processes import eventually, process
+
+TOPIC = "inventory.commands"
+
+
+@pytest.fixture(scope="module")
+def inventory(kafka: str) -> Iterator[str]:
+    create_topics(kafka)
+    (port,) = free_ports(1)
+    with process("inventory", "worker", kafka, port):
+        yield kafka
+
+
+def poison(kafka: str) -> str:
+    """A good command on the wrong partition: the worker parks it, murmur2 will mend it. Its SKU."""
+    sku = uuid7()
+    command = ReceiveStock(sku, 5, "DN-1", 1)
+    metadata = Metadata(uuid7(), command.TYPE, sku, "test", 1, "talk", "cause", 1)
+    producer = Producer({"bootstrap.servers": kafka})
+    wrong = 1 - partition_of(sku, 2)
+    producer.produce(TOPIC, encode(TOPIC, command), sku, partition=wrong, headers=write_headers(metadata))
+    producer.flush()
+    return sku
+
+
+def parked_of(kafka: str, sku: str) -> list[Parked]:
+    return [parked for parked in parked_commands(kafka) if parked.header("ce_subject") == sku]
+
+
+def daybook(kafka: str, *arguments: str) -> str:
+    done = CliRunner().invoke(app, [*arguments, "--kafka", kafka], env={"COLUMNS": "400"})
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_parked_command_is_shown_and_retried(inventory: str) -> None:
+    sku = poison(inventory)
+    (parked,) = eventually(lambda: parked_of(inventory, sku), "the command is not parked")
+    assert parked.position.startswith(f"{TOPIC}/")
+    assert sku in daybook(inventory, "list")
+    shown = daybook(inventory, "show", parked.position)
+    assert "murmur2" in shown
+    assert "quantity=5" in shown
+    daybook(inventory, "retry", parked.position)
+    assert parked_of(inventory, sku) == []
+    again = CliRunner().invoke(app, ["retry", parked.position, "--kafka", inventory])
+    assert again.exit_code == 1
+
+
+def test_a_parked_command_can_be_given_up(inventory: str) -> None:
+    sku = poison(inventory)
+    (parked,) = eventually(lambda: parked_of(inventory, sku), "the command is not parked")
+    daybook(inventory, "skip", parked.position)
+    assert parked_of(inventory, sku) == []

@@ -1,0 +1,172 @@
+"""The write APIs with their real workers: what a client can rely on."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from subprocess import Popen
+from typing import Any
+
+import httpx
+import pytest
+
+from infra.embedded.ports import free_ports
+from infra.topics import create_topics
+from services.kernel.envelope import uuid7
+from services.kernel.tokens import Token
+from tests.integration.api.processes import PATIENCE, process
+
+
+@dataclass(frozen=True)
+class Shop:
+    orders: str
+    stock: str
+    order_worker: "Popen[bytes]"
+
+
+@pytest.fixture(scope="module")
+def shop(kafka: str) -> Iterator[Shop]:
+    create_topics(kafka)
+    ports = free_ports(4)
+    with ExitStack() as stack:
+        worker = stack.enter_context(process("order", "worker", kafka, ports[0]))
+        stack.enter_context(process("inventory", "worker", kafka, ports[1]))
+        stack.enter_context(process("order", "api", kafka, ports[2], wait_seconds="5"))
+        stack.enter_context(process("inventory", "api", kafka, ports[3], wait_seconds="5"))
+        yield Shop(f"http://127.0.0.1:{ports[2]}", f"http://127.0.0.1:{ports[3]}", worker)
+
+
+@pytest.fixture
+async def orders(shop: Shop) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=shop.orders, timeout=PATIENCE) as client:
+        yield client
+
+
+@pytest.fixture
+async def stock(shop: Shop) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=shop.stock, timeout=PATIENCE) as client:
+        yield client
+
+
+def order(sku: str, quantity: int = 2) -> dict[str, Any]:
+    line = {"sku": sku, "quantity": quantity, "unit_price": "2.55"}
+    return {"country": "France", "currency": "EUR", "lines": [line]}
+
+
+def keyed(key: str | None = None) -> dict[str, str]:
+    return {"Idempotency-Key": key or uuid7()}
+
+
+async def received(stock: httpx.AsyncClient, quantity: int = 100) -> str:
+    sku = uuid7()
+    answer = await stock.post(f"/stock/{sku}/receipts", json={"quantity": quantity, "reference": "DN-1"})
+    assert answer.status_code == 200
+    assert Token.decode(answer.headers["consistency-token"])[:2] == (f"stock/{sku}", 1)
+    return sku
+
+
+async def test_an_order_is_confirmed_shipped_and_returned(
+    orders: httpx.AsyncClient, stock: httpx.AsyncClient
+) -> None:
+    sku = await received(stock)
+    key = keyed()
+    placed = await orders.post("/orders?wait=settled", json=order(sku), headers=key)
+    assert (placed.status_code, placed.json()["status"]) == (201, "confirmed")
+    assert (placed.json()["version"], placed.headers["etag"]) == (2, '"2"')
+    assert (await orders.post("/orders?wait=settled", json=order(sku), headers=key)).content == placed.content
+    url = f"/orders/{placed.json()['order_id']}"
+    shipped = await orders.post(f"{url}/shipment", json={}, headers={"If-Match": placed.headers["etag"]})
+    assert (shipped.status_code, shipped.json()["status"]) == (200, "shipped")
+    body = {"lines": [{"sku": sku, "quantity": 2}], "reason": "broken"}
+    assert (await orders.post(f"{url}/returns", json=body)).json()["status"] == "returned"
+    refused = await orders.post(f"{url}/cancellation", json={"reason": "late"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "already_shipped")
+
+
+async def test_what_is_short_is_rejected(orders: httpx.AsyncClient, stock: httpx.AsyncClient) -> None:
+    sku = await received(stock, 1)
+    answer = await orders.post("/orders?wait=settled", json=order(sku, 2))
+    assert (answer.status_code, answer.json()["status"]) == (201, "rejected")
+
+
+async def test_a_repeat_gets_the_same_answer(orders: httpx.AsyncClient, stock: httpx.AsyncClient) -> None:
+    key = keyed()
+    first = await orders.post("/orders", json=order("none"), headers=key)
+    again = await orders.post("/orders", json=order("none"), headers=key)
+    assert (again.status_code, again.content) == (201, first.content)
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.headers["etag"] == first.headers["etag"]
+    assert again.headers["consistency-token"] == first.headers["consistency-token"]
+    sku = await received(stock, 5)
+    key = keyed()
+    body = {"quantity": 5, "reference": "DN-2"}
+    versions = [
+        (await stock.post(f"/stock/{sku}/receipts", json=body, headers=key)).json()["version"]
+        for _ in range(3)
+    ]
+    assert versions == [2, 2, 2]
+
+
+async def test_refusals_and_conflicts_are_repeated_too(
+    orders: httpx.AsyncClient, stock: httpx.AsyncClient
+) -> None:
+    sku, key = await received(stock, 5), keyed()
+    body = {"quantity": -6, "reason": "mice"}
+    first = await stock.post(f"/stock/{sku}/adjustments", json=body, headers=key)
+    assert first.status_code == 409
+    await stock.post(f"/stock/{sku}/receipts", json={"quantity": 100, "reference": "DN-3"})
+    again = await stock.post(f"/stock/{sku}/adjustments", json=body, headers=key)
+    assert (again.content, again.headers["idempotency-replayed"]) == (first.content, "true")
+
+    conflict = keyed() | {"If-Match": '"7"'}
+    stale = await stock.post(f"/stock/{sku}/adjustments", json=body, headers=conflict)
+    assert (stale.status_code, stale.headers["etag"]) == (412, '"2"')
+    await stock.post(f"/stock/{sku}/receipts", json={"quantity": 1, "reference": "DN-4"})
+    repeated = await stock.post(f"/stock/{sku}/adjustments", json=body, headers=conflict)
+    assert (repeated.status_code, repeated.headers["etag"]) == (412, '"2"')
+    assert repeated.headers["idempotency-replayed"] == "true"
+
+    key = keyed()
+    for _ in range(2):
+        unknown = await orders.post(f"/orders/{sku}/cancellation", json={"reason": "x"}, headers=key)
+        assert (unknown.status_code, unknown.json()["code"]) == (404, "order_not_found")
+
+
+async def test_another_request_under_the_key_is_refused(orders: httpx.AsyncClient) -> None:
+    key = keyed()
+    await orders.post("/orders", json=order("none"), headers=key)
+    other = await orders.post("/orders", json=order("none", 3), headers=key)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+    with_condition = await orders.post("/orders", json=order("none"), headers={**key, "If-Match": '"0"'})
+    assert with_condition.status_code == 422
+
+
+async def test_one_key_at_once_has_one_effect(orders: httpx.AsyncClient) -> None:
+    key, order_id = keyed(), uuid7()
+    answers = await asyncio.gather(
+        *(
+            orders.post("/orders", json={**order("none"), "order_id": order_id}, headers=key)
+            for _ in range(20)
+        )
+    )
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.content for answer in answers}) == 1
+    second = await orders.post("/orders", json={**order("none"), "order_id": order_id})
+    assert (second.status_code, second.json()["code"]) == (409, "order_exists")
+
+
+async def test_a_stopped_worker_is_a_503_and_nothing_is_lost(shop: Shop, orders: httpx.AsyncClient) -> None:
+    shop.order_worker.send_signal(signal.SIGSTOP)
+    try:
+        answer = await orders.post("/orders", json=order("none"))
+    finally:
+        shop.order_worker.send_signal(signal.SIGCONT)
+    assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+    key = keyed(answer.headers["idempotency-key"])
+    repeated, again = [await orders.post("/orders", json=order("none"), headers=key) for _ in range(2)]
+    assert repeated.status_code == 201
+    assert repeated.json()["order_id"] == answer.json()["order_id"]
+    # the first repeat may get the outcome of the request that nobody waited for any longer
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.content == repeated.content
