@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from services.kernel.envelope import EPOCH_START
 from services.kernel.http import invalid
 
+EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_LINES = 1000
 MAX_QUANTITY = 1_000_000
 FUTURE_TOLERANCE_MICROS = 5_000_000  # clocks differ a little
