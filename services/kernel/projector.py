@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import asyncpg
-import msgspec
 
+from services.kernel.parking import BEHIND, apply_one, park
 from services.kernel.read_model import (
     INFRASTRUCTURE,
     Arrival,
@@ -41,9 +41,6 @@ _START = """
 INSERT INTO position (read_model, topic, partition)
 SELECT $1, n.topic, n.partition FROM unnest($2::text[], $3::int[]) AS n(topic, partition)
 ON CONFLICT DO NOTHING"""
-_PARK = """
-INSERT INTO parked (read_model, key, version, topic, partition, "offset", headers, record_key, value, reason)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"""
 
 Committed = Callable[[str, int, float], None]
 
@@ -123,6 +120,7 @@ class Projector:
                 # a version that somebody skipped looks like a gap until the slow path knows of it
                 if isinstance(error, INFRASTRUCTURE) and not isinstance(error, VersionGap):
                     raise
+                self._any_parked[name] = True  # a rebuild may have parked keys that this process never saw
                 await self._transaction(name, arrivals, moves, self._one_by_one)
             self.positions[name].update(moves)
             self._committed(name, len(arrivals), time.perf_counter() - begun)
@@ -185,7 +183,7 @@ class Projector:
         held = {row["key"] for row in rows}.intersection(keys)
         for arrival in arrivals:
             if arrival.key in held:
-                await park(connection, name, arrival, "behind a parked event")
+                await park(connection, name, arrival, BEHIND)
         return [arrival for arrival in arrivals if arrival.key not in held] if held else arrivals
 
     async def _all_at_once(self, connection: Connection, name: str, arrivals: Sequence[Arrival]) -> None:
@@ -197,7 +195,7 @@ class Projector:
         held: set[str] = set()
         for arrival in arrivals:
             if arrival.key in held:
-                await park(connection, name, arrival, "behind a parked event")
+                await park(connection, name, arrival, BEHIND)
             elif (reason := await apply_one(connection, self.models[name], arrival)) is not None:
                 held.add(arrival.key)
                 await park(connection, name, arrival, reason)
@@ -208,34 +206,6 @@ class Projector:
             )
             if count > self._max_parked_keys:
                 raise TooManyParked(f"{name}: {count} keys, at most {self._max_parked_keys}")
-
-
-async def apply_one(connection: Connection, model: ReadModel[Any], arrival: Arrival) -> str | None:
-    """Apply one event under a savepoint, unless it was skipped; the reason where that is not possible."""
-    store, key = model.store(model.name), arrival.key
-    skipped = await connection.fetch(
-        "SELECT version FROM skipped WHERE read_model = $1 AND key = $2", model.name, key
-    )
-    versions = frozenset((key, row["version"]) for row in skipped)
-    rows = await store.load(connection, [key])
-    if (key, arrival.version or (rows[key].version if key in rows else 0) + 1) in versions:
-        return None
-    try:
-        async with connection.transaction():
-            await store.save(connection, fold_rows(model, rows, [arrival], versions))
-    except INFRASTRUCTURE:
-        raise
-    except Exception as error:
-        return str(error) or repr(error)
-    return None
-
-
-async def park(connection: Connection, name: str, arrival: Arrival, reason: str) -> None:
-    record = arrival.record
-    headers = msgspec.msgpack.encode(list(record.headers))
-    where = (record.topic, record.partition, record.offset)
-    raw = (headers, record.key, record.value)
-    await connection.execute(_PARK, name, arrival.key, arrival.version, *where, *raw, reason)
 
 
 def notification(name: str, keys: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,17 @@ async def prepare(connection: Connection) -> None:
 
 
 @asynccontextmanager
-async def pool(url: str, size: int) -> AsyncIterator[asyncpg.Pool[Any]]:
+async def pool(
+    url: str, size: int, server_settings: Mapping[str, str] | None = None
+) -> AsyncIterator[asyncpg.Pool[Any]]:
     """`size` connections at most. Leaving it never hangs, even when the server does."""
     connections = await asyncpg.create_pool(
-        url, min_size=1, max_size=size, init=prepare, command_timeout=COMMAND_SECONDS
+        url,
+        min_size=1,
+        max_size=size,
+        init=prepare,
+        command_timeout=COMMAND_SECONDS,
+        server_settings=dict(server_settings or {}),
     )
     try:
         yield connections

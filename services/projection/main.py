@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 import structlog
 import uvicorn
+import uvloop
 
-from services.kernel.serving import application, configure_logging
-from services.projection.projection import Health, run
-from services.projection.settings import ProjectionSettings
+from services.kernel.serving import application, configure_logging, serve
+from services.projection.settings import ProjectionSettings, QuerySettings
 
 USAGE = 2
 FAILED = 1
@@ -32,6 +32,11 @@ class _Server(uvicorn.Server):
 
 async def project(settings: ProjectionSettings) -> None:
     """Health and metrics beside the projection, until a signal or an error that must end the process."""
+    from services.projection.projection import (  # Faust is the projection's alone, and slow to import
+        Health,
+        run,
+    )
+
     health, stop = Health(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -54,19 +59,32 @@ async def project(settings: ProjectionSettings) -> None:
         await serving
 
 
+def _project(settings: ProjectionSettings) -> int:
+    configure_logging("projection", settings.log_level)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(project(settings))
+    except Exception:
+        log.exception("the projection stopped")
+        sys.stdout.flush()
+        os._exit(FAILED)  # a thread of a source that broke must not keep the process
+    return 0
+
+
+def _query(settings: QuerySettings) -> int:
+    from services.projection.api import query_app
+
+    configure_logging("query-api", settings.log_level)
+    serve(query_app(settings), settings.http_host, settings.http_port)
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     match arguments:
         case ["project"]:
-            settings = ProjectionSettings()
-            configure_logging("projection", settings.log_level)
-            try:
-                asyncio.run(project(settings))
-            except Exception:
-                log.exception("the projection stopped")
-                sys.stdout.flush()
-                # threads of a source that broke must not keep the process
-                os._exit(FAILED)
-            return 0
+            return _project(ProjectionSettings())
+        case ["query"]:
+            return _query(QuerySettings())
         case _:
             print(__doc__, file=sys.stderr)
             return USAGE

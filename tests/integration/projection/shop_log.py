@@ -38,7 +38,6 @@ Event = Envelope[Any]
 
 def envelope(subject: str, version: int, body: Any, *, epoch: int = 1, at: int = 0) -> Event:
     recorded_at = at or now_micros()
-    ids = {"id": uuid7(), "correlation_id": uuid7(), "causation_id": uuid7()}
     return Envelope(
         Metadata(
             type=body.TYPE,
@@ -47,7 +46,9 @@ def envelope(subject: str, version: int, body: Any, *, epoch: int = 1, at: int =
             recorded_at=recorded_at,
             epoch=epoch,
             version=version,
-            **ids,
+            id=uuid7(),
+            correlation_id=uuid7(),
+            causation_id=uuid7(),
         ),
         body,
     )
@@ -69,7 +70,7 @@ def order_life(order_id: str, chance: random.Random) -> list[Event]:
     skus = tuple(dict.fromkeys(line.sku for line in lines))
     units = sum(line.quantity for line in lines)
     country = chance.choice(("United Kingdom", "France", "Norway"))
-    place = {"country": country, "currency": "GBP"}
+    place: Any = {"country": country, "currency": "GBP"}
     customer = chance.choice((None, "c-1", "c-2"))
     bodies: list[Any] = [
         OrderPlaced(
@@ -220,4 +221,4 @@ class LogWriter:
 
 
 def _spoiled(event: Event) -> Event:
-    return replace(event, metadata=replace(event.metadata, id=uuid7(), version=event.metadata.version + 7))
+    return replace(event, metadata=event.metadata._replace(id=uuid7(), version=event.metadata.version + 7))

@@ -2,21 +2,59 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import random
+from io import BytesIO
 
-from tests.integration.projection.processes import applied, connected, differences, running, until
-from tests.integration.projection.shop_log import LogWriter, fresh_topics, history
+import httpx
+from fastavro import schemaless_writer
+
+from contracts.lock import load_lock
+from services.kernel.serde import FRAME
+from tests.integration.projection.conftest import Shop
+from tests.integration.projection.processes import applied, differences, until
+from tests.integration.projection.shop_log import history, order_life
 
 
-async def test_rows_are_the_fold_of_what_was_committed(
-    kafka: str, fresh_database: str, tmp_path: Path
-) -> None:
-    fresh_topics(kafka)
-    events, writer = history(1, 300), LogWriter(kafka)
-    with running("project", kafka, fresh_database, tmp_path / "log", projection_group="live") as projection:
-        await projection.ready()
-        writer.write_all(events, 10, spoil=0.2)
-        async with connected(fresh_database) as connection:
-            await until(lambda: applied(connection, events), "not all events were applied")
-            assert await differences(connection, events) == []
-        assert projection.stop() == 0
+async def test_rows_are_the_fold_of_what_was_committed(shop: Shop) -> None:
+    events = history(1, 300)
+    shop.writer.write_all(events, 10, spoil=0.2)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    assert await differences(shop.connection, events) == []
+    assert shop.projection.stop() == 0
+
+
+async def test_lag_is_told_and_goes_back_to_zero_behind_aborted_records(shop: Shop) -> None:
+    events = history(2, 50)
+    shop.writer.write_all(events, 10, spoil=0.2)
+    shop.writer.write(events[:10], abort=True)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+
+    async def level() -> bool:
+        async with httpx.AsyncClient() as client:
+            lines = (await client.get(f"{shop.projection.url}/metrics")).text.splitlines()
+        lags = [line for line in lines if line.startswith("daybook_lag_events{")]
+        return len(lags) == 10 and all(line.endswith(" 0.0") for line in lags)
+
+    await until(level, "the lag did not go back to zero")
+
+
+async def test_an_older_version_of_an_event_is_read_as_the_newest(shop: Shop) -> None:
+    placed, *later = order_life("old-order", random.Random(5))
+    lock = load_lock()
+    first = lock.versions("order.events-daybook.order.OrderPlaced")[0]
+    assert first.version == 1
+    body = placed.body
+    lines = [line.__dict__ for line in body.lines]
+    old = {
+        "order_id": body.order_id, "customer_id": "c-9", "country": body.country, "currency": body.currency,
+        "occurred_at": body.occurred_at, "lines": lines,
+    }  # fmt: skip
+    out = BytesIO()
+    out.write(FRAME.pack(0, first.id))
+    schemaless_writer(out, lock.schema(first.id), old)
+    shop.writer.write_raw("order.events", placed.metadata, out.getvalue())
+    shop.writer.write(later)
+    await until(lambda: applied(shop.connection, [placed, *later]), "not all events were applied")
+    row = await shop.connection.fetchrow("SELECT * FROM orders.orders")
+    assert (row["customer_id"], row["version"]) == ("c-9", len(later) + 1)
+    assert row["gross"] == sum(line["quantity"] * line["unit_price"] for line in lines)

@@ -1,0 +1,55 @@
+"""`daybook rebuild`: build a read model again from the log, beside the live one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from infra.commands.output import fail, notes, results
+from services.projection.read_models import READ_MODELS
+from services.projection.rebuild import AlreadyRebuilding, NothingToRebuild, Rebuilt
+from services.projection.rebuild import rebuild as rebuild_read_model
+from services.projection.settings import ProjectionSettings
+
+app = typer.Typer()
+NAMES = [model.name for model in READ_MODELS]
+
+
+@app.command(rich_help_panel="Read models")
+def rebuild(
+    read_model: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.", metavar="READ_MODEL")],
+) -> None:
+    """Build a read model again from the first event and put it in place without downtime.
+
+    The live one answers queries and takes events until the new one has caught up with it; then they change
+    places in one transaction. Safe to interrupt.
+    """
+    if read_model not in NAMES:
+        fail(f"there is no read model {read_model}; there are {', '.join(NAMES)}")
+    try:
+        rebuilt = asyncio.run(_rebuild(read_model))
+    except (AlreadyRebuilding, NothingToRebuild, OSError) as error:
+        fail(str(error))
+    results.print(
+        f"{read_model}: {rebuilt.events:,} events applied, the projection waited {rebuilt.held * 1000:.0f} ms"
+    )
+    if rebuilt.parked:
+        notes.print(f"{rebuilt.parked} keys are parked: `./daybook parked list`")
+
+
+async def _rebuild(name: str) -> Rebuilt:
+    settings = ProjectionSettings()
+    model = next(model for model in READ_MODELS if model.name == name)
+    bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*bar, console=notes, transient=True) as progress:
+        task = progress.add_task(name, total=None)
+        return await rebuild_read_model(
+            settings.kafka,
+            settings.database_url,
+            model,
+            max_parked_keys=settings.max_parked_keys,
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )

@@ -1,0 +1,197 @@
+"""The query API's routes: parameters in, one query, an answer out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import date
+from typing import Any
+
+import asyncpg
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.kernel.envelope import now_micros
+from services.kernel.http import Problem, invalid
+from services.kernel.openapi import documentation
+from services.kernel.read_model import ReadModel
+from services.kernel.serving import application
+from services.kernel.tokens import MalformedToken, Token
+from services.projection import parameters
+from services.projection.conversations import queries as conversations
+from services.projection.database import migrate, pool
+from services.projection.openapi import DOCUMENT
+from services.projection.order_history import queries as history
+from services.projection.orders import queries as orders
+from services.projection.positions import projections
+from services.projection.read_models import (
+    CONVERSATIONS,
+    ORDER_HISTORY,
+    ORDERS,
+    READ_MODELS,
+    SALES_DAILY,
+    STOCK,
+)
+from services.projection.sales_daily import queries as sales
+from services.projection.settings import QuerySettings
+from services.projection.stock import queries as stock
+from services.projection.visibility import Notifications, Visibility
+
+
+class QueryApi:
+    """The handlers, and what they share."""
+
+    def __init__(self, settings: QuerySettings) -> None:
+        self._settings = settings
+        self._notifications = Notifications()
+        self._pool: asyncpg.Pool[Any]
+        self._visibility: Visibility
+
+    @asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with pool(self._settings.database_url, self._settings.database_connections) as connections:
+            async with connections.acquire() as connection:
+                await migrate(connection, READ_MODELS)
+            self._pool, self._visibility = connections, Visibility(connections, self._notifications)
+            listening = asyncio.create_task(self._notifications.listen(self._settings.database_url))
+            yield
+            listening.cancel()
+
+    def not_ready(self) -> str | None:
+        return None if self._notifications.listening else "not connected to PostgreSQL"
+
+    async def order(self, request: Request) -> Response:
+        given = parameters.only(request, "at", "wait")
+        order_id, at = request.path_params["order_id"], _as_of(given)
+        await self._wait(request, given, [ORDERS] if at is None else [ORDER_HISTORY])
+        async with self._pool.acquire() as connection:
+            if at is None:
+                found = await orders.order(connection, order_id)
+            else:
+                found = await history.order_as_of(connection, order_id, at)
+        if found is None:
+            raise _missing("order", order_id, "" if at is None else given["at"])
+        return _answer(orders.answer(found), found.version)
+
+    async def orders(self, request: Request) -> Response:
+        given = parameters.only(
+            request, "status", "customer_id", "country", "from", "to", "limit", "cursor", "wait"
+        )
+        wanted = orders.Filter(
+            parameters.choice(given, "status", orders.STATUSES),
+            given.get("customer_id"),
+            given.get("country"),
+            parameters.moment(given, "from"),
+            parameters.moment(given, "to"),
+        )
+        after, limit = parameters.cursor(given, tuple[int, str]), parameters.limit(given)
+        await self._wait(request, given, [ORDERS])
+        async with self._pool.acquire() as connection:
+            return _answer(await orders.page(connection, wanted, after, limit))
+
+    async def history(self, request: Request) -> Response:
+        given = parameters.only(request, "limit", "cursor", "wait")
+        order_id, after = request.path_params["order_id"], parameters.cursor(given, int) or 0
+        limit = parameters.limit(given)
+        await self._wait(request, given, [ORDER_HISTORY])
+        async with self._pool.acquire() as connection:
+            page = await history.page(connection, order_id, after, limit)
+        if not page.events and not after:
+            raise _missing("order", order_id)
+        return _answer(page)
+
+    async def stock(self, request: Request) -> Response:
+        given, sku = parameters.only(request, "wait"), request.path_params["sku"]
+        await self._wait(request, given, [STOCK])
+        async with self._pool.acquire() as connection:
+            found = await stock.one(connection, sku)
+        if found is None:
+            raise _missing("stock", sku)
+        return _answer(stock.answer(found), found.version)
+
+    async def stocks(self, request: Request) -> Response:
+        given = parameters.only(request, "below", "limit", "cursor", "wait")
+        below = parameters.whole(given, "below", 0, -(10**12), 10**12) if "below" in given else None
+        after, limit = parameters.cursor(given, tuple[int, str]), parameters.limit(given)
+        await self._wait(request, given, [STOCK])
+        async with self._pool.acquire() as connection:
+            return _answer(await stock.page(connection, below, after, limit))
+
+    async def sales(self, request: Request) -> Response:
+        given = parameters.only(request, "from", "to", "country", "limit", "cursor", "wait")
+        first, last = parameters.day(given, "from"), parameters.day(given, "to")
+        after, limit = parameters.cursor(given, tuple[date, str, str]), parameters.limit(given)
+        await self._wait(request, given, [SALES_DAILY])
+        async with self._pool.acquire() as connection:
+            return _answer(await sales.page(connection, first, last, given.get("country"), after, limit))
+
+    async def stuck(self, request: Request) -> Response:
+        given = parameters.only(request, "older_than", "limit", "cursor", "wait")
+        age = parameters.seconds(given, "older_than", self._settings.stuck_seconds)
+        after, limit = parameters.cursor(given, tuple[int, str]), parameters.limit(given)
+        await self._wait(request, given, [CONVERSATIONS])
+        async with self._pool.acquire() as connection:
+            since = now_micros() - int(age * 1_000_000)
+            return _answer(await conversations.stuck(connection, since, after, limit))
+
+    async def projections(self, request: Request) -> Response:
+        parameters.only(request)
+        async with self._pool.acquire() as connection:
+            return _answer(await projections(connection))
+
+    async def _wait(
+        self, request: Request, given: Mapping[str, str], models: Sequence[ReadModel[Any]]
+    ) -> None:
+        wait = min(
+            parameters.seconds(given, "wait", self._settings.wait_seconds), self._settings.max_wait_seconds
+        )
+        header = request.headers.get("consistency-token")
+        if header is None:
+            return
+        try:
+            token = Token.decode(header)
+        except MalformedToken as error:
+            raise invalid("Consistency-Token", str(error)) from error
+        await self._visibility.visible(token, models, wait)
+
+
+def query_app(settings: QuerySettings) -> Starlette:
+    """The whole query API."""
+    api = QueryApi(settings)
+    routes = [
+        Route("/orders", api.orders),
+        Route("/orders/{order_id}", api.order),
+        Route("/orders/{order_id}/history", api.history),
+        Route("/stock", api.stocks),
+        Route("/stock/{sku}", api.stock),
+        Route("/sales/daily", api.sales),
+        Route("/conversations/stuck", api.stuck),
+        Route("/projections", api.projections),
+        *documentation(DOCUMENT),
+    ]
+    return application(routes, api.not_ready, api.lifespan)
+
+
+def _as_of(given: Mapping[str, str]) -> history.AsOf | None:
+    at = given.get("at")
+    if at is None:
+        return None
+    kind, _, number = at.partition(":")
+    if kind != "version":
+        return history.AsOf(recorded_at=parameters.moment_of(at, "at"))
+    if not (number.isascii() and number.isdigit() and 0 < int(number) < 2**63):
+        raise invalid("at", "version:<n> with n from 1, or a time with its offset")
+    return history.AsOf(version=int(number))
+
+
+def _answer(body: msgspec.Struct, version: int | None = None) -> Response:
+    headers = {} if version is None else {"ETag": f'"{version}"'}
+    return Response(msgspec.json.encode(body), headers=headers, media_type="application/json")
+
+
+def _missing(kind: str, key: str, at: str = "") -> Problem:
+    return Problem(404, f"{kind}_not_found", f"there is no {kind} {key}" + (f" as of {at}" if at else ""))

@@ -1,0 +1,109 @@
+"""Query parameters and cursors, checked: whatever is wrong is a 422 that names the parameter."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from services.kernel.envelope import parse_time
+from services.kernel.http import invalid
+
+PAGE = 50
+MAX_PAGE = 500
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s)?")
+
+Keys = TypeVar("Keys")
+
+
+def only(request: Request, *known: str) -> Mapping[str, str]:
+    """The parameters. Raises `Problem` 422 for one that is not known or stands twice."""
+    given = request.query_params
+    for name in given:
+        if name not in known:
+            raise invalid(
+                name, f"no such parameter; there are: {', '.join(sorted(known))}", "unknown_parameter"
+            )
+        if len(given.getlist(name)) > 1:
+            raise invalid(name, "stands more than once")
+    return given
+
+
+def limit(given: Mapping[str, str]) -> int:
+    return whole(given, "limit", PAGE, 1, MAX_PAGE)
+
+
+def whole(given: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"-?\d{1,18}", text) or not least <= int(text) <= most:
+        raise invalid(name, f"a whole number from {least} to {most}")
+    return int(text)
+
+
+def seconds(given: Mapping[str, str], name: str, default: float) -> float:
+    """A duration: `2`, `0.5`, `2s` or `500ms`."""
+    text = given.get(name)
+    if text is None:
+        return default
+    duration = _DURATION.fullmatch(text)
+    if duration is None:
+        raise invalid(name, "a duration such as 2, 0.5, 2s or 500ms")
+    return float(duration[1]) / (1000 if duration[2] == "ms" else 1)
+
+
+def moment(given: Mapping[str, str], name: str) -> int | None:
+    """Micros UTC of an RFC 3339 time, or of the beginning of a day."""
+    text = given.get(name)
+    return None if text is None else moment_of(text, name)
+
+
+def moment_of(text: str, name: str) -> int:
+    # a plus sign that was not percent-encoded arrives as a space
+    text = text.replace(" ", "+")
+    try:
+        if len(text) == len("2010-12-01"):
+            start = datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
+            return int(start.timestamp()) * 1_000_000
+        return parse_time(text)
+    except (ValueError, OverflowError):
+        raise invalid(name, "a day (2010-12-01) or a time with its offset (2010-12-01T08:26:00Z)") from None
+
+
+def day(given: Mapping[str, str], name: str) -> date | None:
+    text = given.get(name)
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise invalid(name, "a day such as 2010-12-01") from None
+
+
+def choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str | None:
+    text = given.get(name)
+    if text is not None and text not in choices:
+        raise invalid(name, f"one of {', '.join(choices)}")
+    return text
+
+
+def to_cursor(keys: Any) -> str:
+    """The keys of the last row of a page, opaque to the client."""
+    return urlsafe_b64encode(msgspec.json.encode(keys)).rstrip(b"=").decode()
+
+
+def cursor(given: Mapping[str, str], shape: type[Keys]) -> Keys | None:
+    text = given.get("cursor")
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(
+            urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)), type=shape
+        )
+    except (binascii.Error, UnicodeError, ValueError, msgspec.MsgspecError):
+        raise invalid("cursor", "not a cursor of this query: take `next` of the page before") from None

@@ -1,0 +1,159 @@
+"""What waits behind an event that could not be applied: list it, look at it, try again, leave it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from services.kernel.envelope import Malformed, Metadata, read_headers
+from services.kernel.parking import apply_one
+from services.kernel.projector import CHANNEL, notification
+from services.kernel.read_model import Connection, ReadModel, arrive
+
+_LIST = """
+SELECT DISTINCT ON (read_model, key) read_model, key, version, topic, partition, "offset", reason, parked_at,
+       count(*) OVER (PARTITION BY read_model, key) AS events
+FROM parked WHERE $1::text IS NULL OR read_model = $1
+ORDER BY read_model, key, topic, partition, "offset" """
+_OF_KEY = """
+SELECT * FROM parked WHERE read_model = $1 AND key = $2 ORDER BY topic, partition, "offset" """
+_THIS = 'read_model = $1 AND topic = $2 AND partition = $3 AND "offset" = $4'
+
+
+class NothingParked(LookupError):
+    """No event of that key is parked in that read model."""
+
+
+@dataclass(frozen=True)
+class ParkedKey:
+    """A key that waits; version, position and reason are those of its first event; times are micros UTC."""
+
+    read_model: str
+    key: str
+    events: int
+    version: int
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    parked_at: int
+
+
+@dataclass(frozen=True)
+class ParkedEvent:
+    """`metadata` is None where the headers cannot be read; `body` is the event's fields, if they can."""
+
+    topic: str
+    partition: int
+    offset: int
+    version: int
+    reason: str
+    parked_at: int
+    metadata: Metadata | None
+    body: Mapping[str, Any] | None
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What a retry did: events applied, events left, and why the first of those still cannot be applied."""
+
+    applied: int
+    left: int
+    reason: str
+
+
+class StoredRecord(NamedTuple):
+    """A parked record as the log had it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+
+
+async def parked_keys(connection: Connection, read_model: str | None = None) -> list[ParkedKey]:
+    rows = await connection.fetch(_LIST, read_model)
+    return [ParkedKey(**{name: row[name] for name in ParkedKey.__dataclass_fields__}) for row in rows]
+
+
+async def show(connection: Connection, read_model: str, key: str) -> list[ParkedEvent]:
+    """The key's events, in order. Raises `NothingParked`."""
+    rows = await connection.fetch(_OF_KEY, read_model, key)
+    if not rows:
+        raise NothingParked(f"{read_model} has nothing parked for {key}")
+    return [_event(row) for row in rows]
+
+
+async def retry(connection: Connection, model: ReadModel[Any], key: str) -> Drained:
+    """Apply the key's events in order, up to the first that still cannot be. Raises `NothingParked`.
+
+    The projection may run: it waits while this holds the read model's position.
+    """
+    async with connection.transaction():
+        return await _drain(connection, model, key, await _hold(connection, model, key))
+
+
+async def skip(connection: Connection, model: ReadModel[Any], key: str, reason: str) -> Drained:
+    """Leave the key's first event out of the read model for good, and retry those behind it."""
+    async with connection.transaction():
+        rows = await _hold(connection, model, key)
+        first = rows[0]
+        stored = (await model.store(model.name).load(connection, [key])).get(key)
+        version = first["version"] or (stored.version if stored is not None else 0) + 1
+        await connection.execute(
+            "INSERT INTO skipped (read_model, key, version, reason) VALUES ($1, $2, $3, $4)",
+            *(model.name, key, version, reason),
+        )
+        return await _drain(connection, model, key, rows)
+
+
+async def _hold(connection: Connection, model: ReadModel[Any], key: str) -> list[Any]:
+    await connection.execute("SELECT 1 FROM position WHERE read_model = $1 FOR UPDATE", model.name)
+    rows = await connection.fetch(_OF_KEY, model.name, key)
+    if not rows:
+        raise NothingParked(f"{model.name} has nothing parked for {key}")
+    return list(rows)
+
+
+async def _drain(connection: Connection, model: ReadModel[Any], key: str, rows: Sequence[Any]) -> Drained:
+    for applied, row in enumerate(rows):
+        where = (model.name, row["topic"], row["partition"], row["offset"])
+        failure = await apply_one(connection, model, arrive(_record(row)))
+        if failure is not None:
+            await connection.execute(f"UPDATE parked SET reason = $5 WHERE {_THIS}", *where, failure)
+            return Drained(applied, len(rows) - applied, failure)
+        await connection.execute(f"DELETE FROM parked WHERE {_THIS}", *where)
+    await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, notification(model.name, [key]))
+    return Drained(len(rows), 0, "")
+
+
+def _record(row: Mapping[str, Any]) -> StoredRecord:
+    headers = msgspec.msgpack.decode(row["headers"], type=list[tuple[str, bytes]])
+    where = (row["topic"], row["partition"], row["offset"])
+    return StoredRecord(*where, row["record_key"], row["value"], headers)
+
+
+def _event(row: Mapping[str, Any]) -> ParkedEvent:
+    record = _record(row)
+    event = arrive(record).event
+    try:
+        metadata = read_headers(record.headers)
+    except Malformed:
+        metadata = None
+    return ParkedEvent(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        version=row["version"],
+        reason=row["reason"],
+        parked_at=row["parked_at"],
+        metadata=metadata,
+        body=None if event is None else msgspec.to_builtins(event.body),
+        value=record.value,
+    )

@@ -1,0 +1,165 @@
+"""Build a read model again from the first event, beside the live one; put it in its place without downtime.
+
+The new tables live in a schema of their own, `<read model>_next`, with a position of their own. When they have
+almost reached the live position, that is held (the projection waits), the rest is applied, and the schemas change
+their names: one transaction, milliseconds. Positions are then equal, so the projection goes on as if nothing had
+happened. Killed at any moment, it leaves the live read model as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import asyncpg
+
+from services.kernel.projector import CHANNEL, EVERY_KEY, Projector
+from services.kernel.read_model import Batch, Connection, ReadModel, TopicPartition
+from services.projection.database import create_tables, pool
+from services.projection.runs import Runs
+
+CLOSE = 2000  # events between the two positions that are few enough to hold the projection up for
+_LOCK = "SELECT pg_try_advisory_lock(hashtext($1))"
+_POSITIONS = "SELECT * FROM position WHERE read_model = $1"
+_TABLES_BY_NAME = ("position", "parked", "skipped", "lag")
+
+Progress = Callable[[int, int], None]
+
+
+class AlreadyRebuilding(RuntimeError):
+    """Another rebuild of this read model is under way."""
+
+
+class NothingToRebuild(LookupError):
+    """The read model has no position: the projection has never run."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """`events` applied; `parked` keys that wait in the new tables; `held` seconds that the switch took."""
+
+    events: int
+    parked: int
+    held: float
+
+
+async def rebuild(
+    kafka: str,
+    database_url: str,
+    model: ReadModel[Any],
+    *,
+    max_parked_keys: int = 100,
+    progress: Progress = lambda _done, _total: None,
+) -> Rebuilt:
+    """Rebuild `model`; `progress` is told offsets done and to do. Raises AlreadyRebuilding, NothingToRebuild."""
+    successor = replace(model, name=f"{model.name}_next")
+    async with pool(database_url, 4) as connections, _alone(connections, model) as connection:
+        starts = await _begin(connection, model, successor)
+        # nothing is lost if the server crashes meanwhile: the flip makes all of it durable
+        async with _hasty(database_url) as writers:
+            projector = Projector(writers, [successor], max_parked_keys=max_parked_keys)
+            with Runs(kafka, await projector.assigned(starts)) as runs:
+                work = _Rebuild(projector, runs, successor.name, progress)
+                ends = await _positions(connection, model)
+                while await work.catch_up(ends) > CLOSE:
+                    ends = await _positions(connection, model)
+                return await _flip(connection, model, successor, work)
+
+
+@dataclass
+class _Rebuild:
+    projector: Projector
+    runs: Runs
+    name: str
+    progress: Progress
+    events: int = 0
+
+    async def catch_up(self, ends: Mapping[TopicPartition, int]) -> int:
+        """Apply everything up to `ends`; the number of events."""
+        before = self.events
+        while fetched := await asyncio.to_thread(self.runs.fetch, ends):
+            positions = self.projector.positions[self.name]
+            batches = [
+                Batch(place, self.projector.seek, positions[place].next_offset, records)
+                for place, records in fetched.items()
+            ]
+            self.events += await self.projector.apply(self.name, batches)
+            self.progress(sum(self.runs.next.values()), sum(ends.values()))
+        return self.events - before
+
+
+@asynccontextmanager
+async def _alone(connections: asyncpg.Pool[Any], model: ReadModel[Any]) -> AsyncIterator[Connection]:
+    async with connections.acquire() as connection:
+        if not await connection.fetchval(_LOCK, f"daybook rebuild {model.name}"):
+            raise AlreadyRebuilding(f"{model.name} is being rebuilt")
+        yield connection
+
+
+@asynccontextmanager
+async def _hasty(database_url: str) -> AsyncIterator[asyncpg.Pool[Any]]:
+    async with pool(database_url, 1, {"synchronous_commit": "off"}) as writers:
+        yield writers
+
+
+async def _begin(
+    connection: Connection, model: ReadModel[Any], successor: ReadModel[Any]
+) -> list[TopicPartition]:
+    """Empty tables, no matter what a killed rebuild left; the partitions to read."""
+    async with connection.transaction():
+        await _drop(connection, successor.name)
+        await create_tables(connection, successor)
+        await connection.execute(
+            "INSERT INTO skipped SELECT $2, key, version, reason, skipped_at FROM skipped "
+            "WHERE read_model = $1",
+            *(model.name, successor.name),
+        )
+        places = list(await _positions(connection, model))
+    if not places:
+        raise NothingToRebuild(f"{model.name} has no position yet: start the projection first")
+    return places
+
+
+async def _flip(
+    connection: Connection, model: ReadModel[Any], successor: ReadModel[Any], work: _Rebuild
+) -> Rebuilt:
+    previous = f"{model.name}_previous"
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    async with connection.transaction():
+        ends = await _positions(connection, model, hold=True)
+        await work.catch_up(ends)
+        if await _positions(connection, successor, hold=True) != ends:
+            raise RuntimeError(f"{successor.name} did not reach {ends}")
+        await connection.execute(f"ALTER SCHEMA {model.name} RENAME TO {previous}")
+        await connection.execute(f"ALTER SCHEMA {successor.name} RENAME TO {model.name}")
+        await connection.execute("DELETE FROM parked WHERE read_model = $1", model.name)
+        await connection.execute(
+            "UPDATE parked SET read_model = $1 WHERE read_model = $2", model.name, successor.name
+        )
+        for table in _TABLES_BY_NAME:
+            await connection.execute(f"DELETE FROM {table} WHERE read_model = $1", successor.name)
+        parked = await connection.fetchval(
+            "SELECT count(DISTINCT key) FROM parked WHERE read_model = $1", model.name
+        )
+        await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, f"{model.name}\n{EVERY_KEY}")
+    held = loop.time() - begun
+    await connection.execute(f"DROP SCHEMA {previous} CASCADE")
+    return Rebuilt(work.events, parked, held)
+
+
+async def _drop(connection: Connection, name: str) -> None:
+    await connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+    await connection.execute(f"DROP SCHEMA IF EXISTS {name.removesuffix('_next')}_previous CASCADE")
+    for table in _TABLES_BY_NAME:
+        await connection.execute(f"DELETE FROM {table} WHERE read_model = $1", name)
+
+
+async def _positions(
+    connection: Connection, model: ReadModel[Any], *, hold: bool = False
+) -> dict[TopicPartition, int]:
+    rows = await connection.fetch(f"{_POSITIONS} FOR UPDATE" if hold else _POSITIONS, model.name)
+    return {(row["topic"], row["partition"]): row["next_offset"] for row in rows}

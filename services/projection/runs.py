@@ -1,0 +1,85 @@
+"""The log from given positions up to given ends, for a rebuild: no group, no waiting for more."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from services.kernel.read_model import TopicPartition as Place
+from services.projection.parked import StoredRecord
+
+FETCH = 5000
+WAIT_SECONDS = 0.5
+STALL_SECONDS = 60.0
+
+
+class LogUnreachable(TimeoutError):
+    """Nothing came for too long, though there is more."""
+
+
+class Runs:
+    """Reads committed records. An end is a position that a read model has stored: one after a record."""
+
+    def __init__(self, kafka: str, starts: Mapping[Place, int]) -> None:
+        self.next = dict(starts)
+        self._fetched: dict[Place, deque[StoredRecord]] = {place: deque() for place in starts}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": kafka,
+                "group.id": "daybook-rebuild-without-a-group",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "queued.min.messages": 100_000,
+                "check.crcs": False,
+                "log_level": 3,
+            }
+        )
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in starts.items()])
+
+    def __enter__(self) -> Runs:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def fetch(self, ends: Mapping[Place, int]) -> dict[Place, list[StoredRecord]]:
+        """The next records of each partition, none at or beyond its end; empty when all ends are reached.
+
+        Blocks. Raises `LogUnreachable`, KafkaException.
+        """
+        deadline = time.monotonic() + STALL_SECONDS
+        while any(self.next[place] < end for place, end in ends.items()):
+            runs = {place: self._take(place, end) for place, end in ends.items()}
+            if any(runs.values()):
+                return {place: run for place, run in runs.items() if run}
+            if time.monotonic() > deadline:
+                raise LogUnreachable(f"at {self.next}, and nothing more came for {STALL_SECONDS:g} s")
+            self._consume()
+        return {}
+
+    def _take(self, place: Place, end: int) -> list[StoredRecord]:
+        fetched = self._fetched[place]
+        run: list[StoredRecord] = []
+        while fetched and fetched[0].offset < end and len(run) < FETCH:
+            run.append(fetched.popleft())
+        if run:
+            self.next[place] = run[-1].offset + 1
+        return run
+
+    def _consume(self) -> None:
+        for message in self._consumer.consume(FETCH, WAIT_SECONDS):
+            error = message.error()
+            if error is not None:
+                if not error.retriable():
+                    raise KafkaException(error)
+                continue
+            where = (message.topic(), message.partition(), message.offset())
+            record = StoredRecord(*where, message.key(), message.value(), message.headers() or ())
+            self._fetched[record.topic, record.partition].append(record)

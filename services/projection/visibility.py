@@ -1,0 +1,160 @@
+"""Read your writes: hold an answer back until it is at least as new as a token says.
+
+The projection notifies in its transaction which keys it changed; a reader that is too early waits for
+that, it does not poll. The token's event may also be gone for good: then that is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import asyncpg
+import structlog
+
+from services.kernel.envelope import partition_of
+from services.kernel.http import Problem
+from services.kernel.projector import CHANNEL, EVERY_KEY
+from services.kernel.read_model import Connection, ReadModel
+from services.kernel.tokens import Token
+from services.projection.lineage import epoch_of
+from services.projection.read_models import ORDERS, STOCK
+
+RECONNECT_SECONDS = 0.5
+_EPOCHS = "SELECT epoch FROM position WHERE read_model = $1 ORDER BY partition"
+
+log = structlog.get_logger(__name__)
+
+
+class Notifications:
+    """Who waits for which key of which read model."""
+
+    def __init__(self) -> None:
+        self.listening = False
+        self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
+
+    @contextmanager
+    def changes(self, model: str, key: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever the key may have changed."""
+        changed = asyncio.Event()
+        self._waiting.setdefault((model, key), set()).add(changed)
+        try:
+            yield changed
+        finally:
+            waiting = self._waiting[model, key]
+            waiting.discard(changed)
+            if not waiting:
+                del self._waiting[model, key]
+
+    def notified(self, payload: str) -> None:
+        model, *keys = payload.split("\n")
+        for name, key in list(self._waiting) if keys == [EVERY_KEY] else [(model, key) for key in keys]:
+            for changed in self._waiting.get((name, key), ()):
+                changed.set()
+
+    def everything_may_have_changed(self) -> None:
+        for waiting in self._waiting.values():
+            for changed in waiting:
+                changed.set()
+
+    async def listen(self, database_url: str) -> None:
+        """For ever: whoever waited while the connection was down looks again when it is back."""
+        while True:
+            try:
+                async with _listening(database_url, self.notified) as lost:
+                    self.listening = True
+                    self.everything_may_have_changed()
+                    await lost.wait()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                log.warning("cannot listen for changes", error=repr(error))
+            self.listening = False
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+
+@asynccontextmanager
+async def _listening(database_url: str, notified: Any) -> AsyncIterator[asyncio.Event]:
+    lost = asyncio.Event()
+    connection = await asyncpg.connect(database_url)
+    try:
+        connection.add_termination_listener(lambda _: lost.set())
+        await connection.add_listener(CHANNEL, lambda _connection, _pid, _channel, payload: notified(payload))
+        yield lost
+    finally:
+        connection.terminate()
+
+
+class Visibility:
+    """Answers `visible` from the tables."""
+
+    def __init__(self, pool: asyncpg.Pool[Any], notifications: Notifications) -> None:
+        self._pool = pool
+        self._notifications = notifications
+
+    async def visible(self, token: Token, models: Sequence[ReadModel[Any]], wait: float) -> None:
+        """Returns when all read models of the token's stream have its version.
+
+        Raises `Problem`: 503 `not_yet_visible` after `wait` seconds, 410 `lost_in_failover`.
+        """
+        kind, _, key = token.stream.partition("/")
+        concerned = [model for model in models if model.stream == kind]
+        if not concerned:
+            return
+        deadline = time.monotonic() + wait
+        guard = ORDERS if kind == "order" else STOCK
+        for model in dict.fromkeys((guard, *concerned)):
+            await self._reached(model, key, token, deadline, guard)
+
+    async def _reached(
+        self, model: ReadModel[Any], key: str, token: Token, deadline: float, guard: ReadModel[Any]
+    ) -> None:
+        with self._notifications.changes(model.name, key) as changed:
+            while True:
+                changed.clear()
+                if await self._holds(model, key, token, guard):
+                    return
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise _not_yet(token)
+                try:
+                    await asyncio.wait_for(changed.wait(), remaining)
+                except TimeoutError:
+                    continue  # one last look
+
+    async def _holds(self, model: ReadModel[Any], key: str, token: Token, guard: ReadModel[Any]) -> bool:
+        async with self._pool.acquire() as connection:
+            row = (await model.store(model.name).load(connection, [key])).get(key)
+            if row is None or row.version < token.version:
+                if await self._epoch(connection, guard, key) > token.epoch:
+                    raise _lost(token)
+                return token.version == 0
+        if model is guard and _another_event(row, token):
+            raise _lost(token)
+        return True
+
+    async def _epoch(self, connection: Connection, guard: ReadModel[Any], key: str) -> int:
+        """The highest site epoch in the key's partition: no event of an older one can follow there."""
+        epochs = [row["epoch"] for row in await connection.fetch(_EPOCHS, guard.name)]
+        return epochs[partition_of(key, len(epochs))] if epochs else 0
+
+
+def _another_event(row: Any, token: Token) -> bool:
+    """Whether the token's version was written again by a later epoch, or by other hands."""
+    if epoch_of(row.lineage, token.version) > token.epoch:
+        return True
+    return bool(token.event_id) and row.version == token.version and row.event_id != token.event_id
+
+
+def _not_yet(token: Token) -> Problem:
+    detail = f"version {token.version} of {token.stream} has not arrived here; repeat with the same token"
+    return Problem(503, "not_yet_visible", detail, headers={"Retry-After": "1"})
+
+
+def _lost(token: Token) -> Problem:
+    detail = (
+        f"version {token.version} of {token.stream} was acknowledged under epoch {token.epoch} by a site "
+        "that was lost before it reached this one; another history has begun"
+    )
+    return Problem(410, "lost_in_failover", detail)

@@ -1,0 +1,175 @@
+"""The query API on real tables, as a client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from services.kernel.envelope import format_time
+from services.kernel.tokens import Token
+from tests.integration.projection.conftest import Shop
+from tests.integration.projection.processes import applied, running, until
+from tests.integration.projection.shop_log import Event, envelope, history, order_life, stock_life
+
+
+@pytest.fixture
+async def api(shop: Shop) -> AsyncIterator[httpx.AsyncClient]:
+    with running("query", shop.kafka, shop.database_url, shop.folder / "query.log") as query:
+        await query.ready()
+        async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
+            yield client
+
+
+def token(event: Event, **changed: object) -> dict[str, str]:
+    metadata = event.metadata
+    kind = "order" if event.body.TYPE.startswith("daybook.order.") else "stock"
+    made = Token(f"{kind}/{metadata.subject}", metadata.version, metadata.id, metadata.epoch)
+    return {"Consistency-Token": made._replace(**changed).encode()}  # type: ignore[arg-type]
+
+
+async def test_the_routes(shop: Shop, api: httpx.AsyncClient) -> None:
+    events = history(8, 120)
+    shop.writer.write_all(events, 50)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    await pages_hold_every_order_once(api)
+    life = [event for event in events if event.metadata.subject == "order-8-7"]
+    await one_order_now_and_then(api, life)
+
+    scarce = (await api.get("/stock", params={"below": 990, "limit": 3})).json()
+    assert scarce["stock"]
+    assert all(row["available"] < 990 for row in scarce["stock"])
+    sku = (await api.get(f"/stock/{scarce['stock'][0]['sku']}")).json()
+    assert sku["available"] == sku["on_hand"] - sku["reserved"]
+
+    days = (await api.get("/sales/daily", params={"from": "2010-12-01", "country": "France"})).json()["days"]
+    assert days
+    assert all(day["country"] == "France" and day["day"] >= "2010-12-01" for day in days)
+    stuck = (await api.get("/conversations/stuck", params={"older_than": "0"})).json()["conversations"]
+    assert all(row["awaits"] for row in stuck)
+    assert not (await api.get("/conversations/stuck", params={"older_than": "1000"})).json()["conversations"]
+    names = {row["read_model"] for row in (await api.get("/projections")).json()["projections"]}
+    assert names == {"orders", "order_history", "sales_daily", "conversations", "stock"}
+    assert (await api.get("/docs")).status_code == 200
+    assert "/orders/{order_id}" in (await api.get("/openapi.json")).json()["paths"]
+
+
+async def pages_hold_every_order_once(api: httpx.AsyncClient) -> None:
+    seen: list[tuple[str, str]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = (await api.get("/orders", params={"limit": "50", **cursor})).json()
+        seen += [(order["placed_at"], order["order_id"]) for order in page["orders"]]
+        if page["next"] is None:
+            break
+        cursor = {"cursor": page["next"]}
+    assert len(seen) == len(set(seen)) == 120
+    assert seen == sorted(seen, reverse=True)
+    shipped = (await api.get("/orders", params={"status": "shipped", "customer_id": "c-1"})).json()["orders"]
+    assert shipped
+    assert {(order["status"], order["customer_id"]) for order in shipped} == {("shipped", "c-1")}
+
+
+async def one_order_now_and_then(api: httpx.AsyncClient, life: list[Event]) -> None:
+    path = f"/orders/{life[0].metadata.subject}"
+    now = await api.get(path)
+    assert now.headers["etag"] == f'"{len(life)}"'
+    trail = (await api.get(f"{path}/history", params={"limit": "2"})).json()
+    assert [event["version"] for event in trail["events"]] == [1, 2]
+    assert trail["events"][0]["body"]["occurred_at"].endswith("Z")
+    rest = (await api.get(f"{path}/history", params={"cursor": trail["next"]})).json()
+    assert [event["version"] for event in rest["events"]] == list(range(3, len(life) + 1))
+    first = await api.get(path, params={"at": "version:1"})
+    assert (first.json()["status"], first.headers["etag"]) == ("placed", '"1"')
+    assert (await api.get(path, params={"at": f"version:{len(life)}"})).json() == now.json()
+    known = format_time(life[1].metadata.recorded_at)
+    assert (await api.get(path, params={"at": known})).json()["version"] == 2
+    assert (await api.get(path, params={"at": "version:99"})).json()["code"] == "order_not_found"
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/orders?limit=0", "limit"),
+        ("/orders?limit=ten", "limit"),
+        ("/orders?status=lost", "status"),
+        ("/orders?from=yesterday", "from"),
+        ("/orders?cursor=bm90aGluZw", "cursor"),
+        ("/orders?colour=red", "colour"),
+        ("/orders?limit=1&limit=2", "limit"),
+        ("/orders/o-1?at=version:0", "at"),
+        ("/orders/o-1?at=2010-12-01T08:00:00", "at"),
+        ("/orders/o-1?wait=soon", "wait"),
+        ("/stock?below=1.5", "below"),
+        ("/sales/daily?to=2010-13-01", "to"),
+        ("/conversations/stuck?older_than=-1", "older_than"),
+    ],
+)
+async def test_a_wrong_parameter_is_named(parameters_api: httpx.AsyncClient, path: str, field: str) -> None:
+    answer = await parameters_api.get(path)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["field"] == field
+
+
+async def test_a_token_waits_for_its_write(shop: Shop, api: httpx.AsyncClient) -> None:
+    life = order_life("mine", random.Random(11))
+    reading = asyncio.create_task(api.get("/orders/mine", headers=token(life[-1]), params={"wait": "20"}))
+    await asyncio.sleep(0.5)
+    assert not reading.done()
+    shop.writer.write(life)
+    begun = time.monotonic()
+    answer = await reading
+    assert answer.json()["version"] == len(life)
+    assert time.monotonic() - begun < 10
+    for path in ("/orders/mine/history", "/sales/daily", "/conversations/stuck", "/orders?status=shipped"):
+        assert (await api.get(path, headers=token(life[-1]))).status_code == 200
+
+
+async def test_what_has_not_arrived_is_not_shown(shop: Shop, api: httpx.AsyncClient) -> None:
+    life = order_life("late", random.Random(11))
+    shop.writer.write(life[:1])
+    assert (await api.get("/orders/late", headers=token(life[0]), params={"wait": "10"})).status_code == 200
+    begun = time.monotonic()
+    answer = await api.get("/orders/late", headers=token(life[1]), params={"wait": "300ms"})
+    assert 0.3 <= time.monotonic() - begun < 2
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_yet_visible")
+    assert int(answer.headers["retry-after"]) >= 1
+    answer = await api.get("/orders/late", headers={"Consistency-Token": "nonsense"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "Consistency-Token")
+
+
+async def test_a_write_that_was_lost_in_a_failover_is_said_to_be(shop: Shop, api: httpx.AsyncClient) -> None:
+    sku = stock_life("sku-1", random.Random(1))
+    mine, theirs = sku[:3], [envelope("sku-1", n, e.body, epoch=2) for n, e in enumerate(sku[2:6], start=3)]
+    shop.writer.write(mine[:2])
+    shop.writer.write(theirs)
+    assert (
+        await api.get("/stock/sku-1", headers=token(theirs[-1]), params={"wait": "10"})
+    ).status_code == 200
+    assert (await api.get("/stock/sku-1", headers=token(mine[1]))).status_code == 200
+    for lost in (mine[2], sku[8]):  # written again by the new epoch; beyond the stream's end
+        answer = await api.get("/stock/sku-1", headers=token(lost), params={"wait": "5"})
+        assert (answer.status_code, answer.json()["code"]) == (410, "lost_in_failover"), answer.text
+    forged = replace(theirs[-1], metadata=replace(theirs[-1].metadata, id="another"))
+    assert (await api.get("/stock/sku-1", headers=token(forged))).status_code == 410
+
+
+@pytest.fixture
+async def parameters_api(
+    fresh_database: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[httpx.AsyncClient]:
+    """In this process: the parameters need no projection."""
+    from services.projection.api import query_app
+    from services.projection.settings import QuerySettings
+
+    app = query_app(QuerySettings(database_url=fresh_database))
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://query") as client:
+            yield client

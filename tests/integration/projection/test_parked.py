@@ -1,0 +1,90 @@
+"""An event that cannot be applied parks its key, in order, while the others go on."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from services.kernel.serde import encode
+from services.projection.parked import NothingParked, parked_keys, retry, show, skip
+from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, READ_MODELS, SALES_DAILY
+from tests.integration.projection.conftest import Shop
+from tests.integration.projection.processes import applied, differences, folded, until
+from tests.integration.projection.shop_log import history, order_life
+
+OF_ORDERS = (ORDERS, ORDER_HISTORY, SALES_DAILY, CONVERSATIONS)
+
+
+async def test_a_poisoned_key_waits_in_order_and_drains_in_order(shop: Shop) -> None:
+    victim, others = order_life("victim", random.Random(11)), history(3, 60)
+    half = len(victim) // 2
+    shop.writer.write(victim[:1])
+    unknown = (0).to_bytes(1, "big") + (999_999).to_bytes(4, "big") + b"junk"
+    shop.writer.write_raw("order.events", victim[1].metadata, unknown)
+    shop.writer.write(victim[2 : half + 1])
+    shop.writer.write_all(others, 5, spoil=0.2)
+    shop.writer.write(victim[half + 1 :])
+    await until(lambda: applied(shop.connection, others), "the others did not go on")
+
+    async def all_parked() -> bool:
+        keys = await parked_keys(shop.connection)
+        return [key.events for key in keys] == [len(victim) - 1] * len(OF_ORDERS)
+
+    await until(all_parked, "not all of the victim's later events were parked")
+    seen = await show(shop.connection, "orders", "victim")
+    assert [event.version for event in seen] == list(range(2, len(victim) + 1))
+    assert "999999" in seen[0].reason
+    assert {event.reason for event in seen[1:]} == {"behind a parked event"}
+    assert (await retry(shop.connection, ORDERS, "victim")).applied == 0
+
+    # the fix: the value becomes readable
+    await shop.connection.execute(
+        "UPDATE parked SET value = $1 WHERE version = 2", encode("order.events", victim[1].body)
+    )
+    for model in OF_ORDERS:
+        drained = await retry(shop.connection, model, "victim")
+        assert (drained.applied, drained.left) == (len(victim) - 1, 0)
+    assert await parked_keys(shop.connection) == []
+    assert await differences(shop.connection, [*victim, *others]) == []
+    with pytest.raises(NothingParked):
+        await retry(shop.connection, ORDERS, "victim")
+
+
+async def test_a_skipped_event_is_left_out_and_later_events_follow(shop: Shop) -> None:
+    victim = order_life("victim", random.Random(11))
+    shop.writer.write(victim[:1])
+    shop.writer.write_raw("order.events", victim[1].metadata, b"junk")
+    shop.writer.write(victim[2:3])
+
+    async def parked() -> bool:
+        return len(await parked_keys(shop.connection)) == len(OF_ORDERS)
+
+    await until(parked, "the victim was not parked")
+    for model in OF_ORDERS:
+        assert (await skip(shop.connection, model, "victim", "cannot be read")).left == 0
+    shop.writer.write(victim[3:])
+    await until(lambda: applied(shop.connection, victim), "later events did not follow")
+    kept = [event for event in victim if event.metadata.version != 2]
+    stored = await ORDERS.store("orders").load(shop.connection, ["victim"])
+    assert stored["victim"] == replace(folded(ORDERS, kept)["victim"], content=None)
+    assert await parked_keys(shop.connection) == []
+
+
+async def test_too_many_parked_keys_stop_the_process(shop: Shop) -> None:
+    for number in range(101):
+        placed = order_life(f"order-{number}", random.Random(number))[0]
+        shop.writer.write_raw("order.events", placed.metadata, b"junk")
+    await until(stopped(shop), "the projection went on")
+    counts = {key.read_model for key in await parked_keys(shop.connection)}
+    assert counts <= {model.name for model in READ_MODELS}
+    for model in OF_ORDERS:
+        assert sum(key.read_model == model.name for key in await parked_keys(shop.connection)) <= 100
+
+
+def stopped(shop: Shop):  # type: ignore[no-untyped-def]
+    async def check() -> bool:
+        return shop.projection.child.poll() == 1
+
+    return check

@@ -1,0 +1,57 @@
+"""A read model rebuilt from zero is the live one, byte by byte; and it changes place under writes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from services.projection.read_models import READ_MODELS, SALES_DAILY
+from services.projection.rebuild import NothingToRebuild, rebuild
+from tests.integration.projection.conftest import Shop
+from tests.integration.projection.processes import applied, differences, tables, until
+from tests.integration.projection.shop_log import history
+
+
+async def test_rebuilt_tables_are_byte_equal(shop: Shop) -> None:
+    events = history(4, 200)
+    shop.writer.write_all(events, 20, spoil=0.2)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    for model in READ_MODELS:
+        before = await tables(shop.connection, model)
+        assert any(before.values())
+        rebuilt = await rebuild(shop.kafka, shop.database_url, model)
+        assert rebuilt.parked == 0
+        assert await tables(shop.connection, model) == before
+    schemas = await shop.connection.fetch(
+        "SELECT nspname FROM pg_namespace WHERE nspname ~ '(_next|_previous)$'"
+    )
+    assert schemas == []
+
+
+async def test_a_rebuild_under_writes_changes_place_without_a_gap(shop: Shop) -> None:
+    events = history(5, 600)
+    half = len(events) // 2
+    shop.writer.write_all(events[:half], 20, spoil=0.2)
+    writing = asyncio.create_task(asyncio.to_thread(shop.writer.write_all, events[half:], 5, spoil=0.2))
+    for model in READ_MODELS:
+        rebuilt = await rebuild(shop.kafka, shop.database_url, model)
+        assert rebuilt.held < 10
+    await writing
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    assert await differences(shop.connection, events) == []
+    assert shop.projection.child.poll() is None, "the projection did not survive the change"
+
+
+async def test_nothing_to_rebuild_before_the_projection_has_run(kafka: str, fresh_database: str) -> None:
+    import asyncpg
+
+    from services.projection.database import migrate
+
+    connection = await asyncpg.connect(fresh_database)
+    try:
+        await migrate(connection, READ_MODELS)
+    finally:
+        await connection.close()
+    with pytest.raises(NothingToRebuild):
+        await rebuild(kafka, fresh_database, SALES_DAILY)
