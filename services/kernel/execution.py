@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import Message
 
@@ -28,16 +28,14 @@ State = TypeVar("State")
 Event = TypeVar("Event")
 
 
-@dataclass(frozen=True, slots=True)
-class StagedEvent:
+class StagedEvent(NamedTuple):
     partition: int
     key: str
     value: bytes
     metadata: Metadata
 
 
-@dataclass(frozen=True, slots=True)
-class StagedAsk:
+class StagedAsk(NamedTuple):
     topic: str
     key: str
     value: bytes

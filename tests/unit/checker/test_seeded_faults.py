@@ -104,7 +104,7 @@ def changed(evidence: Evidence, key: str, version: int, **fields: Any) -> Eviden
 def meta_changed(evidence: Evidence, key: str, version: int, **fields: Any) -> Evidence:
     index = at(evidence, key, version)
     old = evidence.events[index]
-    evidence.events[index] = replace(old, metadata=replace(old.metadata, **fields))
+    evidence.events[index] = replace(old, metadata=old.metadata._replace(**fields))
     return evidence
 
 
@@ -150,7 +150,7 @@ def negative_stock(evidence: Evidence) -> Evidence:
 def double_release(evidence: Evidence) -> Evidence:
     index = at(evidence, "A", 4)
     again = evidence.events[index]
-    metadata = replace(again.metadata, id="A-again", version=6, causation_id="again", transaction="again/0/1")
+    metadata = again.metadata._replace(id="A-again", version=6, causation_id="again", transaction="again/0/1")
     evidence.events.append(replace(again, metadata=metadata))
     return evidence
 
