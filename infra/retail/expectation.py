@@ -73,6 +73,15 @@ class Expectation:
         }
 
 
+def expected_refusals(steps: Iterable[Step]) -> Counter[str]:
+    """Refusals by code: what was never stocked cannot be written off."""
+    return Counter("below_reserved" for step in steps if _is_refused(step))
+
+
+def _is_refused(step: Step) -> bool:
+    return isinstance(step, Adjust) and step.quantity < 0 and step.sku in NEVER_STOCKED
+
+
 def expect(steps: Iterable[Step]) -> Expectation:
     """The end of a load, or of several that compose. Steps of one order must be in their order."""
     moves: dict[str, Counter[str]] = {}
@@ -85,8 +94,8 @@ def expect(steps: Iterable[Step]) -> Expectation:
             case Receive(sku=sku, quantity=quantity):
                 moves.setdefault(sku, Counter())["received"] += quantity
                 totals["StockReceived"] += 1
-            case Adjust(sku=sku, quantity=quantity) if quantity < 0 and sku in NEVER_STOCKED:
-                refused["below_reserved"] += 1
+            case Adjust() if _is_refused(step):
+                refused.update(expected_refusals([step]))
             case Adjust(sku=sku, quantity=quantity):
                 moves.setdefault(sku, Counter())["adjusted"] += quantity
                 totals["StockAdjusted"] += 1

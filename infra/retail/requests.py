@@ -23,7 +23,7 @@ class Api(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A POST. `kind` names the step in tables, `key` is its Idempotency-Key, `settles` an order to wait for."""
+    """A POST. `kind` names the step, `key` is its Idempotency-Key, `settles` an order to wait for."""
 
     api: Api
     kind: str

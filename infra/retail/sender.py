@@ -24,7 +24,7 @@ class Unanswered(Exception):
 class Answer:
     """What became of a call. `refused` is the stable code of a refusal, empty where it was acknowledged.
 
-    `status`: the entity's; `token`: the write's Consistency-Token; `replayed`: the shop had answered this call
+    `status`: the entity's; `token`: the write's Consistency-Token; `replayed`: the shop had answered this
     before; `seconds`: from the first attempt to the answer; `repeats`: attempts after the first.
     """
 
