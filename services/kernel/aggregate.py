@@ -32,7 +32,9 @@ class StateCodec(Generic[State]):
     """States to bytes and back, for snapshots only: a cache, private to one version of the code."""
 
     def __init__(self, states: Sequence[type]) -> None:
-        self._decoders = {state.__name__: msgspec.msgpack.Decoder(state) for state in states}
+        self._decoders: dict[str, msgspec.msgpack.Decoder[State]] = {
+            state.__name__: msgspec.msgpack.Decoder(state) for state in states
+        }
         self._encode = msgspec.msgpack.Encoder().encode
         shape = msgspec.json.encode(msgspec.json.schema_components(list(states)), order="deterministic")
         self.format = hashlib.blake2b(shape, digest_size=8).hexdigest()

@@ -27,11 +27,11 @@ class Entity(NamedTuple, Generic[State]):
 
 
 class Window(NamedTuple):
-    """The retry window: answers older than `hours`, or beyond the newest `count` of a partition, are
+    """The retry window: answers older than `hours`, or beyond the newest `most` of a partition, are
     forgotten."""
 
     hours: float
-    count: int
+    most: int
 
     def begins(self, now: int) -> int:
         return now - int(self.hours * MICROS_PER_HOUR)
@@ -117,7 +117,7 @@ class Partition(Generic[State]):
         """Forget what has left the retry window: answers, and the closed steps that states keep for late
         repeats."""
         horizon = self._window.begins(now)
-        while self._ages and (self._ages[0][0] < horizon or len(self._ages) > self._window.count):
+        while self._ages and (self._ages[0][0] < horizon or len(self._ages) > self._window.most):
             _, key, command_id = self._ages.popleft()
             answers = self._answers.get(key)
             if answers is not None:

@@ -138,7 +138,8 @@ class Slot(Generic[Command, State, Event]):
         until = time.monotonic() + 60
         while True:
             try:
-                return consumer.committed(commands, 60)
+                committed: list[TopicPartition] = consumer.committed(commands, 60)
+                return committed
             except KafkaException as error:  # a broker that has just started moves its coordinators
                 if error.args[0].code() not in MOVING or time.monotonic() > until:
                     raise

@@ -109,6 +109,6 @@ def _transactions_are_whole(events: list[Recorded]) -> Iterator[Violation]:
             continue
         name, index, count = recorded.metadata.transaction.split("/")
         members[name, int(count)].append(int(index))
-    for (name, count), indexes in members.items():
-        if sorted(indexes) != list(range(count)):
-            yield Violation("I6", name, f"{count} events were written, {sorted(indexes)} are there")
+    for (name, size), indexes in members.items():
+        if sorted(indexes) != list(range(size)):
+            yield Violation("I6", name, f"{size} events were written, {sorted(indexes)} are there")

@@ -9,7 +9,13 @@ from itertools import cycle
 
 import pytest
 
-from contracts.inventory.commands import AdjustStock, ReceiveStock, ReleaseStock, ReserveStock
+from contracts.inventory.commands import (
+    AdjustStock,
+    InventoryCommand,
+    ReceiveStock,
+    ReleaseStock,
+    ReserveStock,
+)
 from tests.checker import Evidence, check, read_evidence
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
@@ -43,11 +49,11 @@ class Load(threading.Thread):
             if number % 20 == 0:
                 command_id = f"c{self.random.randint(max(1, number - 60), number - 1)}"
                 if command_id in self.client.sent:
-                    key, command = self.client.sent[command_id]
-                    self.client.send(command, key, command_id)
+                    key, earlier = self.client.sent[command_id]
+                    self.client.send(earlier, key, command_id)
                 continue
+            command: InventoryCommand
             sku, order = f"SKU-{self.random.randrange(30)}", f"order-{number // 3}"
-            command: object
             match self.random.randrange(4):
                 case 0:
                     command = ReceiveStock(sku, self.random.randint(1, 9), "delivery", 1)
