@@ -59,7 +59,7 @@ def env() -> None:
 
 @app.command(rich_help_panel="The stack")
 def logs(
-    name: Annotated[str, typer.Argument(help="A process, as `daybook status` names it; none: all.")] = "",
+    name: Annotated[str, typer.Argument(help="A process, as `./daybook status` names it; none: all.")] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.")] = 20,
 ) -> None:

@@ -33,7 +33,7 @@ def up(
 ) -> None:
     """Start everything, wait until it is ready, print the addresses and leave it running.
 
-    State from an earlier `daybook up` is still there. Ports begin at DAYBOOK_PORT_BASE (27400); a second
+    State from an earlier `./daybook up` is still there. Ports begin at DAYBOOK_PORT_BASE (27400); a second
     checkout runs beside this one with another base. Everything is kept under .daybook (DAYBOOK_HOME).
     """
     names = [name.strip() for name in only.split(",") if name.strip()]
@@ -62,7 +62,7 @@ def up(
 
 @app.command(rich_help_panel="The stack")
 def down() -> None:
-    """Stop everything cleanly; all state stays for the next `daybook up`."""
+    """Stop everything cleanly; all state stays for the next `./daybook up`."""
     settings = StackSettings()
     journal = Journal(settings.home)
     if not _stop(journal):

@@ -6,11 +6,13 @@ import re
 import shutil
 import ssl
 import subprocess
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.utils import CryptographyDeprecationWarning
 
 from infra.embedded.cache import cache_folder, replaced_at_once
 from infra.embedded.errors import JavaNotFound
@@ -118,8 +120,12 @@ def _link_runtime(runtime: Path, into: Path, java_script: str) -> None:
 
 
 def _truststore(pem: bytes) -> bytes:
+    with warnings.catch_warnings():
+        # Some machines' lists hold an old authority with a serial number of zero; trust is not ours to judge.
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        found = x509.load_pem_x509_certificates(pem)
     certificates = [
         pkcs12.PKCS12Certificate(certificate, str(number).encode())
-        for number, certificate in enumerate(x509.load_pem_x509_certificates(pem))
+        for number, certificate in enumerate(found)
     ]
     return pkcs12.serialize_java_truststore(certificates, BestAvailableEncryption(TRUST_PASSWORD.encode()))

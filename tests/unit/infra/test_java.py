@@ -4,7 +4,9 @@ import os
 import subprocess
 from pathlib import Path
 
+import certifi
 import pytest
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from infra.embedded import java
 from infra.embedded.java import find_java, java_home_for_spark, trust_options
@@ -57,9 +59,17 @@ def test_the_bundled_java_runs_with_the_module_that_it_lacks() -> None:
     assert java_home_for_spark() == home
 
 
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
 def test_the_bundled_java_trusts_what_the_machine_trusts(
     no_java: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(no_java / "absent.pem"))
     assert trust_options(find_java()) == []
+    certificates = Path(certifi.where())
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates))
     assert trust_options(java.Java(no_java, bundled=False)) == []
+    options = trust_options(find_java())
+    store = no_java / "cache" / "truststore.p12"
+    assert f"-Djavax.net.ssl.trustStore={store}" in options
+    trusted = pkcs12.load_pkcs12(store.read_bytes(), java.TRUST_PASSWORD.encode()).additional_certs
+    assert len(trusted) == certificates.read_text().count("BEGIN CERTIFICATE")
