@@ -2,7 +2,7 @@
 
 import typer
 
-from infra.commands import contracts, inspect, lifecycle, topics
+from infra.commands import contracts, inspect, lifecycle, load, topics
 
 cli = typer.Typer(
     name="daybook",
@@ -11,7 +11,7 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for commands in (lifecycle, inspect, topics):
+for commands in (lifecycle, inspect, load, topics):
     cli.add_typer(commands.app)
 cli.add_typer(contracts.app, name="contracts", rich_help_panel="The language")
 

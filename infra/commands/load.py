@@ -46,9 +46,9 @@ def load_command(
 ) -> None:
     """Load retail invoices through the HTTP APIs, as customers and the warehouse would send them.
 
-    The data is of 2010-12-01 to 2011-08-31; without options, December 2010 is loaded. Periods that follow each
-    other compose: returns in January find the orders of December if December is loaded. Loading twice changes
-    nothing. docs/data.md says how each row is mapped.
+    The data is of 2010-12-01 to 2011-08-31; without options, December 2010 is loaded. Periods that follow one
+    another compose: returns in January find the orders of December if December is loaded. Loading twice
+    changes nothing. docs/data.md says how each row is mapped.
 
     Exit code 1 if an answer is missing, or anything was refused otherwise than the data says.
     """
@@ -90,7 +90,7 @@ def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tup
         tally = load_with_progress(plan, api_urls(settings), pace)
     except Unanswered as reason:
         fail(
-            f"no answer: {escape(str(reason))}. See `./daybook status`; the same load again goes on from there."
+            f"no answer: {escape(str(reason))}. See `./daybook status`; the same load again goes on."
         )
     expected = expected_refusals(plan.steps())
     if tally.refused != expected:

@@ -73,8 +73,8 @@ class Shop:
     def await_rest(self, seconds: float, seen: Callable[[Rest], None]) -> None:
         """Wait until nothing is under way; `seen` is told each look. Raises NotAtRest.
 
-        Lag is observed from time to time. It takes one look at no lag that was observed after the last write to
-        know that no conversation is missing, and a later one to know that their ends have arrived everywhere.
+        Lag is observed from time to time. One look at no lag, observed after the last write, tells that no
+        conversation is missing; a later one, that their ends have arrived everywhere.
         """
         ends = time.monotonic() + seconds
         begun = self.rest().observed
