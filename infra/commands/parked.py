@@ -1,8 +1,10 @@
-"""`daybook parked`: commands that could not be executed, until somebody decides."""
+"""`daybook parked`: what could not be executed or applied, until somebody decides."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
+import asyncpg
 import typer
 from confluent_kafka import KafkaException
 from rich.table import Table
@@ -10,72 +12,122 @@ from rich.table import Table
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
 from infra.embedded.journal import Journal
-from infra.parked import NotParked, Parked, parked_command, parked_commands, retry, skip
+from infra.embedded.stack import addresses
+from infra.parked import NotParked, parked_command, parked_commands, retry, skip
+from infra.parked_keys import events_of, keys, retry_key, skip_first
 from infra.settings import StackSettings
 from services.kernel.envelope import format_time
+from services.projection.parked import Drained, NothingParked
 
-app = typer.Typer(no_args_is_help=True, help="Commands that could not be executed: look, try again, give up.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Commands that could not be executed, keys of read models that wait: look, try again, give up.",
+)
 
-Broker = Annotated[
-    str, typer.Option("--kafka", envvar="DAYBOOK_KAFKA", help="host:port; without it, the running stack's.")
+Kafka = Annotated[
+    str, typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's.")
 ]
-Position = Annotated[str, typer.Argument(help="topic/partition/offset, as `daybook parked list` shows it.")]
+DatabaseUrl = Annotated[
+    str, typer.Option(envvar="DAYBOOK_DATABASE_URL", help="postgresql://…; default: the running stack's.")
+]
+Position = Annotated[
+    str, typer.Argument(help="As `list` shows it: topic/partition/offset of a command, or read_model:key.")
+]
 
 
 @app.command("list")
-def list_parked(kafka: Broker = "") -> None:
-    """Show what is parked, oldest first."""
-    found = parked_commands(_broker(kafka))
-    if not found:
+def list_parked(kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
+    """Show what is parked: commands, oldest first, then keys of read models."""
+    with _failing():
+        commands = parked_commands(kafka or _address("DAYBOOK_KAFKA"))
+        waiting = keys(database_url or _address("DAYBOOK_DATABASE_URL"))
+    if not commands and not waiting:
         notes.print("Nothing is parked.")
         return
-    table = Table("position", "since", "command", "entity", "reason")
-    for parked in found:
-        since = format_time(parked.command.recorded_at)[:19] + "Z"
+    table = Table("position", "since", "what", "entity", "reason")
+    for parked in commands:
         kind = parked.header("ce_type").removeprefix("daybook.")
-        table.add_row(parked.position, since, kind, parked.header("ce_subject"), parked.command.reason)
+        entity, reason = parked.header("ce_subject"), parked.command.reason
+        table.add_row(parked.position, _since(parked.command.recorded_at), kind, entity, reason)
+    for key in waiting:
+        what = f"{key.events} event{'s' * (key.events != 1)} from version {key.version}"
+        table.add_row(f"{key.read_model}:{key.key}", _since(key.parked_at), what, key.key, key.reason)
     results.print(table)
 
 
 @app.command()
-def show(position: Position, kafka: Broker = "") -> None:
-    """Show one command whole: reason, headers, content."""
-    parked = _find(_broker(kafka), position)
-    results.print(f"reason: {parked.command.reason}", markup=False, soft_wrap=True)
+def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
+    """Show one command or key whole: reasons, headers, content."""
+    with _failing():
+        if ":" in position:
+            for event in events_of(database_url or _address("DAYBOOK_DATABASE_URL"), position):
+                _say(
+                    f"{event.topic}/{event.partition}/{event.offset} version {event.version}: {event.reason}"
+                )
+                _say(f"  {event.metadata}")
+                _say(f"  {event.body if event.body is not None else (event.value or b'')[:200].hex()}")
+            return
+        parked = parked_command(kafka or _address("DAYBOOK_KAFKA"), position)
+    _say(f"reason: {parked.command.reason}")
     for header in parked.command.headers:
-        value = header.value.decode(errors="replace")
-        results.print(f"{header.name}: {value}", markup=False, soft_wrap=True)
-    results.print(parked.content(), markup=False, soft_wrap=True)
+        _say(f"{header.name}: {header.value.decode(errors='replace')}")
+    _say(parked.content())
 
 
 @app.command("retry")
-def retry_parked(position: Position, kafka: Broker = "") -> None:
-    """Send a command again, as it was, and take it off the list."""
-    _settle(kafka, position, retry)
+def retry_parked(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
+    """Try again: send a command as it was, or apply a key's events in order."""
+    with _failing():
+        if ":" in position:
+            _tell(retry_key(database_url or _address("DAYBOOK_DATABASE_URL"), position))
+            return
+        broker = kafka or _address("DAYBOOK_KAFKA")
+        retry(broker, parked_command(broker, position))
     notes.print(f"{position} was sent again; if it fails again, it is parked under its new position.")
 
 
 @app.command("skip")
-def skip_parked(position: Position, kafka: Broker = "") -> None:
-    """Give a command up: it is taken off the list and has no effect."""
-    _settle(kafka, position, skip)
+def skip_parked(
+    position: Position,
+    reason: Annotated[str, typer.Option(help="Kept beside a skipped event.")] = "given up by an operator",
+    kafka: Kafka = "",
+    database_url: DatabaseUrl = "",
+) -> None:
+    """Give up: a command has no effect, a key's first event stays out of its read model."""
+    with _failing():
+        if ":" in position:
+            _tell(skip_first(database_url or _address("DAYBOOK_DATABASE_URL"), position, reason))
+            return
+        broker = kafka or _address("DAYBOOK_KAFKA")
+        skip(broker, parked_command(broker, position))
     notes.print(f"{position} is given up.")
 
 
-def _broker(kafka: str) -> str:
-    return kafka or running_settings(Journal(StackSettings().home)).kafka
-
-
-def _find(kafka: str, position: str) -> Parked:
+@contextmanager
+def _failing() -> Iterator[None]:
     try:
-        return parked_command(kafka, position)
-    except NotParked:
-        fail(f"nothing is parked at {position}: `./daybook parked list` shows what is")
+        yield
+    except (NotParked, NothingParked) as error:
+        fail(f"nothing is parked there: {error}; `./daybook parked list` shows what is")
+    except (KafkaException, TimeoutError) as error:
+        fail(f"the broker does not answer: {error}")
+    except (asyncpg.PostgresError, OSError) as error:
+        fail(f"the database does not answer: {error}")
 
 
-def _settle(kafka: str, position: str, decide: Callable[[str, Parked], None]) -> None:
-    broker = _broker(kafka)
-    try:
-        decide(broker, _find(broker, position))
-    except KafkaException as error:
-        fail(f"the broker did not take it: {error}")
+def _address(name: str) -> str:
+    return addresses(running_settings(Journal(StackSettings().home)))[name]
+
+
+def _since(micros: int) -> str:
+    return format_time(micros)[:19] + "Z"
+
+
+def _say(text: str) -> None:
+    results.print(text, markup=False, soft_wrap=True)
+
+
+def _tell(drained: Drained) -> None:
+    notes.print(f"{drained.applied} applied, {drained.left} left {drained.reason}", markup=False)
+    if drained.left:
+        raise typer.Exit(1)

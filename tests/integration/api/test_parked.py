@@ -1,7 +1,10 @@
 """`daybook parked` on what a real worker could not execute."""
 
+import asyncio
 from collections.abc import Iterator
 
+import asyncpg
+import msgspec
 import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
@@ -13,6 +16,8 @@ from infra.parked import Parked, parked_commands
 from infra.topics import create_topics
 from services.kernel.envelope import Metadata, partition_of, uuid7, write_headers
 from services.kernel.serde import encode
+from services.projection.database import migrate
+from services.projection.read_models import READ_MODELS
 from tests.integration.api.processes import eventually, process
 
 TOPIC = "inventory.commands"
@@ -43,16 +48,18 @@ def parked_of(kafka: str, sku: str) -> list[Parked]:
 
 
 def daybook(kafka: str, *arguments: str) -> str:
+    """What it says on both streams."""
     done = CliRunner().invoke(app, [*arguments, "--kafka", kafka], env={"COLUMNS": "400"})
     assert done.exit_code == 0, done.output
     return done.output
 
 
-def test_a_parked_command_is_shown_and_retried(inventory: str) -> None:
+def test_a_parked_command_is_shown_and_retried(inventory: str, fresh_database: str) -> None:
+    asyncio.run(_migrate(fresh_database))
     sku = poison(inventory)
     (parked,) = eventually(lambda: parked_of(inventory, sku), "the command is not parked")
     assert parked.position.startswith(f"{TOPIC}/")
-    assert sku in daybook(inventory, "list")
+    assert sku in daybook(inventory, "list", "--database-url", fresh_database)
     shown = daybook(inventory, "show", parked.position)
     assert "murmur2" in shown
     assert "quantity=5" in shown
@@ -67,3 +74,32 @@ def test_a_parked_command_can_be_given_up(inventory: str) -> None:
     (parked,) = eventually(lambda: parked_of(inventory, sku), "the command is not parked")
     daybook(inventory, "skip", parked.position)
     assert parked_of(inventory, sku) == []
+
+
+async def _migrate(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    await migrate(connection, READ_MODELS)
+    await connection.close()
+
+
+async def _park(url: str) -> None:
+    await _migrate(url)
+    connection = await asyncpg.connect(url)
+    await connection.execute(
+        """INSERT INTO parked (read_model, key, version, topic, partition, "offset", headers, value, reason)
+        VALUES ('orders', '536365', 1, 'order.events', 0, 7, $1, 'junk', 'not framed')""",
+        msgspec.msgpack.encode([]),
+    )
+    await connection.close()
+
+
+def test_a_parked_key_is_listed_retried_and_given_up(inventory: str, fresh_database: str) -> None:
+    asyncio.run(_park(fresh_database))
+    database = ("--database-url", fresh_database)
+    assert "orders:536365" in daybook(inventory, "list", *database)
+    assert "order.events/0/7 version 1: not framed" in daybook(inventory, "show", "orders:536365", *database)
+    again = CliRunner().invoke(app, ["retry", "orders:536365", *database])
+    assert (again.exit_code, "1 left" in again.output) == (1, True)
+    assert "0 left" in daybook(inventory, "skip", "orders:536365", *database)
+    assert "536365" not in daybook(inventory, "list", *database)
+    assert CliRunner().invoke(app, ["show", "orders:536365", *database]).exit_code == 1
