@@ -11,10 +11,11 @@ from functools import cache
 from io import BytesIO
 from typing import Any, get_args, get_type_hints
 
-from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro import parse_schema, schemaless_reader
 
 from contracts.lock import load_lock
 from contracts.upcasters import upcast
+from services.kernel.avro_writer import Encoder, encoder
 from services.kernel.registry import record_class, schema_id
 
 FRAME = struct.Struct(">bI")
@@ -26,11 +27,10 @@ class Undecodable(ValueError):
 
 def encode(topic: str, record: Any) -> bytes:
     """The value of `record` in `topic`. Raises KeyError where the type does not belong there."""
-    frame, schema, flatten = _writer(topic, record.__class__)
-    out = BytesIO()
-    out.write(frame)
-    schemaless_writer(out, schema, flatten(record))
-    return out.getvalue()
+    frame, encode_body = _writer(topic, record.__class__)
+    parts = [frame]
+    encode_body(record, parts.append)
+    return b"".join(parts)
 
 
 def decode(value: bytes | None) -> Any:
@@ -57,9 +57,9 @@ def decode(value: bytes | None) -> Any:
 
 
 @cache
-def _writer(topic: str, record: type) -> tuple[bytes, Any, Callable[[Any], dict[str, Any]]]:
+def _writer(topic: str, record: type) -> tuple[bytes, Encoder]:
     number = schema_id(topic, record.TYPE)  # type: ignore[attr-defined]
-    return FRAME.pack(0, number), _schema(number), _flattener(record)
+    return FRAME.pack(0, number), encoder(load_lock().schema(number))
 
 
 @cache
@@ -99,22 +99,6 @@ def _parts(record: type) -> list[tuple[str, type | None]]:
 
 def _is_sequence(record: type, name: str) -> bool:
     return getattr(get_type_hints(record)[name], "__origin__", None) is tuple
-
-
-def _flattener(record: type) -> Callable[[Any], dict[str, Any]]:
-    """A record's fields as fastavro wants them: without nested records, the instance's own dictionary."""
-    nested = [(name, _is_sequence(record, name), _flattener(part)) for name, part in _parts(record) if part]
-    if not nested:
-        return vars
-
-    def flatten(value: Any) -> dict[str, Any]:
-        fields = dict(vars(value))
-        for name, many, inner in nested:
-            part = fields[name]
-            fields[name] = [inner(item) for item in part] if many else inner(part)
-        return fields
-
-    return flatten
 
 
 def _builder(record: type) -> Callable[[dict[str, Any]], Any]:
