@@ -2,7 +2,8 @@
 
 import typer
 
-from infra.commands import contracts, inspect, lifecycle, load, topics
+from infra.commands import contracts, inspect, lifecycle, load, parked, rebuild, topics
+from infra.commands.audit import audit
 
 cli = typer.Typer(
     name="daybook",
@@ -11,8 +12,10 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for commands in (lifecycle, inspect, load, topics):
+for commands in (lifecycle, inspect, load, rebuild, topics):
     cli.add_typer(commands.app)
+cli.command(rich_help_panel="The proof")(audit)
+cli.add_typer(parked.app, name="parked", rich_help_panel="Read models")
 cli.add_typer(contracts.app, name="contracts", rich_help_panel="The language")
 
 
