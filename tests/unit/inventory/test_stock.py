@@ -1,0 +1,176 @@
+"""The law of stock, sentence by sentence."""
+
+from typing import Any
+
+import pytest
+
+from contracts.inventory.commands import (
+    AdjustStock,
+    InventoryCommand,
+    IssueStock,
+    ReceiveStock,
+    ReleaseStock,
+    ReserveStock,
+    ReturnStock,
+)
+from contracts.inventory.events import (
+    InventoryEvent,
+    StockAdjusted,
+    StockIssued,
+    StockReceived,
+    StockReleased,
+    StockReserved,
+    StockReturned,
+)
+from services.inventory.domain.decider import stock_decider
+from services.inventory.domain.state import Stock
+from services.inventory.process import inventory_process
+from services.kernel.testing import Spec
+
+stock: Spec[InventoryCommand, Stock, InventoryEvent] = Spec(stock_decider)
+SKU, ORDER, AT = "22423", "536365", 1_291_190_000_000_000
+
+received = StockReceived(SKU, 10, "delivery 1", AT)
+reserved = StockReserved(SKU, ORDER, 4, AT)
+released = StockReleased(SKU, ORDER, 4, AT)
+issued = StockIssued(SKU, ORDER, 4, AT)
+returned = StockReturned(SKU, ORDER, 1, 3, AT)
+
+receive = ReceiveStock(SKU, 10, "delivery 1", AT)
+write_off = AdjustStock(SKU, -7, "broken", AT)
+reserve = ReserveStock(SKU, ORDER, 4, AT)
+release = ReleaseStock(SKU, ORDER, AT)
+issue = IssueStock(SKU, ORDER, AT)
+take_back = ReturnStock(SKU, ORDER, 1, 3, AT)
+
+HISTORIES: dict[str, tuple[InventoryEvent, ...]] = {
+    "unknown": (),
+    "stocked": (received,),
+    "held": (received, reserved),
+    "released": (received, reserved, released),
+    "released unheld": (received, StockReleased(SKU, ORDER, 0, AT)),
+    "issued": (received, reserved, issued),
+    "returned": (received, reserved, issued, returned),
+}
+nothing = StockReleased(SKU, ORDER, 0, AT)
+wrote_off = StockAdjusted(SKU, -7, "broken", AT)
+LAW: dict[str, tuple[InventoryEvent | str | None, ...]] = {
+    # history: receive, write off 7, reserve 4, release, issue, take back 3; None: it is already so
+    "unknown": (received, "below_reserved", "insufficient_stock", nothing, "not_reserved", returned),
+    "stocked": (received, wrote_off, reserved, nothing, "not_reserved", returned),
+    "held": (received, "below_reserved", None, released, issued, returned),
+    "released": (received, wrote_off, "reservation_closed", None, "reservation_closed", returned),
+    "released unheld": (received, wrote_off, "reservation_closed", None, "reservation_closed", returned),
+    "issued": (received, "below_reserved", "reservation_closed", None, None, returned),
+    "returned": (received, wrote_off, "reservation_closed", None, None, None),
+}
+COMMANDS: tuple[InventoryCommand, ...] = (receive, write_off, reserve, release, issue, take_back)
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_every_command_after_every_history(history: str) -> None:
+    given = stock.given(*HISTORIES[history])
+    for command, outcome in zip(COMMANDS, LAW[history], strict=True):
+        if isinstance(outcome, str):
+            assert given.refuses(command) == outcome
+        else:
+            assert given.when(command) == ([outcome] if outcome else [])
+
+
+def test_the_state_counts_units_and_versions() -> None:
+    assert stock.given(received, wrote_off, StockReserved(SKU, "1", 1, AT)).state == Stock(
+        version=3, on_hand=3, reserved=1, received=10, adjusted=-7, reservations={"1": 1}
+    )
+    assert stock.given(received, reserved, issued, returned).state == Stock(
+        version=4,
+        on_hand=9,
+        received=10,
+        issued=4,
+        returned=3,
+        closed={f"issue/{ORDER}": 3, f"return.1/{ORDER}": 4},
+    )
+
+
+def test_the_last_unit_can_be_had_and_no_more() -> None:
+    given = stock.given(received, reserved)
+    assert given.when(ReserveStock(SKU, "2", 6, AT)) == [StockReserved(SKU, "2", 6, AT)]
+    assert given.refuses(ReserveStock(SKU, "2", 7, AT)) == "insufficient_stock"
+
+
+def test_what_is_reserved_cannot_be_written_off() -> None:
+    given = stock.given(received, reserved)
+    assert given.when(AdjustStock(SKU, -6, "broken", AT)) == [StockAdjusted(SKU, -6, "broken", AT)]
+    assert given.refuses(AdjustStock(SKU, -7, "broken", AT)) == "below_reserved"
+
+
+def test_an_order_holds_one_quantity() -> None:
+    assert stock.given(received, reserved).refuses(ReserveStock(SKU, ORDER, 5, AT)) == "reservation_differs"
+
+
+def test_a_release_leaves_other_orders_alone() -> None:
+    other = StockReserved(SKU, "2", 5, AT)
+    assert stock.given(received, reserved, other, released).state.reservations == {"2": 5}
+
+
+def test_a_release_that_overtook_its_reservation_refuses_it() -> None:
+    given = stock.given(received).after(release)
+    assert given.refuses(reserve) == "reservation_closed"
+    assert given.state.reserved == 0
+
+
+def test_each_return_of_an_order_counts_once() -> None:
+    given = stock.given(received, reserved, issued, returned)
+    assert given.when(ReturnStock(SKU, ORDER, 2, 1, AT)) == [StockReturned(SKU, ORDER, 2, 1, AT)]
+
+
+def test_the_steps_of_strangely_named_orders_are_not_confused() -> None:
+    given = stock.given(received).after(
+        ReserveStock(SKU, "A", 1, AT), IssueStock(SKU, "A", AT), ReturnStock(SKU, "A", 1, 1, AT)
+    )
+    assert given.when(ReturnStock(SKU, "1/A", 1, 1, AT)) == [StockReturned(SKU, "1/A", 1, 1, AT)]
+    assert given.when(ReserveStock(SKU, "return.1/A", 1, AT)) == [StockReserved(SKU, "return.1/A", 1, AT)]
+
+
+@pytest.mark.parametrize("quantity", [0, -1])
+def test_quantities_are_positive(quantity: int) -> None:
+    for command in (
+        ReceiveStock(SKU, quantity, "", AT),
+        ReserveStock(SKU, ORDER, quantity, AT),
+        ReturnStock(SKU, ORDER, 1, quantity, AT),
+    ):
+        assert stock.given(received).refuses(command) == "bad_quantity"
+
+
+def test_an_adjustment_changes_something() -> None:
+    assert stock.given(received).refuses(AdjustStock(SKU, 0, "", AT)) == "zero_adjustment"
+
+
+def test_status_is_one_word() -> None:
+    assert (stock.given().status, stock.given(received).status) == ("unknown", "stocked")
+
+
+def test_closed_steps_are_forgotten_up_to_a_version_and_nothing_else_is() -> None:
+    before = stock.given(received, reserved, issued, StockReserved(SKU, "2", 1, AT), returned).state
+    after = stock_decider.forget(before, 3)
+    assert after.closed == {f"return.1/{ORDER}": 5}
+    assert (after.version, after.on_hand, after.reservations) == (5, 9, {"2": 1})
+    assert stock_decider.forget(before, 2) is before
+
+
+def test_stock_asks_nothing_of_anybody() -> None:
+    state = stock.given(received, reserved).state
+    assert not inventory_process.converses
+    assert list(inventory_process.react(reserved, state)) == list(inventory_process.pending(state)) == []
+    assert inventory_process.deadline(state) is None
+    with pytest.raises(ValueError, match="asked for nothing"):
+        inventory_process.record(SKU, [])
+    with pytest.raises(ValueError, match="does not expire"):
+        inventory_process.expire(SKU, AT)
+
+
+def test_what_is_no_command_and_no_event_is_a_programming_error() -> None:
+    stranger: Any = object()
+    with pytest.raises(AssertionError):
+        stock.given().when(stranger)
+    with pytest.raises(AssertionError):
+        stock.given(stranger)

@@ -1,0 +1,300 @@
+"""The law of orders, sentence by sentence."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from contracts.order.commands import OrderCommand, RecordReservations, ReturnedLine, ReturnLines, ShipOrder
+from contracts.order.events import (
+    Charge,
+    Line,
+    Movement,
+    OrderEvent,
+    OrderReturned,
+    RefundedLine,
+    ReservationsRecorded,
+)
+from tests.unit.order.histories import (
+    AT,
+    CHARGES,
+    DUE,
+    HISTORIES,
+    LAMP,
+    LATER,
+    LINES,
+    MUG,
+    ORDER,
+    UNIT,
+    cancel,
+    cancelled,
+    confirmed,
+    done,
+    expire,
+    expired,
+    lamp_reserved,
+    lamp_short,
+    moved,
+    movements,
+    mug_reserved,
+    mugs_returned,
+    order,
+    place,
+    placed,
+    rejected,
+    rest_returned,
+    return_mugs,
+    return_rest,
+    ship,
+    shipped,
+)
+
+release_done = movements(done("release", MUG))
+issue_done = movements(done("issue", MUG))
+mug_released, mug_issued = done("release", MUG), done("issue", MUG)
+not_complete = replace(
+    mugs_returned, return_number=2, lines=(RefundedLine(MUG, 3, 6 * UNIT),), refund=6 * UNIT
+)
+COMMANDS: tuple[OrderCommand, ...] = (
+    place,
+    lamp_reserved,
+    lamp_short,
+    cancel,
+    expire,
+    ship,
+    return_mugs,
+    release_done,
+    issue_done,
+)
+LAW: dict[str, tuple[OrderEvent | str | None, ...]] = {
+    # history: place, lamp reserved, lamp short, cancel, expire, ship, return mugs, mugs released, mugs issued
+    # None: it is already so
+    "unknown": (placed, *["order_not_found"] * 8),
+    "placed": (
+        "order_exists",
+        ReservationsRecorded(ORDER, AT, (LAMP,)),
+        rejected,
+        replace(cancelled, confirmed=False),
+        expired,
+        "not_confirmed",
+        "not_shipped",
+        None,
+        None,
+    ),
+    "partly reserved": (
+        "order_exists",
+        confirmed,
+        rejected,
+        replace(cancelled, confirmed=False),
+        expired,
+        "not_confirmed",
+        "not_shipped",
+        None,
+        None,
+    ),
+    "confirmed": (
+        "order_exists",
+        None,
+        None,
+        cancelled,
+        "already_settled",
+        shipped,
+        "not_shipped",
+        None,
+        None,
+    ),
+    "rejected": (
+        "order_exists",
+        None,
+        None,
+        "already_rejected",
+        "already_settled",
+        "already_rejected",
+        "not_shipped",
+        moved(AT, mug_released),
+        None,
+    ),
+    "cancelled": (
+        "order_exists",
+        None,
+        None,
+        None,
+        "already_settled",
+        "already_cancelled",
+        "not_shipped",
+        moved(LATER, mug_released),
+        None,
+    ),
+    "expired": (
+        "order_exists",
+        None,
+        None,
+        "already_expired",
+        None,
+        "already_expired",
+        "not_shipped",
+        moved(DUE, mug_released),
+        None,
+    ),
+    "shipped": (
+        "order_exists",
+        None,
+        None,
+        "already_shipped",
+        "already_settled",
+        None,
+        mugs_returned,
+        None,
+        moved(LATER, mug_issued),
+    ),
+    "partly returned": (
+        "order_exists",
+        None,
+        None,
+        "already_shipped",
+        "already_settled",
+        None,
+        not_complete,
+        None,
+        moved(LATER, mug_issued),
+    ),
+    "returned": (
+        "order_exists",
+        None,
+        None,
+        "already_shipped",
+        "already_settled",
+        None,
+        "nothing_to_return",
+        None,
+        moved(LATER, mug_issued),
+    ),
+}
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_every_command_after_every_history(history: str) -> None:
+    given = order.given(*HISTORIES[history])
+    for command, outcome in zip(COMMANDS, LAW[history], strict=True):
+        if isinstance(outcome, str):
+            assert given.refuses(command) == outcome
+        else:
+            assert given.when(command) == ([outcome] if outcome else [])
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_status_is_one_word(history: str) -> None:
+    word = {"partly reserved": "placed", "partly returned": "partly_returned"}.get(history, history)
+    assert order.given(*HISTORIES[history]).status == word
+
+
+def test_all_answers_at_once_confirm_alone() -> None:
+    both = RecordReservations(ORDER, (LAMP, MUG), ())
+    assert order.given(placed).when(both) == [replace(confirmed, reserved=(MUG, LAMP))]
+
+
+def test_a_short_sku_rejects_alone_and_releases_all_but_the_short_ones() -> None:
+    assert order.given(placed).when(RecordReservations(ORDER, (MUG,), (LAMP,))) == [rejected]
+    everything = RecordReservations(ORDER, (), (MUG, LAMP))
+    assert order.given(placed).when(everything) == [replace(rejected, short=(MUG, LAMP), release=())]
+
+
+def test_an_answer_counts_once() -> None:
+    given = order.given(placed, mug_reserved)
+    assert given.when(RecordReservations(ORDER, (MUG, MUG), ())) == []
+    assert given.when(RecordReservations(ORDER, (), (MUG,))) == []
+    assert given.when(RecordReservations(ORDER, (MUG, LAMP, LAMP), ())) == [confirmed]
+
+
+def test_a_sku_said_to_be_both_is_held() -> None:
+    assert order.given(placed).when(RecordReservations(ORDER, (MUG,), (MUG,))) == [mug_reserved]
+
+
+def test_answers_about_strangers_change_nothing() -> None:
+    assert order.given(placed).when(RecordReservations(ORDER, ("X",), ("Y",))) == []
+
+
+def test_an_order_expires_when_its_time_is_over_and_not_before() -> None:
+    assert order.given(placed).refuses(replace(expire, occurred_at=DUE - 1)) == "not_due"
+    assert order.given(replace(placed, settle_by=None)).refuses(expire) == "not_due"
+
+
+@pytest.mark.parametrize("other", [replace(ship, carrier="DHL"), replace(ship, reference=None)])
+def test_an_order_leaves_once(other: ShipOrder) -> None:
+    assert order.given(placed, mug_reserved, confirmed, shipped).refuses(other) == "already_shipped"
+
+
+def test_what_is_placed_makes_sense() -> None:
+    def refusal(*lines: Line, charges: tuple[Charge, ...] = ()) -> str:
+        return order.given().refuses(replace(place, lines=lines, charges=charges))
+
+    assert refusal() == refusal(charges=CHARGES) == "empty_order"
+    assert refusal(Line(MUG, 0, UNIT)) == refusal(Line(MUG, -1, UNIT)) == "bad_quantity"
+    assert refusal(Line(MUG, 1, -1)) == "negative_price"
+    assert refusal(Line(MUG, 2**31 - 1, 0), Line(MUG, 1, 0)) == "too_many_units"
+    assert refusal(Line(MUG, 2, 2**62)) == "amount_too_large"
+    assert refusal(Line(MUG, 1, 2**63 - 1), charges=(Charge("POST", 1),)) == "amount_too_large"
+    assert refusal(Line(MUG, 2, 2**62), charges=(Charge("D", -1),)) == "amount_too_large"
+
+
+def test_the_largest_order_and_the_free_one_are_orders() -> None:
+    for lines, gross in (((Line(MUG, 1, 2**63 - 1),), 2**63 - 1), ((Line(MUG, 2**31 - 1, 0),), 0)):
+        free = replace(place, lines=lines, charges=())
+        assert order.given().when(free) == [replace(placed, lines=lines, charges=(), gross=gross)]
+
+
+def test_a_return_refunds_what_was_paid_in_the_order_of_the_lines() -> None:
+    given = order.given(*HISTORIES["shipped"])
+    assert given.when(return_mugs) == [mugs_returned]  # 2 at 3.00 and 1 at 2.00
+    assert given.after(return_mugs).when(return_rest) == [rest_returned]
+    assert given.after(return_mugs, return_rest).status == "returned"
+
+
+def test_a_sku_named_twice_in_a_return_comes_back_in_one_movement() -> None:
+    twice = ReturnLines(ORDER, (ReturnedLine(MUG, 1), ReturnedLine(MUG, 2)), "too many", LATER + 1)
+    assert order.given(*HISTORIES["shipped"]).when(twice) == [mugs_returned]
+
+
+def test_only_what_the_customer_has_can_come_back() -> None:
+    given = order.given(*HISTORIES["partly returned"])
+
+    def refusal(*lines: ReturnedLine) -> str:
+        return given.refuses(ReturnLines(ORDER, lines, "", LATER))
+
+    assert refusal() == "empty_return"
+    assert refusal(ReturnedLine(MUG, 0)) == "bad_quantity"
+    assert refusal(ReturnedLine(MUG, 4)) == "returned_too_much"
+    assert refusal(ReturnedLine(MUG, 2), ReturnedLine(MUG, 2)) == "returned_too_much"
+    assert refusal(ReturnedLine("POST", 1)) == "sku_not_in_order"
+
+
+def test_a_return_of_all_at_once_is_complete() -> None:
+    everything = ReturnLines(ORDER, (ReturnedLine(MUG, 6), ReturnedLine(LAMP, 1)), "", LATER)
+    (returned,) = order.given(*HISTORIES["shipped"]).when(everything)
+    assert isinstance(returned, OrderReturned)
+    assert (returned.complete, returned.units, returned.refund) == (True, 7, 24 * UNIT)
+    assert returned.refund == sum(line.quantity * line.unit_price for line in LINES)
+
+
+def test_movements_end_once_and_the_first_answer_counts() -> None:
+    given = order.given(*HISTORIES["partly returned"])
+    refused = Movement("issue", MUG, 0, False, "not_reserved")
+    both = movements(refused, done("issue", MUG), done("return", MUG, 1), done("return", MUG, 2))
+    assert given.when(both) == [moved(LATER + 1, refused, done("return", MUG, 1))]
+    assert given.after(both).when(both) == []
+    assert given.after(both).when(movements(done("issue", LAMP))) == [moved(LATER, done("issue", LAMP))]
+
+
+def test_history_that_cannot_be_is_not_folded() -> None:
+    with pytest.raises(AssertionError, match=r"OrderShipped cannot follow the state NotPlaced"):
+        order.given(shipped)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_no_command_and_no_state_is_a_programming_error(command: OrderCommand) -> None:
+    stranger: Any = object()
+    with pytest.raises(AssertionError):
+        order.given().when(stranger)
+    if command is not place:
+        with pytest.raises(AssertionError):
+            order.decider.decide(command, stranger)
