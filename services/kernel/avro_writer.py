@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Append = Callable[[bytes | bytearray], None]
+Append = Callable[[bytes], None]
 Encoder = Callable[[Any, Append], None]
 
 SMALL = [bytes([(number << 1) ^ (number >> 63)]) for number in range(-64, 64)]
@@ -32,7 +32,7 @@ def long(number: int, append: Append) -> None:
         out.append(rest & 0x7F | 0x80)
         rest >>= 7
     out.append(rest)
-    append(out)
+    append(bytes(out))
 
 
 def int32(number: int, append: Append) -> None:
