@@ -86,7 +86,8 @@ async def _park(url: str) -> None:
     await _migrate(url)
     connection = await asyncpg.connect(url)
     await connection.execute(
-        """INSERT INTO parked (read_model, key, version, topic, partition, "offset", headers, record_key, value, reason)
+        """INSERT INTO parked
+            (read_model, key, version, topic, partition, "offset", headers, record_key, value, reason)
         VALUES ('orders', '536365', 1, 'order.events', 0, 7, $1, '536365', 'junk', 'not framed')""",
         msgspec.msgpack.encode([]),
     )
