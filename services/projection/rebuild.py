@@ -1,9 +1,9 @@
 """Build a read model again from the first event, beside the live one; put it in its place without downtime.
 
-The new tables live in a schema of their own, `<read model>_next`, with a position of their own. When they have
-almost reached the live position, that is held (the projection waits), the rest is applied, and the schemas change
-their names: one transaction, milliseconds. Positions are then equal, so the projection goes on as if nothing had
-happened. Killed at any moment, it leaves the live read model as it was.
+The new tables live in a schema of their own, `<read model>_next`, with a position of their own. When they
+have almost reached the live position, that is held (the projection waits), the rest is applied, and the
+schemas change their names: one transaction, milliseconds. Positions are then equal, so the projection goes
+on as if nothing had happened. Killed at any moment, it leaves the live read model as it was.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ async def rebuild(
     max_parked_keys: int = 100,
     progress: Progress = lambda _done, _total: None,
 ) -> Rebuilt:
-    """Rebuild `model`; `progress` is told offsets done and to do. Raises AlreadyRebuilding, NothingToRebuild."""
+    """Rebuild `model`; `progress` is told offsets done and to do.
+
+    Raises `AlreadyRebuilding`, `NothingToRebuild`.
+    """
     successor = replace(model, name=f"{model.name}_next")
     async with pool(database_url, 4) as connections, _alone(connections, model) as connection:
         starts = await _begin(connection, model, successor)

@@ -1,4 +1,4 @@
-"""The projection killed and frozen under load: rows stay the fold, positions stay with the rows (I4, I5, I11)."""
+"""The projection killed and frozen under load: rows stay the fold, positions stay with the rows (I4, I5)."""
 
 from __future__ import annotations
 

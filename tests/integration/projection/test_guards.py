@@ -1,0 +1,133 @@
+"""The guards of the projection's transaction, each against the fault it is there for. Real PostgreSQL."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import pytest
+
+from services.kernel.envelope import write_headers
+from services.kernel.projector import Projector
+from services.kernel.read_model import Batch, EpochWentBack, PositionLost, SourceGap, VersionGap
+from services.kernel.serde import encode
+from services.projection.database import migrate, pool
+from services.projection.parked import StoredRecord
+from services.projection.read_models import READ_MODELS, STOCK
+from tests.integration.projection.shop_log import Event, envelope, stock_life
+
+PLACE = ("inventory.events", 0)
+LIFE = stock_life("sku-1", random.Random(1))
+
+
+@dataclass
+class Bench:
+    pool: asyncpg.Pool[Any]
+    projector: Projector
+
+    async def apply(
+        self, events: Sequence[Event], start: int, first: int | None = None, seek: int = 0
+    ) -> int:
+        """Apply events as one run that was fetched from `start`; their offsets begin at `first`."""
+        begin = start if first is None else first
+        records = [record(event, offset) for offset, event in enumerate(events, start=begin)]
+        batch = Batch(PLACE, seek or self.projector.seek, start, records)
+        return await self.projector.apply("stock", [batch])
+
+    async def version(self) -> int:
+        return int(await self.pool.fetchval("SELECT coalesce(max(version), 0) FROM stock.stock"))
+
+
+def record(event: Event, offset: int) -> StoredRecord:
+    value = encode(PLACE[0], event.body)
+    return StoredRecord(*PLACE, offset, event.metadata.subject.encode(), value, write_headers(event.metadata))
+
+
+@pytest.fixture
+async def bench(fresh_database: str) -> AsyncIterator[Bench]:
+    async with pool(fresh_database, 3) as connections:
+        async with connections.acquire() as connection:
+            await migrate(connection, READ_MODELS)
+        projector = Projector(connections, [STOCK])
+        await projector.assigned([PLACE])
+        yield Bench(connections, projector)
+
+
+async def test_what_is_already_applied_is_passed_over(bench: Bench) -> None:
+    assert await bench.apply(LIFE[:3], 0) == 3
+    assert await bench.apply(LIFE[:5], 0) == 2
+    assert await bench.version() == 5
+
+
+async def test_offsets_may_jump_inside_a_run_for_markers_and_aborted_records_are_offsets(
+    bench: Bench,
+) -> None:
+    await bench.apply(LIFE[:3], 0)
+    assert await bench.apply(LIFE[3:5], start=3, first=9) == 2
+    assert await bench.version() == 5
+
+
+async def test_a_source_that_skips_stops_the_process(bench: Bench) -> None:
+    await bench.apply(LIFE[:3], 0)
+    with pytest.raises(SourceGap):
+        await bench.apply(LIFE[5:], 5)
+
+
+async def test_what_was_fetched_before_a_seek_is_void(bench: Bench) -> None:
+    before = bench.projector.seek
+    await bench.projector.assigned([PLACE])
+    assert await bench.apply(LIFE[:3], 0, seek=before) == 0
+    assert await bench.version() == 0
+
+
+@pytest.mark.parametrize("events", [LIFE[4:], LIFE[2:]], ids=["missing", "twice"])
+async def test_a_missing_or_doubled_event_stops_the_process(bench: Bench, events: Sequence[Event]) -> None:
+    await bench.apply(LIFE[:3], 0)
+    with pytest.raises(VersionGap):
+        await bench.apply(events, 3)
+    assert await bench.version() == 3
+
+
+async def test_a_zombie_loses_its_position(bench: Bench) -> None:
+    other = Projector(bench.pool, [STOCK])
+    await other.assigned([PLACE])
+    await bench.apply(LIFE[:3], 0)
+    with pytest.raises(PositionLost):
+        await Bench(bench.pool, other).apply(LIFE[:2], 0)
+    assert await bench.version() == 3
+
+
+async def test_an_older_epoch_behind_a_newer_one_stops_the_process(bench: Bench) -> None:
+    await bench.apply([envelope("sku-9", 1, LIFE[0].body, epoch=2)], 0)
+    with pytest.raises(EpochWentBack):
+        await bench.apply(LIFE[:1], 1)
+
+
+async def test_rows_and_position_are_one(bench: Bench) -> None:
+    """A batch of which one part cannot be committed leaves neither."""
+    await bench.apply(LIFE[:3], 0)
+    await bench.pool.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '57014'; END $$"
+    )
+    await bench.pool.execute(
+        "CREATE CONSTRAINT TRIGGER at_commit AFTER UPDATE ON stock.stock DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    with pytest.raises(asyncpg.QueryCanceledError):
+        await bench.apply(LIFE[3:5], 3)
+    at = await bench.pool.fetchval("SELECT next_offset FROM position WHERE read_model = 'stock'")
+    assert (at, await bench.version()) == (3, 3)
+
+
+async def test_migrations_are_applied_once_however_many_start_together(fresh_database: str) -> None:
+    import asyncio
+
+    async def start() -> list[int]:
+        async with pool(fresh_database, 1) as connections, connections.acquire() as connection:
+            return await migrate(connection, READ_MODELS)
+
+    assert sorted(await asyncio.gather(start(), start(), start())) == [[], [], [1]]
