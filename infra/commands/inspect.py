@@ -95,7 +95,7 @@ def _row(settings: StackSettings, member: MemberState) -> list[str]:
         "yes" if asked else "no",
         str(member.restarts),
         "" if member.name in STORES else _lag(url),
-        url.removeprefix("http://") if member.name in STORES else url,
+        url.removeprefix("http://"),
     ]
 
 
