@@ -18,7 +18,7 @@ from analytics.evidence.domain_fold import Fold, Row, folded
 from analytics.evidence.entities import Accounts
 from analytics.evidence.read_models import ReadModels, read_models, read_positions
 from analytics.evidence.verdict import Verdict
-from analytics.offsets import Offsets, end_offsets, furthest, wait_until_read
+from analytics.offsets import check_within, end_offsets, wait_until_read
 from analytics.replay import replay
 from contracts.order.events import OrderReturned
 from services.inventory.domain.decider import stock_decider
@@ -79,11 +79,13 @@ def audit(
 ) -> Verdict:
     """Compare everything up to where the read models stand, after they have read what is committed now.
 
-    `say` is told each step. Raises LogUnreachable, DatabaseUnreachable, NotCaughtUp, BadExpectation.
+    `say` is told each step. Raises LogUnreachable, DatabaseUnreachable, NotCaughtUp, AheadOfLog and
+    BadExpectation.
     """
     started = time.monotonic()
-    ends, models = _caught_up(sources, wait_seconds, say)
-    ends = furthest([ends, *models.positions.values()])
+    models = _caught_up(sources, wait_seconds, say)
+    ends = end_offsets(sources.kafka, (sources.orders, sources.inventory))
+    check_within(ends, models.positions)
     log = replay(session, sources.kafka, ends=ends).kept()
     say("reading the log")
     events = log.events.count()
@@ -115,8 +117,8 @@ def audit(
     return Verdict(log.ends, events, comparisons, differences, set_aside, models.parked, revenue, seconds)
 
 
-def _caught_up(sources: Sources, seconds: float, say: Callable[[str], None]) -> tuple[Offsets, ReadModels]:
-    """Where the log ends now, and the read models once each has read that far."""
+def _caught_up(sources: Sources, seconds: float, say: Callable[[str], None]) -> ReadModels:
+    """The read models, once each has read what the log holds now."""
     ends = end_offsets(sources.kafka, (sources.orders, sources.inventory))
     deadline = time.monotonic() + seconds
     topics = {"orders": sources.orders, "stock": sources.inventory, "sales_daily": sources.orders}
@@ -128,4 +130,4 @@ def _caught_up(sources: Sources, seconds: float, say: Callable[[str], None]) -> 
             lambda name=name: read_positions(sources.database_url)[name],  # type: ignore[misc]
             max(deadline - time.monotonic(), 0),
         )
-    return ends, read_models(sources.database_url)
+    return read_models(sources.database_url)

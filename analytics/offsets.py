@@ -18,6 +18,10 @@ class LogUnreachable(Exception):
     """The broker did not answer, or a topic does not exist."""
 
 
+class AheadOfLog(Exception):
+    """A reader stands behind the log's end: it has read another log."""
+
+
 class NotCaughtUp(Exception):
     """A reader of the log did not come to its fixed end in time."""
 
@@ -47,15 +51,14 @@ def end_offsets(kafka: str, topics: Iterable[str]) -> Offsets:
     return ends
 
 
-def furthest(several: Iterable[Offsets]) -> Offsets:
-    """Per partition the largest of several offsets."""
-    result: dict[str, dict[int, int]] = {}
-    for offsets in several:
+def check_within(ends: Offsets, positions: Mapping[str, Offsets]) -> None:
+    """Raise AheadOfLog where a reader, by name, has a position that the log does not reach."""
+    for name, offsets in positions.items():
         for topic, partitions in offsets.items():
             for number, offset in partitions.items():
-                seen = result.setdefault(topic, {})
-                seen[number] = max(offset, seen.get(number, 0))
-    return result
+                end = ends.get(topic, {}).get(number, 0)
+                if offset > end:
+                    raise AheadOfLog(f"{name} stands at {topic}/{number}/{offset}, but the log ends at {end}")
 
 
 def wait_until_read(kafka: str, ends: Offsets, positions: Callable[[], Offsets], seconds: float) -> None:

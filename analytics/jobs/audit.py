@@ -10,7 +10,7 @@ from analytics.evidence.read_models import DatabaseUnreachable
 from analytics.evidence.report import print_verdict, to_html
 from analytics.evidence.verdict import BadExpectation
 from analytics.jobs import arguments
-from analytics.offsets import LogUnreachable, NotCaughtUp
+from analytics.offsets import AheadOfLog, LogUnreachable, NotCaughtUp
 from analytics.session import JarsMissing, open_session
 
 if __name__ == "__main__":
@@ -20,9 +20,8 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=arguments.writable_folder, help="folder for audit.json and audit.html")
     given, settings = parser.parse_args(), arguments.settings_or_exit(parser)
     sources = Sources(settings.kafka, settings.database_url, expectation=given.expectation)
-    with arguments.failures_said(
-        JarsMissing, LogUnreachable, NotCaughtUp, DatabaseUnreachable, BadExpectation
-    ):
+    known = (JarsMissing, LogUnreachable, DatabaseUnreachable, NotCaughtUp, AheadOfLog, BadExpectation)
+    with arguments.failures_said(*known):
         arguments.say("starting Spark")
         verdict = audit(open_session("daybook audit", settings), sources, given.wait, arguments.say)
     if given.out:

@@ -27,14 +27,19 @@ from tests.integration.analytics.writing import PARTITIONS, Topics, write, write
 
 DAY = 86_400_000_000
 AT = 1_300_000_000_000_000
-PLACE = {"country": "Norway", "currency": "GBP"}
 
 
 def placed(order_id: str, sku: str, quantity: int = 2) -> OrderPlaced:
     lines = (Line(sku, quantity, 2_550_000),)
     gross = quantity * 2_550_000 + 1_000_000
     return OrderPlaced(
-        order_id, occurred_at=AT, lines=lines, charges=(Charge("POST", 1_000_000),), gross=gross, **PLACE
+        order_id,
+        occurred_at=AT,
+        lines=lines,
+        charges=(Charge("POST", 1_000_000),),
+        gross=gross,
+        country="Norway",
+        currency="GBP",
     )
 
 
@@ -42,7 +47,13 @@ def confirmed(order: OrderPlaced) -> OrderConfirmed:
     units = sum(line.quantity for line in order.lines)
     skus = tuple(line.sku for line in order.lines)
     return OrderConfirmed(
-        order.order_id, occurred_at=AT, reserved=skus, units=units, gross=order.gross, **PLACE
+        order.order_id,
+        occurred_at=AT,
+        reserved=skus,
+        units=units,
+        gross=order.gross,
+        country="Norway",
+        currency="GBP",
     )
 
 
@@ -58,7 +69,8 @@ def returned(order_id: str, units: int, complete: bool) -> OrderReturned:
         units=units,
         refund=refund,
         complete=complete,
-        **PLACE,
+        country="Norway",
+        currency="GBP",
     )
 
 
@@ -86,7 +98,8 @@ def events() -> list[Any]:
             units=2,
             gross=second.gross,
             release=("A",),
-            **PLACE,
+            country="Norway",
+            currency="GBP",
         ),
         placed("o-4", "B"),
     ]
@@ -100,13 +113,18 @@ def write_shop(kafka: str, topics: Topics) -> None:
             topic = topics.orders if "daybook.order." in event.TYPE else topics.inventory
             entity = event.order_id if topic == topics.orders else event.sku
             versions[entity] = versions.get(entity, 0) + 1
-            for end in (lambda: producer.commit_transaction(30), lambda: producer.abort_transaction(30)):
+            for committed in (True, False):
                 producer.begin_transaction()
                 write(producer, topic, event, versions[entity])
                 producer.flush()
-                end()
+                if committed:
+                    producer.commit_transaction(30)
+                else:
+                    producer.abort_transaction(30)
         producer.begin_transaction()
-        older = OrderPlaced("o-3", occurred_at=AT, lines=(Line("C", 3, 2_000_000),), **PLACE)
+        older = OrderPlaced(
+            "o-3", occurred_at=AT, lines=(Line("C", 3, 2_000_000),), country="Norway", currency="GBP"
+        )
         write(producer, topics.orders, older, 1, schema_id=load_lock().ids(OrderPlaced.TYPE)[0])
         write(producer, topics.orders, OrderRejected("o-3", AT, short=("C",), release=()), 2)
         producer.commit_transaction(30)

@@ -102,7 +102,7 @@ def test_poison_is_set_aside_with_position_and_reason(
 ) -> None:
     good = framed(V2, {**vars(placed(1)), "lines": [], "charges": []})
     stamped = headers(OrderPlaced.TYPE, "o-1", 1)
-    poison = {
+    poison: dict[str, list[tuple[bytes | None, list[tuple[str, bytes]] | None]]] = {
         "not framed": [(b"{}", stamped), (None, stamped), (b"\x01" + good[1:], stamped)],
         "unknown schema id": [(b"\x00\x7f\xff\xff\xff" + good[5:], stamped)],
         "undecodable": [(good[:9], stamped), (framed(V1, {**vars(placed(1)), "lines": []})[:9], stamped)],
