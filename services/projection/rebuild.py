@@ -83,15 +83,23 @@ class _Rebuild:
     async def catch_up(self, ends: Mapping[TopicPartition, int]) -> int:
         """Apply everything up to `ends`; the number of events."""
         before = self.events
-        while fetched := await asyncio.to_thread(self.runs.fetch, ends):
-            positions = self.projector.positions[self.name]
-            batches = [
-                Batch(place, self.projector.seek, positions[place].next_offset, records)
-                for place, records in fetched.items()
-            ]
-            self.events += await self.projector.apply(self.name, batches)
-            self.progress(sum(self.runs.next.values()), sum(ends.values()))
+        reading = asyncio.create_task(asyncio.to_thread(self._read, ends))
+        try:
+            while batches := await reading:
+                reading = asyncio.create_task(asyncio.to_thread(self._read, ends))
+                self.events += await self.projector.apply(self.name, batches)
+                at = self.projector.positions[self.name].values()
+                self.progress(sum(position.next_offset for position in at), sum(ends.values()))
+        finally:
+            await asyncio.wait({reading})  # the reader must not be closed under a thread that reads
         return self.events - before
+
+    def _read(self, ends: Mapping[TopicPartition, int]) -> list[Batch]:
+        """The next batches, decoded here, in a thread, while PostgreSQL writes those before."""
+        batches = self.runs.fetch(ends, self.projector.seek)
+        for batch in batches:
+            batch.arrivals(batch.start)
+        return batches
 
 
 @asynccontextmanager

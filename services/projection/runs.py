@@ -9,6 +9,7 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from services.kernel.read_model import Batch
 from services.kernel.read_model import TopicPartition as Place
 from services.projection.parked import StoredRecord
 
@@ -49,20 +50,21 @@ class Runs:
     ) -> None:
         self._consumer.close()
 
-    def fetch(self, ends: Mapping[Place, int]) -> dict[Place, list[StoredRecord]]:
-        """The next records of each partition, none at or beyond its end; empty when all ends are reached.
+    def fetch(self, ends: Mapping[Place, int], seek: int) -> list[Batch]:
+        """The next run of each partition, none at or beyond its end; empty when all ends are reached.
 
         Blocks. Raises `LogUnreachable`, KafkaException.
         """
         deadline = time.monotonic() + STALL_SECONDS
         while any(self.next[place] < end for place, end in ends.items()):
+            starts = dict(self.next)
             runs = {place: self._take(place, end) for place, end in ends.items()}
             if any(runs.values()):
-                return {place: run for place, run in runs.items() if run}
+                return [Batch(place, seek, starts[place], run) for place, run in runs.items() if run]
             if time.monotonic() > deadline:
                 raise LogUnreachable(f"at {self.next}, and nothing more came for {STALL_SECONDS:g} s")
             self._consume()
-        return {}
+        return []
 
     def _take(self, place: Place, end: int) -> list[StoredRecord]:
         fetched = self._fetched[place]

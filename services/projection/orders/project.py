@@ -113,7 +113,7 @@ def changes(row: Order, event: Any) -> dict[str, Any]:
             returned = dict(row.returned)
             for line in lines:
                 returned[line.sku] = returned.get(line.sku, 0) + line.quantity
-            status = "returned" if complete else "shipped"
+            status = "returned" if complete else "partly_returned"
             return {"status": status, "refunded": row.refunded + refund, "returned": returned}
         case _:
             return {}

@@ -14,7 +14,16 @@ from services.projection.orders.project import Content, Order
 from services.projection.orders.store import content_of, order_of
 from services.projection.parameters import to_cursor
 
-STATUSES = ("placed", "confirmed", "rejected", "cancelled", "expired", "shipped", "returned")
+STATUSES = (
+    "placed",
+    "confirmed",
+    "rejected",
+    "cancelled",
+    "expired",
+    "shipped",
+    "partly_returned",
+    "returned",
+)
 
 _ONE = "SELECT * FROM orders.orders JOIN orders.content USING (order_id) WHERE order_id = $1"
 _PAGE = """

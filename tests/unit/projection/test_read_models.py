@@ -90,7 +90,7 @@ def test_an_order_as_it_was_placed() -> None:
         ([CONFIRMED, CANCELLED], "cancelled"),
         ([CONFIRMED, SHIPPED], "shipped"),
         ([CONFIRMED, SHIPPED, MovementsRecorded("o-1", AT, ())], "shipped"),
-        ([CONFIRMED, SHIPPED, RETURNED], "shipped"),
+        ([CONFIRMED, SHIPPED, RETURNED], "partly_returned"),
     ],
 )
 def test_the_status_of_an_order(bodies: list[Any], status: str) -> None:
