@@ -108,7 +108,7 @@ def prepare_broker(place: BrokerPlace) -> Program:
 
 def _format(storage_tool: list[str], properties: Path) -> None:
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    command = [*storage_tool, "format", "--standalone", "-t", cluster, "-c", str(properties)]
+    command = [*storage_tool, "format", "--standalone", f"--cluster-id={cluster}", "-c", str(properties)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=READY_SECONDS)
     if done.returncode:
         raise NotReady(

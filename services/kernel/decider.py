@@ -38,6 +38,8 @@ class Decider(Generic[Command, State, Event]):
     forget: Callable[[State, int], State] = lambda state, _: state
 
 
-def fold(decider: Decider[Command, State, Event], events: Iterable[Event], state: State | None = None) -> State:
+def fold(
+    decider: Decider[Command, State, Event], events: Iterable[Event], state: State | None = None
+) -> State:
     """The state after `events`, from `state` (default: the initial one)."""
     return reduce(decider.evolve, events, decider.initial if state is None else state)
