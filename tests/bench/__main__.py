@@ -1,0 +1,79 @@
+"""`python -m tests.bench [P1 …] [--quick] [--json FILE]`: run benchmarks, print tables, write JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from infra.embedded.errors import EmbeddedError
+from tests.bench.harness import QUICK, Effort, Unmeasurable
+from tests.bench.machine import CAVEATS, load_average, machine
+from tests.bench.report import Result, show, write
+
+BENCHMARKS = {
+    "P1": ("p1_http_commands", "durable commands over HTTP"),
+    "P2": ("p2_decide_loop", "the decide loop, without HTTP"),
+    "P3": ("p3_live_projection", "the live projection"),
+    "P4": ("p4_rebuild", "a read model rebuilt from zero"),
+    "P6": ("p6_visibility", "from acknowledged to visible"),
+    "P9": ("p9_restart", "a worker's restart"),
+    "P11": ("p11_settled_lines", "settled order lines, the real input"),
+    "P10": ("p10_memory", "memory over time"),
+}
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
+progress = Console(stderr=True, highlight=False)
+
+
+def main() -> int:
+    """0: all measured; 1: something could not be; a goal that was missed is told, and no failure."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="P", help=f"of {', '.join(BENCHMARKS)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="3 short windows: a look, not a claim")
+    parser.add_argument("--json", type=Path, default=Path("build/bench.json"), metavar="FILE")
+    given = parser.parse_args()
+    names = [name.upper() for name in given.names] or list(BENCHMARKS)
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    effort = QUICK if given.quick else Effort()
+    about = {"machine": machine(), "effort": vars(effort)}
+    console.print(f"{about['machine']}\n{CAVEATS}\nload average {load_average()}\n", soft_wrap=True)
+    results: list[Result] = []
+    try:
+        for name in names:
+            results.append(_run(name, effort))
+            show(results[-1], console)
+            write(given.json, about, results)
+    except KeyboardInterrupt:
+        progress.print("stopped; what was measured is kept")
+        return 130
+    console.print(f"\nwritten to {given.json}")
+    return 1 if any(result.failure for result in results) else 0
+
+
+def _run(name: str, effort: Effort) -> Result:
+    module, about = BENCHMARKS[name]
+    before, began = load_average(), time.perf_counter()
+    progress.print(f"[bold]{name}[/bold] {about}: setting up")
+    rows, failure = [], ""
+    try:
+        rows = importlib.import_module(f"tests.bench.{module}").run(
+            effort, lambda text: progress.print(f"  {name} {text} [dim](load {os.getloadavg()[0]:.1f})[/dim]")
+        )
+    except (Unmeasurable, EmbeddedError) as error:
+        failure = str(error)
+    except ImportError as error:
+        failure = f"its subject is not there: {error}"
+    return Result(name, about, rows, before, load_average(), time.perf_counter() - began, failure)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

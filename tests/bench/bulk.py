@@ -1,0 +1,183 @@
+"""Many commands and events, made up and written to the log before the clock starts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from confluent_kafka import Producer
+
+from contracts.inventory.commands import ReceiveStock, ReserveStock
+from contracts.order.commands import PlaceOrder
+from contracts.order.events import (
+    Charge,
+    Line,
+    Movement,
+    MovementsRecorded,
+    OrderConfirmed,
+    OrderPlaced,
+    OrderShipped,
+)
+from services.kernel.envelope import Envelope, Metadata, ReplyAddress, now_micros, uuid7, write_headers
+from services.kernel.serde import encode
+
+SKUS = 500
+AT = 1_291_000_000_000_000
+SHOP: dict[str, Any] = {"country": "United Kingdom", "currency": "GBP"}
+
+
+def commands(kind: str, count: int, first: int) -> Iterator[tuple[str, Any]]:
+    """(key, command): `small` orders of 2 lines, `big` ones of 24, `reservation`s of one SKU in 500."""
+    for number in range(first, first + count):
+        if kind == "reservation":
+            sku = f"sku-{number % SKUS}"
+            yield sku, ReserveStock(sku, f"o-{number}", 1, AT)
+        else:
+            order_id = f"o-{number}"
+            wanted = lines(number, 24 if kind == "big" else 2)
+            yield (
+                order_id,
+                PlaceOrder(
+                    order_id,
+                    **SHOP,
+                    occurred_at=AT,
+                    lines=wanted,
+                    charges=(),
+                    customer_id=f"c-{number % 1000}",
+                ),
+            )
+
+
+def receipts() -> Iterator[tuple[str, Any]]:
+    """Stock enough for every reservation."""
+    for number in range(SKUS):
+        yield f"sku-{number}", ReceiveStock(f"sku-{number}", 10**9, "opening", AT)
+
+
+def lines(number: int, count: int) -> tuple[Line, ...]:
+    return tuple(
+        Line(f"sku-{(number * 7 + place * 20) % SKUS}", 1 + place % 5, 2_550_000) for place in range(count)
+    )
+
+
+def put_commands(bootstrap: str, service: str, some: Iterable[tuple[str, Any]]) -> int:
+    """Produce them to the command topic as an API would, answered to the last replica; how many."""
+    topic, reply_to = f"{service}.commands", ReplyAddress(f"{service}.outcomes", 3, "", "")
+    producer = _producer(bootstrap)
+    count = 0
+    for key, command in some:
+        identity = uuid7()
+        metadata = Metadata(
+            id=identity,
+            type=command.TYPE,
+            subject=key,
+            source="daybook/home/bench",
+            recorded_at=now_micros(),
+            correlation_id=identity,
+            causation_id=identity,
+            epoch=1,
+            request_hash="d41d8cd98f00b204e9800998ecf8427e",
+            reply_to=reply_to,
+        )
+        put(producer, topic, encode(topic, command), key, metadata)
+        count += 1
+    producer.flush(120)
+    return count
+
+
+def lives(count: int, first: int = 0) -> Iterator[list[Envelope[Any]]]:
+    """Orders' streams: placed (2 lines, a charge), confirmed, shipped and all moved; 4 events each."""
+    for number in range(first, first + count):
+        order_id, at = f"o-{number}", AT + number * 1_000_000
+        wanted, charges = lines(number, 2), (Charge("POST", 18_000_000),)
+        skus = tuple(dict.fromkeys(line.sku for line in wanted))
+        gross = sum([line.quantity * line.unit_price for line in wanted]) + 18_000_000
+        units = sum([line.quantity for line in wanted])
+        bodies: Sequence[Any] = (
+            OrderPlaced(
+                order_id, **SHOP, occurred_at=at, lines=wanted, customer_id=f"c-{number % 1000}",
+                charges=charges, gross=gross,
+            ),
+            OrderConfirmed(order_id, at, skus, **SHOP, units=units, gross=gross),
+            OrderShipped(order_id, at, skus, "post", "r-1"),
+            moved(order_id, at, skus),
+        )  # fmt: skip
+        yield [event(order_id, version, body) for version, body in enumerate(bodies, start=1)]
+
+
+def moved(order_id: str, at: int, skus: Sequence[str]) -> Any:
+    """Inventory issued everything."""
+    return MovementsRecorded(order_id, at, tuple(Movement("issue", sku, 0, True, "") for sku in skus))
+
+
+def event(subject: str, version: int, body: Any) -> Envelope[Any]:
+    """An event as the order worker writes it; what people asked for over HTTP carries a fingerprint."""
+    asked = isinstance(body, OrderPlaced | OrderShipped)
+    metadata = Metadata(
+        id=uuid7(),
+        type=body.TYPE,
+        subject=subject,
+        source="daybook/order",
+        recorded_at=now_micros(),
+        correlation_id=uuid7(),
+        causation_id=uuid7(),
+        epoch=1,
+        version=version,
+        request_hash="d41d8cd98f00b204e9800998ecf8427e" if asked else "",
+    )
+    return Envelope(metadata, body)
+
+
+def interleaved(streams: Iterable[list[Envelope[Any]]], width: int = 200) -> Iterator[Envelope[Any]]:
+    """Events of `width` streams at a time, in turns."""
+    some = iter(streams)
+    while block := list(itertools.islice(some, width)):
+        for together in zip(*block, strict=True):
+            yield from together
+
+
+def put_events(bootstrap: str, events: Iterable[Envelope[Any]], per_transaction: int) -> int:
+    """Write order events in transactions of that size, with two ids in turn; how many."""
+    producers = []
+    for turn in range(2):
+        producer = _producer(bootstrap, {"transactional.id": f"bench-{turn}", "linger.ms": 0})
+        producer.init_transactions(60)
+        producers.append(producer)
+    some, count = iter(events), 0
+    for producer in itertools.cycle(producers):
+        batch = list(itertools.islice(some, per_transaction))
+        if not batch:
+            return count
+        producer.begin_transaction()
+        for one in batch:
+            put(
+                producer, "order.events", encode("order.events", one.body), one.metadata.subject, one.metadata
+            )
+        producer.commit_transaction(60)
+        count += len(batch)
+    raise AssertionError("a cycle does not end")
+
+
+def put(producer: Producer, topic: str, value: bytes, key: str, metadata: Metadata) -> None:
+    """Queue one record; waits while the queue is full."""
+    while True:
+        try:
+            producer.produce(topic, value, key, headers=write_headers(metadata))
+            return
+        except BufferError:
+            producer.poll(0.05)
+
+
+def _producer(bootstrap: str, more: dict[str, Any] | None = None) -> Producer:
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "partitioner": "murmur2_random",
+        "enable.idempotence": True,
+        "linger.ms": 20,
+        "retry.backoff.ms": 2,
+        "retry.backoff.max.ms": 20,
+        "queue.buffering.max.messages": 200_000,
+        "log_level": 3,
+    }
+    return Producer(settings | (more or {}))

@@ -1,0 +1,113 @@
+"""Contenders in turns: short windows, interleaved, so that a noisy machine is noisy for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.bench.statistics import Spread, ratios, spread
+
+Say = Callable[[str], None]
+
+
+class Unmeasurable(RuntimeError):
+    """A figure cannot be had; the text says why. It is never made up."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """`windows` of `seconds` each (at most 10); `quick` is for a look, not for a claim."""
+
+    windows: int = 5
+    seconds: float = 5.0
+    quick: bool = False
+
+
+QUICK = Effort(windows=3, seconds=3.0, quick=True)
+
+
+@dataclass(frozen=True)
+class Window:
+    """One measurement: the figure, and what else was seen (times in ms, `cpu …` in cores)."""
+
+    figure: float
+    seen: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Somebody to measure: `measure` takes one window."""
+
+    name: str
+    measure: Callable[[], Window]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What was to be reached, and what was."""
+
+    text: str
+    found: float
+    bound: float
+    at_least: bool = True
+
+    @property
+    def met(self) -> bool:
+        return self.found >= self.bound if self.at_least else self.found <= self.bound
+
+
+@dataclass
+class Measured:
+    """One row of the table: the first contender is ours, the others are what it is compared with."""
+
+    what: str
+    unit: str
+    windows: dict[str, list[Window]]
+    goals: list[Goal] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lower_is_better: bool = False
+
+    @property
+    def subject(self) -> str:
+        return next(iter(self.windows))
+
+    def figures(self, name: str = "") -> list[float]:
+        return [window.figure for window in self.windows[name or self.subject]]
+
+    def spread(self, name: str = "") -> Spread:
+        return spread(self.figures(name))
+
+    def seen(self, detail: str, name: str = "") -> Spread:
+        """The spread of a detail over the windows of a contender (default: ours)."""
+        return spread([window.seen[detail] for window in self.windows[name or self.subject]])
+
+    def ratio(self, peer: str) -> Spread:
+        """Ours to the peer's, by pairs of windows."""
+        return spread(ratios(self.figures(), self.figures(peer)))
+
+    def reach(self, text: str, found: float, bound: float, *, at_least: bool = True) -> None:
+        self.goals.append(Goal(text, found, bound, at_least))
+
+
+def interleave(
+    contenders: Sequence[Contender],
+    windows: int,
+    say: Say,
+    *,
+    warm: bool = True,
+    before: Callable[[], None] = lambda: None,
+) -> dict[str, list[Window]]:
+    """`windows` rounds, each contender once a round and each first in its turn; `before` prepares a round.
+
+    With `warm` a first round is not counted: a cold JVM or an empty cache misleads.
+    """
+    taken: dict[str, list[Window]] = {contender.name: [] for contender in contenders}
+    for number in range(-1 if warm else 0, windows):
+        before()
+        first = number % len(contenders)
+        for contender in (*contenders[first:], *contenders[:first]):
+            window = contender.measure()
+            if number >= 0:
+                taken[contender.name].append(window)
+                say(f"window {number + 1} of {windows}, {contender.name}: {window.figure:,.6g}")
+    return taken

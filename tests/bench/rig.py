@@ -1,0 +1,158 @@
+"""The parts of one benchmark: a broker, PostgreSQL and processes of the shop, in a folder that goes away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from infra.embedded.broker import EmbeddedBroker
+from infra.embedded.child import Child, Program
+from infra.embedded.ports import HOST, free_ports
+from infra.embedded.postgres import EmbeddedPostgres
+from infra.embedded.stack import http_ready
+from infra.topics import create_topics, ensure_site
+
+START_SECONDS = 240.0
+
+
+class Part:
+    """A running process of the benchmark and the port that it serves."""
+
+    def __init__(self, child: Child, port: int) -> None:
+        self.child, self.port = child, port
+        self.url = f"http://{HOST}:{port}"
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    def ready(self) -> bool:
+        return http_ready(self.url)
+
+    def kill(self) -> None:
+        self.child.kill()
+
+    def stop(self) -> None:
+        self.child.stop()
+
+
+class Rig:
+    """Enter it to have the broker with all topics (and PostgreSQL, unless told otherwise); leaving ends all.
+
+    Children die with this process, however it ends. Everything listens on loopback, on free ports.
+    """
+
+    def __init__(self, *, postgres: bool = True, heap_megabytes: int = 384) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="daybook-bench-"))
+        broker_port, controller_port = free_ports(2)
+        self.broker = EmbeddedBroker(self._folder / "broker", broker_port, controller_port, heap_megabytes)
+        self.postgres = EmbeddedPostgres(self._folder / "postgres", *free_ports(1)) if postgres else None
+        self.parts: dict[str, Part] = {}
+
+    @property
+    def kafka(self) -> str:
+        return self.broker.bootstrap
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
+    def database_url(self) -> str:
+        assert self.postgres is not None, "this rig has no PostgreSQL"
+        return self.postgres.url()
+
+    def __enter__(self) -> Rig:
+        try:
+            self.broker.start(START_SECONDS)
+            if self.postgres is not None:
+                self.postgres.start(START_SECONDS)
+            create_topics(self.kafka)
+            ensure_site(self.kafka)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        for part in self.parts.values():
+            part.kill()
+        for store in (self.broker, self.postgres):
+            if store is not None and store._child is not None:
+                store.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self, name: str, module: str, *arguments: str, **settings: object) -> Part:
+        """A Python process; `settings` become DAYBOOK_ variables. Returns at once, see `await_ready`."""
+        (port,) = free_ports(1)
+        environment = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "DAYBOOK_KAFKA": self.kafka,
+            "DAYBOOK_DATABASE_URL": self.database_url if self.postgres else "",
+            "DAYBOOK_HTTP_HOST": HOST,
+            "DAYBOOK_HTTP_PORT": str(port),
+            "DAYBOOK_HASH_KEY": "a key for benchmarks alone",
+            **{f"DAYBOOK_{key.upper()}": str(value) for key, value in settings.items()},
+        }
+        program = Program(name, (sys.executable, "-m", module, *arguments), environment, stop_seconds=60)
+        part = Part(Child(program, self._folder / f"{name}.log"), port)
+        self.parts[name] = part
+        return part
+
+    def shop(self, name: str, **settings: object) -> Part:
+        """One of the shop's processes by its name, such as order-worker; not yet ready."""
+        service, _, part = name.rpartition("-")
+        module = {"": "services.projection.main", "query": "services.projection.main"}.get(
+            service, f"services.{service}.main"
+        )
+        return self.start(
+            name, module, {"projection": "project", "query-api": "query"}.get(name, part), **settings
+        )
+
+    def await_ready(self, *parts: Part) -> None:
+        """Return when all are ready. Raises NotReady with the end of the log of the one that is not."""
+        for part in parts or tuple(self.parts.values()):
+            part.child.wait_until(part.ready, START_SECONDS)
+
+
+class Cores:
+    """CPU time of the processes of a rig over a stretch of time, in cores."""
+
+    def __init__(self, rig: Rig) -> None:
+        pids = {name: part.pid for name, part in rig.parts.items() if part.child.exit_code is None}
+        pids["broker"] = rig.broker.child.pid
+        if rig.postgres is not None:
+            pids["postgres"] = rig.postgres.child.pid
+        self._processes = {name: psutil.Process(pid) for name, pid in pids.items()}
+        self._began, self._before = time.perf_counter(), self._used()
+
+    def taken(self) -> Mapping[str, float]:
+        """Per process, since this object was made: `cpu <name>` → cores."""
+        passed, used = time.perf_counter() - self._began, self._used()
+        return {f"cpu {name}": round((used[name] - self._before[name]) / passed, 3) for name in used}
+
+    def _used(self) -> dict[str, float]:
+        return {name: _family(process) for name, process in self._processes.items()}
+
+
+def _family(process: psutil.Process) -> float:
+    """CPU seconds of a process and its children (PostgreSQL has one per connection), ended ones too."""
+    total = 0.0
+    for member in (process, *process.children(recursive=True)):
+        try:
+            times = member.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total

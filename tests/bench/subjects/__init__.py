@@ -1,0 +1,1 @@
+"""Parts of the shop in processes of their own, so that a benchmark can start and stop their work."""

@@ -1,0 +1,62 @@
+"""The worker's own loop, turned as often as told: `python -m … SERVICE BOOTSTRAP SNAPSHOT_SECONDS`.
+
+As `services.kernel.worker` runs it, with metrics and snapshots, but for the web server and the signals.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+
+from services.kernel.aggregate import Aggregate
+from services.kernel.command_loop import CommandLoop
+from services.kernel.entities import Window
+from services.kernel.execution import Executor
+from services.kernel.log_reader import partitions_of
+from services.kernel.slot import Slot, SlotConfig
+from services.kernel.worker import ANSWERS_PER_PARTITION
+from services.kernel.worker_metrics import WorkerMetrics
+from tests.bench.subjects.stretches import obey
+
+WINDOW_SECONDS = 0.005
+NEVER_SECONDS = 86_400.0  # nobody answers the asks: asking again is not what is measured
+
+
+def main(service: str, bootstrap: str, snapshot_seconds: str) -> None:
+    aggregate: Aggregate[Any, Any, Any] = getattr(
+        importlib.import_module(f"services.{service}.worker"), service.upper()
+    )
+    config = SlotConfig(
+        bootstrap, 0, 1, 1, 10_000, Window(24.0, ANSWERS_PER_PARTITION), float(snapshot_seconds)
+    )
+    slot: Slot[Any, Any, Any] = Slot(aggregate, config, _lost)
+    consumer = slot.open()
+    executor: Executor[Any, Any, Any] = Executor(
+        aggregate, slot.partitions, len(partitions_of(bootstrap, f"{service}.commands")), slot.epoch
+    )
+    loop: CommandLoop[Any, Any, Any] = CommandLoop(
+        slot, consumer, executor, WorkerMetrics(service), WINDOW_SECONDS, NEVER_SECONDS
+    )
+
+    def work(count: int) -> Mapping[str, float]:
+        done = turns = 0
+        while done < count:
+            done += loop.turn()
+            turns += 1
+        return {"batch": done / turns, "MiB": psutil.Process().memory_info().rss / 2**20}
+
+    obey(work, slot.snapshot)
+
+
+def _lost(error: BaseException) -> None:
+    print(error, file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
