@@ -18,6 +18,8 @@ from contracts.lock import Lock, load_lock
 ROWS_PER_BATCH = 5000
 FORGET_EVERY = 200
 Row = dict[str, Any]
+# A sound domain raises none of these; on a damaged stream, the first that does is where it breaks.
+_CANNOT_FOLLOW = (Undecodable, AssertionError, LookupError, AttributeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Stream:
             event = read_event(value, self._lock)
             self._state = self._fold.evolve(self._state, event)
             self._fields = self._fold.look(self._state, event, self._fields)
-        except (Undecodable, AssertionError):
+        except _CANNOT_FOLLOW:
             self._break(version)
         if version % FORGET_EVERY == 0:
             # What a long-lived entity remembers only for late commands would make the fold slower and slower.

@@ -1,0 +1,45 @@
+"""Arguments are checked before Spark starts: a wrong one costs no seconds."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    known = {"PATH": os.environ["PATH"], "DAYBOOK_SPARK_JARS": "/nowhere"}
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(
+        command, env=known | environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("job", ["analytics.jobs.audit", "analytics.jobs.daily_revenue"])
+def test_help_teaches(job: str) -> None:
+    shown = run(job, "--help")
+    assert shown.returncode == 0
+    assert "--out" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("job", "arguments", "reason"),
+    [
+        ("analytics.jobs.audit", ("--expectation", "absent.json"), "absent.json is not a file"),
+        ("analytics.jobs.audit", ("--wait", "soon"), "invalid float"),
+        ("analytics.jobs.daily_revenue", (), "--out"),
+        ("analytics.jobs.daily_revenue", ("--out", "/nowhere/else"), "can be written to"),
+    ],
+)
+def test_a_wrong_argument_is_refused(job: str, arguments: tuple[str, ...], reason: str) -> None:
+    refused = run(job, *arguments)
+    assert refused.returncode == 2
+    assert reason in refused.stderr
+    assert "starting Spark" not in refused.stderr
+
+
+def test_missing_jars_are_said_in_one_line() -> None:
+    refused = run("analytics.jobs.audit")
+    assert refused.returncode == 2
+    assert "DAYBOOK_SPARK_JARS" in refused.stderr
+    assert "Traceback" not in refused.stderr
