@@ -2,7 +2,7 @@
 
 import typer
 
-from infra.commands import contracts, inspect, lifecycle, load, parked, rebuild, topics
+from infra.commands import contracts, demo, inspect, lifecycle, load, parked, rebuild, topics
 from infra.commands.audit import audit
 
 cli = typer.Typer(
@@ -12,7 +12,7 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for commands in (lifecycle, inspect, load, rebuild, topics):
+for commands in (lifecycle, inspect, load, demo, rebuild, topics):
     cli.add_typer(commands.app)
 cli.command(rich_help_panel="The proof")(audit)
 cli.add_typer(parked.app, name="parked", rich_help_panel="Read models")

@@ -81,17 +81,19 @@ def open_book() -> Book:
         return read_book(entries(read_rows()))
 
 
+def planned(book: Book, period: Period, settings: StackSettings) -> Load:
+    """What of a period is sent now."""
+    return without_forgotten(book, book.load(period), read_loaded(settings.home), datetime.now(UTC))
+
+
 def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tuple[Load, Tally]:
     """Send a period and remember it; leaves with exit code 1 where an answer is missing or not the data's."""
     now = datetime.now(UTC)
-    loaded = read_loaded(settings.home)
-    plan = without_forgotten(book, book.load(period), loaded, now)
+    plan = planned(book, period, settings)
     try:
         tally = load_with_progress(plan, api_urls(settings), pace)
     except Unanswered as reason:
-        fail(
-            f"no answer: {escape(str(reason))}. See `./daybook status`; the same load again goes on."
-        )
+        fail(f"no answer: {escape(str(reason))}. See `./daybook status`; the same load again goes on.")
     expected = expected_refusals(plan.steps())
     if tally.refused != expected:
         fail(f"refused: {refusals(tally.refused)}; the data says: {refusals(expected)}")

@@ -47,14 +47,13 @@ class Shop:
     def __init__(self, urls: Mapping[Api, str]) -> None:
         self._client = httpx.Client(base_url=urls[Api.QUERY], timeout=CLIENT_SECONDS, trust_env=False)
 
-    def get(self, path: str, token: str = "", **parameters: str | int) -> httpx.Response:
-        """Any answer; with a Consistency-Token it is at least as new as that write."""
-        headers = {"Consistency-Token": token} if token else {}
-        return self._client.get(path, params=parameters, headers=headers)
+    def get(self, path: str, headers: Mapping[str, str]) -> httpx.Response:
+        """Any answer; with a Consistency-Token among the headers it is at least as new as that write."""
+        return self._client.get(path, headers=headers)
 
-    def found(self, path: str, token: str = "", **parameters: str | int) -> Any:
+    def found(self, path: str, **parameters: str | int) -> Any:
         """The JSON of a successful answer. Raises httpx.HTTPStatusError for any other."""
-        return self.get(path, token, **parameters).raise_for_status().json()
+        return self._client.get(path, params=parameters).raise_for_status().json()
 
     def rest(self) -> Rest:
         """How far the shop is from rest."""
