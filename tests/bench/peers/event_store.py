@@ -26,7 +26,7 @@ CONNECTIONS = 16
 class Order(Aggregate):  # type: ignore[misc] # the library is not typed for us
     """An order with the facts of ours."""
 
-    @event("Placed")
+    @event("Placed")  # type: ignore[untyped-decorator]
     def __init__(
         self,
         order_id: str,

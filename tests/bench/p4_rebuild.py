@@ -1,0 +1,89 @@
+"""P4: the orders rebuilt from the first event, beside the live ones; all ways must end in the same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from services.projection.read_models import ORDERS
+from services.projection.rebuild import rebuild
+from tests.bench import bulk
+from tests.bench.databases import digest, drain_seconds, fresh_database
+from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
+from tests.bench.p3_live_projection import last_records
+from tests.bench.peers import rebuilding
+from tests.bench.rig import Rig
+
+OURS, ROW, MANY = "daybook", "row at a time", "executemany"
+APPLY = {ROW: rebuilding.row_at_a_time, MANY: rebuilding.executemany}
+# A window of the slowest must stay short: it rebuilds the log's beginning only.
+BEGINNING, REST, QUICK_REST = 12_000, 188_000, 48_000
+Ends = Mapping[tuple[str, int], int]
+
+
+def run(effort: Effort, say: Say) -> list[Measured]:
+    """The peers rebuild the same log in a database of their own."""
+    with Rig() as rig:
+        count = BEGINNING + (QUICK_REST if effort.quick else REST)
+        beginning, ends = _write(rig, 0, BEGINNING), _write(rig, BEGINNING, count)
+        say(f"{count:,} events in the log; projecting them live")
+        live, beside = fresh_database(rig.database_url), fresh_database(rig.database_url)
+        part = rig.start("live", "tests.bench.subjects.projecting", "faust", ORDERS.name, database_url=live)
+        drain_seconds(live, ends, 1)
+        part.stop()
+        del rig.parts["live"]
+        expected, of_beginning = digest(live, ORDERS), _digest_of(rig, beside, beginning)
+        contenders = (
+            Contender(OURS, lambda: _ours(rig, live, count, expected)),
+            Contender(ROW, lambda: _peer(rig, beside, ROW, BEGINNING, beginning, of_beginning)),
+            Contender(MANY, lambda: _peer(rig, beside, MANY, count, ends, expected)),
+        )
+        windows = interleave(contenders, effort.windows, say, warm=False)
+    row = Measured(f"orders, {count:,} events", "events/s", windows)
+    row.reach("≥25,000/s", row.spread().median, 25_000)
+    row.reach("≥3× row at a time", row.ratio(ROW).median, 3.0)
+    row.notes.append(f"tables byte-equal in each window; row at a time: of the first {BEGINNING:,} events")
+    return [row]
+
+
+def _write(rig: Rig, first: int, last: int) -> Ends:
+    """Orders' events from the `first` to the `last`; the positions after them."""
+    streams = bulk.lives((last - first) // 4, first // 4)
+    bulk.put_events(rig.kafka, bulk.interleaved(streams), 100)
+    return last_records(rig.kafka, "order.events")
+
+
+def _digest_of(rig: Rig, database: str, ends: Ends) -> Mapping[str, str]:
+    """What a rebuild up to `ends` must be, by the other of the peers."""
+    asyncio.run(rebuilding.rebuild(rig.kafka, database, ends, rebuilding.executemany))
+    return digest(database, ORDERS)
+
+
+def _ours(rig: Rig, database: str, count: int, expected: Mapping[str, str]) -> Window:
+    began = time.perf_counter()
+    done = asyncio.run(rebuild(rig.kafka, database, ORDERS))
+    passed = time.perf_counter() - began
+    _check(OURS, done.events, count, digest(database, ORDERS), expected)
+    return Window(count / passed, {"held ms": done.held * 1000})
+
+
+def _peer(
+    rig: Rig,
+    database: str,
+    name: str,
+    count: int,
+    ends: Ends,
+    expected: Mapping[str, str],
+) -> Window:
+    asyncio.run(rebuilding.empty(database))
+    began = time.perf_counter()
+    done = asyncio.run(rebuilding.rebuild(rig.kafka, database, ends, APPLY[name]))
+    passed = time.perf_counter() - began
+    _check(name, done, count, digest(database, ORDERS), expected)
+    return Window(count / passed)
+
+
+def _check(name: str, done: int, count: int, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    if done != count or found != expected:
+        raise Unmeasurable(f"{name} is wrong: {done} of {count} events; tables {found}, live {expected}")

@@ -1,0 +1,118 @@
+"""P9: a worker's restart, from its start to the first accepted command.
+
+With 1,000,000 events behind it (250,000 settled orders), with snapshots and without; with a small state; and
+from a kill -9 in the middle of work to the first acknowledgement of its successor.
+"""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+
+from tests.bench import bulk
+from tests.bench.asking import Asker
+from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
+from tests.bench.p3_live_projection import last_records
+from tests.bench.rig import Part, Rig
+
+EVENTS = 1_000_000
+SMALL = 2_000
+WITH, WITHOUT = "daybook (snapshots)", "replay without snapshots"
+SETTLED_BYTES = 1024
+SNAPSHOT_PATIENCE = 300.0
+
+
+def run(effort: Effort, say: Say) -> list[Measured]:
+    events = EVENTS // 10 if effort.quick else EVENTS
+    rows = [_large(events, say)]
+    with Rig(postgres=False) as rig:
+        bulk.put_events(rig.kafka, bulk.interleaved(bulk.lives(SMALL // 4)), 500)
+        with Asker(rig.kafka) as asker:
+            _started(rig, asker).stop()  # writes the first snapshots
+            restarts, kills = [], []
+            for number in range(effort.windows):
+                part, window = _timed(rig, asker)
+                restarts.append(window)
+                say(f"restart {number + 1}: {window.figure:.2f} s")
+                kills.append(_killed(rig, asker, part))
+                say(f"kill -9 {number + 1}: {kills[-1].figure:.2f} s")
+    small = Measured(f"restart, {SMALL:,} events", "s", {"daybook": restarts}, lower_is_better=True)
+    small.reach("≤3 s", small.spread().median, 3.0, at_least=False)
+    killed = Measured("kill -9 to first acknowledgement", "s", {"daybook": kills}, lower_is_better=True)
+    killed.reach("≤3 s", killed.spread().median, 3.0, at_least=False)
+    return [*rows, small, killed]
+
+
+def _large(events: int, say: Say) -> Measured:
+    """Once each: replay of everything, then from the snapshots that its owner has written meanwhile."""
+    with Rig(postgres=False) as rig:
+        say(f"writing {events:,} events")
+        bulk.put_events(rig.kafka, bulk.interleaved(bulk.lives(events // 4)), 2000)
+        with Asker(rig.kafka) as asker:
+            empty = _megabytes_of_empty(rig)
+            part, replayed = _timed(rig, asker)
+            say(f"without snapshots: {replayed.figure:.2f} s")
+            held = (replayed.seen["MiB"] - empty) * 2**20 / (events // 4)
+            _snapshots_written(rig, part, events // 4, say)
+            part.stop()
+            part, restored = _timed(rig, asker)
+            say(f"with snapshots: {restored.figure:.2f} s")
+            part.kill()
+    seconds = {WITH: [restored], WITHOUT: [replayed]}
+    row = Measured(f"restart, {events:,} events", "s", seconds, lower_is_better=True)
+    row.reach("≤15 s", restored.figure, 15.0, at_least=False)
+    row.reach("≤1 KiB kept per settled order", held, SETTLED_BYTES, at_least=False)
+    row.notes.append(
+        f"{held:,.0f} B of memory per settled order within the retry window, its answers included: "
+        f"{2**30 / held / 1e6:.2f} million orders per GiB and slot"
+    )
+    return row
+
+
+def _started(rig: Rig, asker: Asker) -> Part:
+    return _timed(rig, asker)[0]
+
+
+def _timed(rig: Rig, asker: Asker) -> tuple[Part, Window]:
+    """Start a worker while a command waits for it; seconds from its start to the command's outcome."""
+    command = asker.ask()
+    began = time.perf_counter()
+    part = rig.shop("order-worker", redrive_seconds=36_000)
+    seconds = asker.answered(command) - began
+    return part, Window(seconds, {"MiB": psutil.Process(part.pid).memory_info().rss / 2**20})
+
+
+def _killed(rig: Rig, asker: Asker, part: Part) -> Window:
+    """Kill it in the middle of a stream of commands; seconds until its successor acknowledges the next."""
+    for _ in range(200):
+        asker.ask()
+    time.sleep(0.05)
+    began = time.perf_counter()
+    part.kill()
+    successor, _ = _timed(rig, asker)
+    seconds = time.perf_counter() - began
+    successor.stop()
+    return Window(seconds)
+
+
+def _megabytes_of_empty(rig: Rig) -> float:
+    """What a worker's process takes that holds nothing: inventory's, which has no events here."""
+    part = rig.shop("inventory-worker")
+    rig.await_ready(part)
+    size = psutil.Process(part.pid).memory_info().rss / 2**20
+    part.stop()
+    return float(size)
+
+
+def _snapshots_written(rig: Rig, part: Part, entities: int, say: Say) -> None:
+    """Wait until the owner has written a snapshot of every order, as it does by itself in the background."""
+    until = time.monotonic() + SNAPSHOT_PATIENCE
+    while True:
+        written = sum(last_records(rig.kafka, "order.state").values())
+        if written >= entities:
+            say(f"{written:,} snapshots written")
+            return
+        if part.child.exit_code is not None or time.monotonic() > until:
+            raise Unmeasurable(f"{written:,} of {entities:,} snapshots: {part.child.last_lines()}")
+        time.sleep(1.0)
