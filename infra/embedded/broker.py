@@ -42,6 +42,9 @@ offsets.topic.num.partitions=4
 transaction.state.log.num.partitions=4
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
+# after a crash the controller waits for the old session's end: 9 s by default
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
 # a checkout left alone for a season goes on where it was
 offsets.retention.minutes={offsets_minutes}
 # a worker's open transaction holds up every reader: end it soon after its time is up

@@ -22,6 +22,7 @@ from services.kernel.control import read_control, snapshot_id, transactional_ids
 from services.kernel.entities import Entity, Partition, Window
 from services.kernel.envelope import now_micros, read_headers
 from services.kernel.log_reader import MOVING, end_offsets, partitions_of, read_to_end
+from services.kernel.registry import topics_written
 from services.kernel.serde import decode
 from services.kernel.snapshots import SnapshotReader, SnapshotWriter
 from services.kernel.transactions import Transactions
@@ -89,6 +90,7 @@ class Slot(Generic[Command, State, Event]):
         self._check_layout()
         numbers = self._numbers()
         consumer = self._consumer()
+        self._settle(consumer, numbers)
         committed = self._committed(consumer, numbers)
         self._restore(numbers)
         consumer.assign(
@@ -131,6 +133,18 @@ class Slot(Generic[Command, State, Event]):
     def _numbers(self) -> list[int]:
         every = partitions_of(self.config.bootstrap, f"{self.aggregate.name}.commands")
         return [number for number in every if number % self.config.slots == self.config.slot]
+
+    def _settle(self, consumer: Consumer, numbers: list[int]) -> None:
+        """Nothing of the predecessor stays undecided, wherever it wrote: see `Transactions.settle`."""
+        bootstrap, name = self.config.bootstrap, self.aggregate.name
+        topics = [
+            topic for topic in topics_written() if topic.startswith(name) or topic.endswith(".commands")
+        ]
+        places = [(topic, number) for topic in topics for number in partitions_of(bootstrap, topic)]
+        offsets = [TopicPartition(f"{name}.commands", number, 0) for number in numbers]
+        self.transactions.settle(places, offsets, consumer.consumer_group_metadata())
+        snapshots = [place for place in places if place[0] == f"{name}.state"]
+        self._snapshot_transactions.settle(snapshots, [], None)
 
     def _committed(self, consumer: Consumer, numbers: list[int]) -> list[TopicPartition]:
         """Where the last owner's last commit ended: answered only when its pending offsets are decided."""
