@@ -7,13 +7,12 @@ due at even times whatever the answers do, and wait for a free connection; their
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,7 +27,8 @@ PATIENCE_SECONDS = 15.0
 class Load:
     """What to send: `kind` names one of `REQUESTS`, `prefix` makes its ids new; seconds; `rate` 0: closed.
 
-    The first `warm` seconds are not counted. `keep` returns each request's id and the time of its answer.
+    The first `warm` seconds are not counted. `most` requests are sent (0: as many as fit). `keep` returns
+    each request's id and the time of its answer.
     """
 
     port: int
@@ -39,6 +39,7 @@ class Load:
     warm: float = 0.5
     rate: float = 0.0
     keep: bool = False
+    most: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def receipt(_: str, number: int) -> bytes:
 
 
 def fixed_order(_: str, number: int) -> bytes:
-    """Place or cancel one of 20,000 orders, always the same: nothing new once all are cancelled."""
+    """Cancel one of 20,000 orders, always the same: nothing new once all are cancelled."""
     name = f"fixed-{number % 20_000}"
     return post(f"/orders/{name}/cancellation", b'{"reason":"changed mind"}')
 
@@ -120,7 +121,7 @@ class Run:
 
     def __init__(self, load: Load) -> None:
         self._load, self._build = load, REQUESTS[load.kind]
-        self._numbers: Iterator[int] = itertools.count()
+        self._sent = 0
         self._started = time.perf_counter()
         self._counts_from = self._started + load.warm
         self.ends = self._counts_from + load.seconds
@@ -138,13 +139,18 @@ class Run:
                 self._send(connection, self.due.popleft())
             else:
                 self.idle.append(connection)
-        elif now < self.ends:
+        elif now < self.ends and not self.exhausted:
             self._send(connection, now)
 
     def _send(self, connection: Connection, began: float) -> None:
-        number = next(self._numbers)
+        number, self._sent = self._sent, self._sent + 1
         name = f"{self._load.prefix}-{number}"
         connection.send(self._build(name, number), name, began)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all is sent that may be."""
+        return 0 < self._load.most <= self._sent
 
     def told(self, name: str, began: float, status: int) -> None:
         now = time.perf_counter()
@@ -215,7 +221,8 @@ async def run(load: Load) -> Loaded:
     if load.rate:
         await state.pace()
     else:
-        await asyncio.sleep(max(0.0, state.ends - time.perf_counter()))
+        while time.perf_counter() < state.ends and not state.exhausted:
+            await asyncio.sleep(0.02)
     cores = (time.process_time() - used) / (load.warm + load.seconds)
     until = time.perf_counter() + PATIENCE_SECONDS
     while any(one.waiting for one in connections) and time.perf_counter() < until:

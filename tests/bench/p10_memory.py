@@ -23,7 +23,7 @@ QUICK_MINUTES, QUICK_WARM = 2.0, 0.75
 RETRY_WINDOW_HOURS = 2 / 60
 SAMPLE_SECONDS = 2.0
 CONNECTIONS = 32
-PLACING_RATE = 200.0
+POPULATION = 20_000  # as the generator's fixed orders
 MEBIBYTES_PER_10_MINUTES = 1.0
 
 
@@ -31,10 +31,12 @@ def run(effort: Effort, say: Say) -> list[Measured]:
     minutes, warm = (QUICK_MINUTES, QUICK_WARM) if effort.quick else (MINUTES, WARM_MINUTES)
     with Rig() as rig:
         start_shop(rig, retry_window_hours=RETRY_WINDOW_HOURS)
-        population = 2_000 if effort.quick else 20_000
-        send(Load(rig.parts["order-api"].port, "first_order", "first", 32, population / PLACING_RATE,
-                  warm=0.0, rate=PLACING_RATE))  # fmt: skip
-        await_rest(rig)
+        everything = Load(
+            rig.parts["order-api"].port, "first_order", "first", 64, 300.0, warm=0.0, most=POPULATION
+        )
+        if refused := send(everything).refused:
+            raise Unmeasurable(f"{refused} of the first orders were refused")
+        await_rest(rig, 600)
         peak = measure_p1(rig, rig.parts["order-api"], 64, effort.seconds).figure
         await_rest(rig)
         rate = peak / 2

@@ -16,6 +16,7 @@ FIRST = ("order-worker", "inventory-worker", "projection")
 SECOND = ("order-api", "inventory-api", "query-api")
 WORKERS = ("order-worker", "inventory-worker")
 SKUS = 5000
+PATIENCE_SECONDS = 120.0
 _LAG = """
 SELECT coalesce(max(events), 0)
 FROM (SELECT sum(events) AS events FROM lag GROUP BY read_model) AS l"""
@@ -32,13 +33,12 @@ def start_shop(rig: Rig, *, stocked: bool = True, **settings: object) -> None:
 
 
 def _receive(rig: Rig) -> None:
-    """Receipts of every SKU: whole rounds of a closed loop until each had one."""
-    port, taken = rig.parts["inventory-api"].port, 0.0
-    while taken < 2 * SKUS:
-        loaded = send(Load(port, "receipt", "opening", 64, max(3.0, SKUS / 500), warm=0.0))
-        taken += loaded.rate * max(3.0, SKUS / 500)
-        if loaded.refused or not loaded.rate:
-            raise Unmeasurable(f"{loaded.refused} receipts were refused")
+    """One receipt of every SKU."""
+    everything = Load(
+        rig.parts["inventory-api"].port, "receipt", "opening", 64, PATIENCE_SECONDS, warm=0.0, most=SKUS
+    )
+    if refused := send(everything).refused:
+        raise Unmeasurable(f"{refused} receipts were refused")
 
 
 def behind(rig: Rig) -> int:
@@ -47,7 +47,7 @@ def behind(rig: Rig) -> int:
     return int(waiting) + asyncio.run(_projection_lag(rig.database_url))
 
 
-def await_rest(rig: Rig, seconds: float = 120.0) -> float:
+def await_rest(rig: Rig, seconds: float = PATIENCE_SECONDS) -> float:
     """Wait until nothing is behind, twice in a row as it is observed every 2 s; how long that took."""
     began, calm = time.monotonic(), 0
     while calm < 2:
