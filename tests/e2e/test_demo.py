@@ -1,0 +1,60 @@
+"""The demo in small, then a load during which every process is killed once, loaded twice, and audited."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from infra.demo import census
+from infra.embedded.stack import NAMES
+from infra.retail.shop import Shop as Reader
+from infra.retail.shop import api_urls
+from tests.checker.evidence import Evidence, read_evidence
+from tests.checker.invariants import check
+from tests.e2e.shop import SECONDS, Shop
+
+TWO_DAYS = ("load", "--from", "2010-12-21", "--to", "2010-12-22")
+pytestmark = pytest.mark.timeout(1800)
+
+
+def eventually_ready(shop: Shop, name: str, restarts: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while shop.member(name).restarts <= restarts or not shop.ready(name):
+        assert time.monotonic() < deadline, f"{name} did not come back"
+        time.sleep(0.1)
+
+
+def test_the_demo_in_small(shop: Shop) -> None:
+    output = shop.run("demo", "--small", "--no-spark")
+    assert "417 commands, 417 answered as before" in output
+    assert "nothing has changed" in output
+    assert "4 rejected" in output
+
+
+def test_every_process_is_killed_once_and_nothing_is_lost_or_doubled(shop: Shop) -> None:
+    load = shop.start(*TWO_DAYS, "--rate", "15", "--concurrency", "16")
+    killed_during_load = 0
+    for name in NAMES:
+        before = shop.member(name)
+        assert before.pid is not None
+        killed_during_load += load.poll() is None
+        os.kill(before.pid, signal.SIGKILL)
+        eventually_ready(shop, name, before.restarts)
+    output, _ = load.communicate(timeout=SECONDS)
+    assert load.returncode == 0, output
+    assert killed_during_load >= len(NAMES) - 2, "the load was over too early to prove anything"
+
+    reader = Reader(api_urls(shop.settings))
+    reader.await_rest(SECONDS, lambda _: None)
+    assert check(Evidence(read_evidence(shop.settings.kafka), at_rest=True)) == []
+
+    before_repeat = census(reader)
+    assert "refused: none" in shop.run(*TWO_DAYS)
+    reader.await_rest(SECONDS, lambda _: None)
+    assert census(reader) == before_repeat
+
+
+def test_log_read_models_spark_and_the_data_agree(shop: Shop) -> None:
+    output = shop.run("audit", "--expectation", str(shop.settings.home / "expectation.json"))
+    assert "Identical" in output
