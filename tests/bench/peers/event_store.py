@@ -15,7 +15,7 @@ from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
 
 from contracts.order.commands import PlaceOrder
-from services.kernel.writes import Write
+from services.edge.writes import Write
 from services.order.requests import OrderRequest
 from tests.bench.peers.front import serve_orders
 from tests.bench.peers.outbox import placed

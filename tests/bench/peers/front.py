@@ -14,10 +14,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from contracts.order.commands import PlaceOrder
+from services.edge.serving import Lifespan, application, configure_logging, serve
+from services.edge.writes import Write, WriteEndpoint, command_id, entity_of_key
 from services.kernel.envelope import now_micros
-from services.kernel.serving import Lifespan, application, configure_logging, serve
 from services.kernel.tokens import Token
-from services.kernel.writes import Write, WriteEndpoint, command_id, entity_of_key
 from services.order.requests import OrderRequest
 
 Place = Callable[[PlaceOrder, str, Write[OrderRequest]], Awaitable[str]]

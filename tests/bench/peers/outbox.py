@@ -16,9 +16,9 @@ from starlette.applications import Starlette
 
 from contracts.order.commands import PlaceOrder
 from contracts.order.events import OrderPlaced
+from services.edge.writes import Write
 from services.kernel.envelope import Metadata, now_micros, uuid7, write_headers
 from services.kernel.serde import encode
-from services.kernel.writes import Write
 from services.order.requests import OrderRequest
 from tests.bench.peers.front import serve_orders
 

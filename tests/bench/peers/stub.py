@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from contracts.order.commands import PlaceOrder
+from services.edge.writes import Write
 from services.kernel.envelope import uuid7
-from services.kernel.writes import Write
 from services.order.requests import OrderRequest
 from tests.bench.peers.front import serve_orders
 

@@ -26,7 +26,13 @@ def obey(work: Work, after: Callable[[], object] = lambda: None) -> None:
         began, used = time.perf_counter(), time.process_time()
         more = work(int(line))
         passed = time.perf_counter() - began
-        told = {"rate": int(line) / passed, "cpu own": (time.process_time() - used) / passed, **more}
+        used = time.process_time() - used
+        told = {
+            "rate": int(line) / passed,
+            "cpu own": used / passed,
+            "CPU µs": used / int(line) * 1e6,
+            **more,
+        }
         after()
         _tell(told)
 
