@@ -5,10 +5,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow.parquet as pq
 
+from infra.retail.expectation import ExpectedDay, Expectation
 from infra.retail.plan import Load
 from infra.retail.requests import Api, call
 from infra.retail.shop import CLIENT_SECONDS, Shop
@@ -107,6 +110,17 @@ def write_and_read(plan: Load, urls: Mapping[Api, str], shop: Shop, count: int) 
                 read_status=found.get("status", found.get("code", "")),
                 read_ms=1000 * (time.perf_counter() - written),
             )
+
+
+def mart_differences(folder: Path, expected: Expectation) -> list[tuple[str, str]]:
+    """(day, country) where Spark's mart of daily revenue is not what the data says, in order."""
+    mart = {
+        (str(row["day"]), row["country"]): ExpectedDay(
+            row["orders"], row["units"], row["gross"], row["returned"]
+        )
+        for row in pq.read_table(folder).to_pylist()
+    }
+    return sorted(key for key in mart.keys() | expected.days if mart.get(key) != expected.days.get(key))
 
 
 def _pages(shop: Shop, path: str, name: str) -> Iterator[Mapping[str, Any]]:

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from contracts.lock import Entry, Lock, load_lock
 from infra.contracts.schemas import fingerprint
-from services.kernel.serving import configure_logging, operations, serve
+from services.edge.serving import configure_logging, operations, serve
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 READ_ONLY = (

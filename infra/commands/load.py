@@ -18,7 +18,7 @@ from infra.commands.load_report import (
 )
 from infra.commands.output import fail, notes, results
 from infra.embedded.journal import Journal
-from infra.retail.expectation import expect, expected_refusals
+from infra.retail.expectation import Expectation, expect, expected_refusals
 from infra.retail.invoices import entries
 from infra.retail.load import Pace
 from infra.retail.loaded import known_since, read_loaded, record_loaded, steps_of, without_forgotten
@@ -61,7 +61,7 @@ def load_command(
     results.print(figures(tally))
     results.print(f"refused: {refusals(tally.refused)}")
     results.print(unmapped_table(plan.unmapped))
-    expectation = write_expectation(book, settings)
+    expectation = write_expectation(expected_now(book, settings), settings)
     notes.print(f"Next: `./daybook audit --expectation {expectation}`, `./daybook status`.", soft_wrap=True)
 
 
@@ -101,9 +101,13 @@ def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tup
     return plan, tally
 
 
-def write_expectation(book: Book, settings: StackSettings) -> Path:
-    """The file that says what must be in the shop after every load so far."""
-    expected = expect(steps_of(book, (load.period for load in read_loaded(settings.home))))
+def expected_now(book: Book, settings: StackSettings) -> Expectation:
+    """What must be in the shop after every load so far."""
+    return expect(steps_of(book, (load.period for load in read_loaded(settings.home))))
+
+
+def write_expectation(expected: Expectation, settings: StackSettings) -> Path:
+    """The expectation as a file for the audit."""
     file = settings.home / "expectation.json"
     file.write_text(json.dumps(expected.to_json()), "utf-8")
     return file

@@ -11,14 +11,14 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from services.edge.gateway import Gateway, GatewaySettings
+from services.edge.openapi import documentation
+from services.edge.serving import application, end_process
+from services.edge.writes import Resource, Write, WriteEndpoint, Writer
 from services.inventory.openapi import described
 from services.inventory.requests import AdjustmentRequest, ReceiptRequest
 from services.inventory.settings import ApiSettings
 from services.kernel.envelope import now_micros
-from services.kernel.gateway import Gateway, GatewaySettings
-from services.kernel.openapi import documentation
-from services.kernel.serving import application, end_process
-from services.kernel.writes import Resource, Write, WriteEndpoint, Writer
 
 
 class StockApi:

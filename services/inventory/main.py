@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from services.edge.serving import configure_logging, serve
 from services.inventory.settings import ApiSettings, WorkerSettings
-from services.kernel.serving import configure_logging, serve
 
 
 def main() -> int:

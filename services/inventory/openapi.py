@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from services.edge.openapi import Operation, Parameter, document, refusal
+from services.edge.write_docs import ID_SCHEMA, WRITE_PARAMETERS, done, failures
 from services.inventory.requests import AdjustmentRequest, ReceiptRequest, StockAnswer
-from services.kernel.openapi import Operation, Parameter, document, refusal
-from services.kernel.write_docs import ID_SCHEMA, WRITE_PARAMETERS, done, failures
 
 SKU = "85123A"
 COMMAND_ID = "7f0f3a52-6a25-5f1e-8a52-0a2d7f2f6c90"

@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from contracts.inventory.commands import AdjustStock, ReceiveStock
-from services.kernel.fields import MAX_QUANTITY, Moment, Quantity, Text, occurred_at
-from services.kernel.http import invalid
+from services.edge.fields import MAX_QUANTITY, Moment, Quantity, Text, occurred_at
+from services.edge.http import invalid
 
 
 class ReceiptRequest(Struct, frozen=True, forbid_unknown_fields=True):

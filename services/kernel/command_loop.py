@@ -19,10 +19,11 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 
 from contracts.kernel.records import Answer, OutcomeBatch
 from services.kernel.envelope import Metadata, now_micros, uuid7, write_headers
-from services.kernel.execution import Executor, Staged
+from services.kernel.execution import Executor
 from services.kernel.process import Ask
 from services.kernel.serde import encode
 from services.kernel.slot import Slot
+from services.kernel.staged import Staged
 from services.kernel.transactions import Aborted, produce
 from services.kernel.worker_metrics import WorkerMetrics
 

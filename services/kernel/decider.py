@@ -28,7 +28,8 @@ class Decider(Generic[Command, State, Event]):
     `decide(command, state)` answers the events to append (none: it is already so) or raises `Refused`;
     `evolve(state, event)` answers the next state and never refuses;
     `status(state)` names the state in one lower-case word, for answers;
-    `forget(state, version)` drops what was kept only to recognise late repeats and was closed at or before `version`.
+    `forget(state, version)` drops what was kept only to recognise late repeats and was closed at or before
+    `version`.
     """
 
     initial: State

@@ -7,10 +7,8 @@ transaction; the entities change only when the loop publishes it after the commi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Message
 
@@ -22,39 +20,11 @@ from services.kernel.envelope import Malformed, Metadata, ReplyAddress, partitio
 from services.kernel.process import Answered, Ask
 from services.kernel.registry import topic_of
 from services.kernel.serde import decode, encode
+from services.kernel.staged import Staged, StagedAsk, StagedEvent
 
 Command = TypeVar("Command")
 State = TypeVar("State")
 Event = TypeVar("Event")
-
-
-class StagedEvent(NamedTuple):
-    partition: int
-    key: str
-    value: bytes
-    metadata: Metadata
-
-
-class StagedAsk(NamedTuple):
-    topic: str
-    key: str
-    value: bytes
-    metadata: Metadata
-
-
-@dataclass
-class Staged(Generic[State]):
-    """The effects of one batch."""
-
-    entities: dict[tuple[int, str], Entity[State]] = field(default_factory=dict)
-    answers: dict[tuple[int, str, str], Remembered] = field(default_factory=dict)
-    events: list[StagedEvent] = field(default_factory=list)
-    asks: list[StagedAsk] = field(default_factory=list)
-    replies: dict[tuple[str, int | None, str], list[Outcome]] = field(default_factory=dict)
-    unrecorded: list[tuple[int, str, Remembered]] = field(default_factory=list)
-    parked: list[tuple[str, ParkedCommand]] = field(default_factory=list)
-    correlations: dict[str, str] = field(default_factory=dict)
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 class Executor(Generic[Command, State, Event]):

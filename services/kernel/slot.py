@@ -11,20 +11,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
-from contracts.kernel.records import Outcome, Remembered
 from services.kernel.aggregate import Aggregate, StateCodec
 from services.kernel.control import read_control, snapshot_id, transactional_ids
-from services.kernel.entities import Entity, Partition, Window
-from services.kernel.envelope import now_micros, read_headers
-from services.kernel.log_reader import MOVING, end_offsets, partitions_of, read_to_end
+from services.kernel.entities import Partition, Window
+from services.kernel.log_reader import MOVING, partitions_of
 from services.kernel.registry import topics_written
-from services.kernel.serde import decode
-from services.kernel.snapshots import SnapshotReader, SnapshotWriter
+from services.kernel.restoring import restore
+from services.kernel.snapshots import SnapshotWriter
 from services.kernel.transactions import Transactions
 
 Command = TypeVar("Command")
@@ -34,10 +32,6 @@ Event = TypeVar("Event")
 
 class LayoutChanged(Exception):
     """The service's slot layout is not the one this worker was started for."""
-
-
-class VersionGap(Exception):
-    """An entity's event is missing from the log: nothing may be decided on what is left."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,9 @@ class Slot(Generic[Command, State, Event]):
         consumer = self._consumer()
         self._settle(consumer, numbers)
         committed = self._committed(consumer, numbers)
-        self._restore(numbers)
+        restored = restore(self.config.bootstrap, self.aggregate, self._codec, self.config.window, numbers)
+        self.partitions.update(restored.partitions)
+        self.open_entities = restored.open_entities
         consumer.assign(
             [
                 TopicPartition(at.topic, at.partition, at.offset if at.offset >= 0 else OFFSET_BEGINNING)
@@ -176,82 +172,6 @@ class Slot(Generic[Command, State, Event]):
                 "log_level": 3,
             }
         )
-
-    def _restore(self, numbers: list[int]) -> None:
-        """Snapshots, then the events and answers from the watermark; what is already held is skipped."""
-        bootstrap, name = self.config.bootstrap, self.aggregate.name
-        topics = [f"{name}.state", f"{name}.events", f"{name}.answers"]
-        state_ends, event_ends, answer_ends = (end_offsets(bootstrap, topic, numbers) for topic in topics)
-        reader = SnapshotReader(self._codec, self.config.window, now_micros())
-        self.partitions.update({number: self._new_partition(reader) for number in numbers})
-        other_format = set()
-        for record in read_to_end(bootstrap, topics[0], dict.fromkeys(numbers, 0), state_ends):
-            if reader.usable(record):
-                reader.take(record, self.partitions[record.partition()])
-            else:
-                other_format.add(record.partition())
-        for (
-            number
-        ) in other_format:  # states have another shape now: this partition is folded from its first event
-            self.partitions[number] = self._new_partition(reader)
-            reader.drop(number)
-        self.open_entities = set(reader.open_entities)
-        marks = reader.watermarks
-        events = {number: marks[number].events if number in marks else 0 for number in numbers}
-        for record in read_to_end(bootstrap, topics[1], events, event_ends):
-            self._fold(record)
-        answers = {number: marks[number].answers if number in marks else 0 for number in numbers}
-        for record in read_to_end(bootstrap, topics[2], answers, answer_ends):
-            answer: Any = decode(record.value())
-            partition = self.partitions[record.partition()]
-            partition.get(record.key().decode())
-            partition.remember(record.key().decode(), Remembered(answer.outcome, answer.recorded_at))
-
-    def _new_partition(self, reader: SnapshotReader[State]) -> Partition[State]:
-        decider = self.aggregate.decider
-        return Partition(decider.initial, decider.forget, reader.thaw, self.config.window)
-
-    def _fold(self, record: Message) -> None:
-        meta, partition, key = (
-            read_headers(record.headers()),
-            self.partitions[record.partition()],
-            record.key().decode(),
-        )
-        entity = partition.get(key)
-        if meta.version <= entity.version:
-            return
-        if meta.version != entity.version + 1:
-            at = f"{record.topic()}/{record.partition()}/{record.offset()}"
-            raise VersionGap(
-                f"{key} is at version {entity.version}, the log goes on with {meta.version} at {at}"
-            )
-        decider = self.aggregate.decider
-        state = decider.evolve(entity.state, decode(record.value()))
-        partition.put(key, Entity(state, meta.version, meta.recorded_at))
-        self.open_entities.add((record.partition(), key))
-        if meta.request_hash:
-            earlier = partition.answered(key, meta.causation_id)
-            outcome = earlier or Outcome(
-                command_id=meta.causation_id,
-                command_type="",
-                subject=key,
-                tag="",
-                kind="accepted",
-                version=0,
-                event_ids=(),
-                status="",
-                code="",
-                reason="",
-                request_hash=meta.request_hash,
-                replayed=False,
-            )
-            outcome = replace(
-                outcome,
-                version=meta.version,
-                event_ids=(*outcome.event_ids, meta.id),
-                status=decider.status(state),
-            )
-            partition.remember(key, Remembered(outcome, meta.recorded_at))
 
     def _is_open(self, state: State) -> bool:
         process = self.aggregate.process

@@ -17,7 +17,8 @@ from services.kernel.command_loop import CommandLoop
 from services.kernel.entities import Window
 from services.kernel.execution import Executor
 from services.kernel.log_reader import partitions_of
-from services.kernel.slot import LayoutChanged, Slot, SlotConfig, VersionGap
+from services.kernel.restoring import VersionGap
+from services.kernel.slot import LayoutChanged, Slot, SlotConfig
 from services.kernel.transactions import OwnershipLost
 from services.kernel.worker_metrics import WorkerMetrics
 

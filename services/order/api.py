@@ -12,12 +12,12 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from services.edge.gateway import Gateway, GatewaySettings
+from services.edge.http import invalid
+from services.edge.openapi import documentation
+from services.edge.serving import application, end_process
+from services.edge.writes import Resource, Write, WriteEndpoint, Writer, entity_of_key
 from services.kernel.envelope import now_micros
-from services.kernel.gateway import Gateway, GatewaySettings
-from services.kernel.http import invalid
-from services.kernel.openapi import documentation
-from services.kernel.serving import application, end_process
-from services.kernel.writes import Resource, Write, WriteEndpoint, Writer, entity_of_key
 from services.order.openapi import described
 from services.order.requests import CancellationRequest, OrderRequest, ReturnRequest, ShipmentRequest
 from services.order.settings import ApiSettings

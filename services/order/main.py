@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from services.kernel.serving import configure_logging, serve
+from services.edge.serving import configure_logging, serve
 from services.order.settings import ApiSettings, WorkerSettings
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.kernel.openapi import Operation, Parameter, document, refusal
-from services.kernel.write_docs import ID_SCHEMA, WRITE_PARAMETERS, done, failures
+from services.edge.openapi import Operation, Parameter, document, refusal
+from services.edge.write_docs import ID_SCHEMA, WRITE_PARAMETERS, done, failures
 from services.order.requests import (
     CancellationRequest,
     OrderAnswer,

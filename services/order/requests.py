@@ -14,7 +14,7 @@ from contracts.order.commands import (
     ShipOrder,
 )
 from contracts.order.events import Charge, Line
-from services.kernel.fields import (
+from services.edge.fields import (
     MAX_LINES,
     Amount,
     Currency,
@@ -26,8 +26,8 @@ from services.kernel.fields import (
     Text,
     occurred_at,
 )
-from services.kernel.http import invalid
-from services.kernel.money import micros
+from services.edge.http import invalid
+from services.edge.money import micros
 
 MAX_GROSS = 10**15  # micros: a thousand million units of any currency
 

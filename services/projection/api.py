@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from services.edge.http import Problem, invalid
+from services.edge.openapi import documentation
+from services.edge.serving import application
 from services.kernel.envelope import now_micros
-from services.kernel.http import Problem, invalid
-from services.kernel.openapi import documentation
 from services.kernel.read_model import ReadModel
-from services.kernel.serving import application
 from services.kernel.tokens import MalformedToken, Token
 from services.projection import parameters
 from services.projection.conversations import queries as conversations

@@ -13,7 +13,7 @@ import structlog
 import uvicorn
 import uvloop
 
-from services.kernel.serving import application, configure_logging, serve
+from services.edge.serving import application, configure_logging, serve
 from services.projection.settings import ProjectionSettings, QuerySettings
 
 USAGE = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from services.kernel.openapi import Operation, Parameter, Reply, document, refusal
+from services.edge.openapi import Operation, Parameter, Reply, document, refusal
 from services.projection import answers
 from services.projection.orders.queries import STATUSES
 from services.projection.parameters import MAX_PAGE, PAGE

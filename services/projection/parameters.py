@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
+from services.edge.http import invalid
 from services.kernel.envelope import parse_time
-from services.kernel.http import invalid
 
 PAGE = 50
 MAX_PAGE = 500

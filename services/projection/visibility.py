@@ -15,8 +15,8 @@ from typing import Any
 import asyncpg
 import structlog
 
+from services.edge.http import Problem
 from services.kernel.envelope import partition_of
-from services.kernel.http import Problem
 from services.kernel.projector import CHANNEL, EVERY_KEY
 from services.kernel.read_model import Connection, ReadModel
 from services.kernel.tokens import Token

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("contracts", "services", "analytics", "infra", "tests")
 MODULE_LINES = 250
 FUNCTION_LINES = 45
-KERNEL_FILES = 12
-KERNEL_LINES = 1_600
+KERNEL_FILES = 26
+KERNEL_LINES = 2_850  # docstrings and blank lines included; docs/adr says why it is not smaller
 
 
 def modules(*rooms: str) -> Iterator[Path]:

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from contracts.records import RECORDS
+from services.edge.money import decimal_text
 from services.kernel.envelope import Envelope, Metadata, format_time
-from services.kernel.money import decimal_text
 from services.kernel.read_model import Connection
 from services.projection.answers import EntryAnswer, HistoryPage
 from services.projection.orders.project import Order, project

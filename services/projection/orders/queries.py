@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from services.edge.money import decimal_text
 from services.kernel.envelope import format_time
-from services.kernel.money import decimal_text
 from services.kernel.read_model import Connection
 from services.projection.answers import ChargeAnswer, LineAnswer, OrderAnswer, OrderPage, OrderSummary
 from services.projection.orders.project import Content, Order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from services.kernel.money import decimal_text
+from services.edge.money import decimal_text
 from services.kernel.read_model import Connection
 from services.projection.answers import SalesDay, SalesPage
 from services.projection.parameters import to_cursor

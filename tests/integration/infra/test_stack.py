@@ -81,7 +81,8 @@ def test_the_broker_keeps_its_log_over_a_stop_and_over_a_crash(tmp_path: Path) -
         assert not broker.ready()
         broker.start()
         write_transaction(broker.bootstrap, topic, ["between"], commit=True)
-        # what could be read stays; of a transaction whose markers are not written yet a crash can forget the end
+        # what could be read stays; of a transaction whose markers are not written yet a crash can forget
+        # the end
         assert read(broker.bootstrap, topic, "read_committed", 2) == ["before", "between"]
         broker.kill()
         broker.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.kernel.openapi import Parameter, Reply, refusal
+from services.edge.openapi import Parameter, Reply, refusal
 
 ID_SCHEMA = {"type": "string", "maxLength": 64}
 

@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from prometheus_client import Gauge
 
 from contracts.kernel.records import Outcome
+from services.edge.outcomes import OutcomeReader
 from services.kernel.envelope import Metadata, ReplyAddress, now_micros, write_headers
-from services.kernel.outcomes import OutcomeReader
 from services.kernel.serde import encode
 
 PENDING = Gauge("daybook_gateway_pending", "Commands sent whose outcome is awaited", ["service"])

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from services.kernel.http import invalid
+from services.edge.http import invalid
 
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_LINES = 1000

@@ -21,10 +21,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from contracts.kernel.records import Outcome
-from services.kernel.envelope import uuid7
-from services.kernel.fields import ID_PATTERN
-from services.kernel.gateway import Gateway, Unanswered
-from services.kernel.http import (
+from services.edge.fields import ID_PATTERN
+from services.edge.gateway import Gateway, Unanswered
+from services.edge.http import (
     RETRY_AFTER_SECONDS,
     Problem,
     expected_version,
@@ -33,6 +32,7 @@ from services.kernel.http import (
     parse_body,
     read_body,
 )
+from services.kernel.envelope import uuid7
 from services.kernel.tokens import Token
 
 Body = TypeVar("Body", bound=msgspec.Struct)

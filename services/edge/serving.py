@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from structlog.tracebacks import ExceptionDictTransformer
 
-from services.kernel.http import exception_handlers
+from services.edge.http import exception_handlers
 
 GRACE_SECONDS = 15
 KEEP_ALIVE_SECONDS = 75  # longer than a client's pool or a proxy usually keeps an idle connection

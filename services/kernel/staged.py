@@ -1,0 +1,42 @@
+"""What one batch of commands makes of the world, before anybody can see it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from contracts.kernel.records import Outcome, ParkedCommand, Remembered
+from services.kernel.entities import Entity
+from services.kernel.envelope import Metadata
+
+State = TypeVar("State")
+
+
+class StagedEvent(NamedTuple):
+    partition: int
+    key: str
+    value: bytes
+    metadata: Metadata
+
+
+class StagedAsk(NamedTuple):
+    topic: str
+    key: str
+    value: bytes
+    metadata: Metadata
+
+
+@dataclass
+class Staged(Generic[State]):
+    """The effects of one batch."""
+
+    entities: dict[tuple[int, str], Entity[State]] = field(default_factory=dict)
+    answers: dict[tuple[int, str, str], Remembered] = field(default_factory=dict)
+    events: list[StagedEvent] = field(default_factory=list)
+    asks: list[StagedAsk] = field(default_factory=list)
+    replies: dict[tuple[str, int | None, str], list[Outcome]] = field(default_factory=dict)
+    unrecorded: list[tuple[int, str, Remembered]] = field(default_factory=list)
+    parked: list[tuple[str, ParkedCommand]] = field(default_factory=list)
+    correlations: dict[str, str] = field(default_factory=dict)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
