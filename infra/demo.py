@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pyarrow.parquet as pq
 
-from infra.retail.expectation import ExpectedDay, Expectation
+from infra.retail.expectation import Expectation, ExpectedDay
 from infra.retail.plan import Load
 from infra.retail.requests import Api, call
 from infra.retail.shop import CLIENT_SECONDS, Shop

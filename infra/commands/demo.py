@@ -122,10 +122,9 @@ class Story:
         )["days"]
         results.print(f"GET /sales/daily?from={first}&to={last}&country=Germany", markup=False)
         results.print(_sales_table(days[:SHOWN_DAYS]))
-        rejected = self._shop.found("/orders", status="rejected", limit=1)["orders"]
-        for order in rejected:
+        for order in self._shop.found("/orders", status="rejected", limit=1)["orders"]:
             path = f"/orders/{order['order_id']}/history"
-            events = [event["type"] for event in self._shop.found(path)["events"]]
+            events = [event["type"].rpartition(".")[2] for event in self._shop.found(path)["events"]]
             results.print(f"GET {path}: {' → '.join(events)}", markup=False)
 
     def _period(self, days: tuple[date, date]) -> Period:
@@ -172,11 +171,8 @@ def _prove(book: Book, settings: StackSettings) -> int:
 
 def _look_further(settings: StackSettings) -> None:
     _chapter("Where to look next")
-    for name, about in (
-        ("order-api", "place an order yourself"),
-        ("inventory-api", "receive stock"),
-        ("query-api", "ask"),
-    ):
+    addresses = {"order-api": "place an order", "inventory-api": "receive stock", "query-api": "ask"}
+    for name, about in addresses.items():
         results.print(f"{settings.url(name)}/docs  {about}", markup=False, soft_wrap=True)
     results.print(
         "./daybook load --from 2011-01-01 --to 2011-01-31   January, which returns goods of December"
