@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("contracts", "services", "analytics", "infra", "tests")
+CODE = ("contracts", "services", "analytics", "infra")
+ROOMS = (*CODE, "tests")
 MODULE_LINES = 250
+TEST_LINES = 320  # tables of cases
 FUNCTION_LINES = 45
 KERNEL_FILES = 26
 KERNEL_LINES = 2_850  # docstrings and blank lines included; docs/adr says why it is not smaller
@@ -48,7 +50,8 @@ def test_no_module_is_too_long() -> None:
     long = {
         str(module.relative_to(ROOT)): length(module)
         for module in modules(*ROOMS)
-        if length(module) > MODULE_LINES and not generated(module)
+        if length(module) > (TEST_LINES if ROOT / "tests" in module.parents else MODULE_LINES)
+        and not generated(module)
     }
     assert long == {}
 
@@ -56,7 +59,7 @@ def test_no_module_is_too_long() -> None:
 def test_no_function_is_too_long() -> None:
     long = {
         f"{module.relative_to(ROOT)}:{name}": lines
-        for module in modules(*ROOMS)
+        for module in modules(*CODE)
         for name, lines in functions(module)
         if lines > FUNCTION_LINES
     }

@@ -130,16 +130,12 @@ def _at_least_one(quantity: int) -> None:
 
 def evolve(stock: Stock, event: InventoryEvent) -> Stock:
     """The stock after `event`."""
-    version = stock.version + 1
+    version, on_hand = stock.version + 1, stock.on_hand
     match event:
         case StockReceived(quantity=units):
-            return replace(
-                stock, version=version, on_hand=stock.on_hand + units, received=stock.received + units
-            )
+            return replace(stock, version=version, on_hand=on_hand + units, received=stock.received + units)
         case StockAdjusted(quantity=units):
-            return replace(
-                stock, version=version, on_hand=stock.on_hand + units, adjusted=stock.adjusted + units
-            )
+            return replace(stock, version=version, on_hand=on_hand + units, adjusted=stock.adjusted + units)
         case StockReserved(order_id=order_id, quantity=units):
             return replace(
                 stock,
@@ -159,7 +155,7 @@ def evolve(stock: Stock, event: InventoryEvent) -> Stock:
             return replace(
                 stock,
                 version=version,
-                on_hand=stock.on_hand - units,
+                on_hand=on_hand - units,
                 reserved=stock.reserved - units,
                 issued=stock.issued + units,
                 reservations=_without(order_id, stock),
@@ -169,7 +165,7 @@ def evolve(stock: Stock, event: InventoryEvent) -> Stock:
             return replace(
                 stock,
                 version=version,
-                on_hand=stock.on_hand + units,
+                on_hand=on_hand + units,
                 returned=stock.returned + units,
                 closed={**stock.closed, closed_key(return_step(number), order_id): version},
             )

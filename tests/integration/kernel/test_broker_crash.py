@@ -21,7 +21,8 @@ CRASHES = 3
 
 @pytest.mark.timeout(280)
 def test_broker_crashes_lose_nothing_acknowledged_and_hold_nobody_up(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(tmp_path / "broker", *free_ports(2), heap_megabytes=256)
+    port, controller_port = free_ports(2)
+    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
     broker.start()
     workers: list[WorkerProcess] = []
     try:
