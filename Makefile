@@ -51,8 +51,8 @@ format: $(STAMPS)/locked ## let ruff mend what it can
 	@$(BIN)/ruff check --fix $(PATHS)
 	@$(BIN)/ruff format $(PATHS)
 
-bench: setup ## run the benchmarks (long)
-	@$(BIN)/python -m pytest -m bench -o addopts= tests/bench
+bench: setup ## measure speed beside peers (up to an hour; one: make bench P=P1)
+	@$(BIN)/python -m tests.bench $(P)
 
 clean: ## stop the shop, remove its state and what the tools left
 	@if [ -x $(BIN)/python ]; then ./daybook clean --yes; fi
