@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.kernel.serde import decode
-
 from services.kernel.envelope import Metadata, read_headers
 from services.kernel.log_reader import partitions_of, read_to_end
+from services.kernel.serde import decode
 
 LOGS = ("order.events", "inventory.events")
 

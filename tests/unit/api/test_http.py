@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.kernel.http import (
+from services.edge.http import (
     MAX_BODY_BYTES,
     Problem,
     expected_version,
     idempotency_key,
     read_body,
 )
-from services.kernel.serving import application
+from services.edge.serving import application
 
 
 async def size(request: Request) -> Response:

@@ -3,7 +3,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.kernel.money import MICROS, decimal_text, micros
+from services.edge.money import MICROS, decimal_text, micros
 
 AMOUNTS = st.integers(-(10**15), 10**15)
 

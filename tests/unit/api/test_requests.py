@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.edge.http import Problem, parse_body
 from services.inventory.requests import AdjustmentRequest
 from services.kernel.envelope import format_time
-from services.kernel.http import Problem, parse_body
 from services.order.requests import CancellationRequest, OrderRequest
 
 NOW = 1_800_000_000_000_000
