@@ -50,8 +50,8 @@ def main() -> int:
     try:
         for name in names:
             results.append(_run(name, effort))
-            show(results[-1], console)
             write(given.json, about, results)
+            show(results[-1], console)
     except KeyboardInterrupt:
         progress.print("stopped; what was measured is kept")
         return 130

@@ -78,8 +78,8 @@ class Measured:
         return spread(self.figures(name))
 
     def seen(self, detail: str, name: str = "") -> Spread:
-        """The spread of a detail over the windows of a contender (default: ours)."""
-        return spread([window.seen[detail] for window in self.windows[name or self.subject]])
+        """The spread of a detail over the windows of a contender (default: ours); where it is absent, 0."""
+        return spread([window.seen.get(detail, 0.0) for window in self.windows[name or self.subject]])
 
     def ratio(self, peer: str) -> Spread:
         """Ours to the peer's, by pairs of windows."""

@@ -77,9 +77,9 @@ def _measure(kind: Kind, effort: Effort, say: Say) -> Measured:
     row = Measured(kind.what, "commands/s", windows)
     row.reach(f"≥{kind.rate:,}/s", row.spread().median, kind.rate)
     row.reach("≥60 % of the plain loop", row.ratio(PLAIN).median, 0.6)
-    ours, plain_cpu = row.seen("CPU µs").median, row.seen("CPU µs", PLAIN).median
+    own_cpu, plain_cpu = row.seen("CPU µs").median, row.seen("CPU µs", PLAIN).median
     row.notes.append(
-        f"by CPU time, which a busy machine moves less: {plain_cpu / ours:.2f} of the plain loop"
+        f"by CPU time, which a busy machine moves less: {plain_cpu / own_cpu:.2f} of the plain loop"
     )
     row.notes.append(f"an event is {size} bytes with key and headers; snapshots every {SNAPSHOT_SECONDS} s")
     return row

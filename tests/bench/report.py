@@ -94,7 +94,7 @@ def _row(row: Measured) -> Mapping[str, Any]:
 
 
 def _seen(row: Measured, name: str) -> str:
-    details = row.windows[name][0].seen
+    details = dict.fromkeys(detail for window in row.windows[name] for detail in window.seen)
     return " · ".join(f"{detail} {_number(row.seen(detail, name).median)}" for detail in details)
 
 
