@@ -20,13 +20,17 @@ _PROBE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Member:
-    """One process. `prepare` says what to run; `ready` asks it; `seconds` is how long that may take."""
+    """One process. `prepare` says what to run; `ready` asks it; `seconds` is how long that may take.
+
+    `alive` is false for a process that runs and does nothing.
+    """
 
     name: str
     ports: tuple[int, ...]
     prepare: Callable[[], Program]
     ready: Callable[[], bool]
     seconds: float
+    alive: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,10 @@ def members(settings: StackSettings, only: Collection[str] = ()) -> list[list[Me
     return [row for row in kept if row]
 
 
-def http_ready(url: str) -> bool:
-    """True when the process at `url` says that it is ready."""
+def http_ready(url: str, what: str = "ready") -> bool:
+    """True when the process at `url` says that it is ready (or live)."""
     try:
-        return httpx.get(f"{url}/health/ready", timeout=_PROBE_SECONDS, trust_env=False).status_code == 200
+        return httpx.get(f"{url}/health/{what}", timeout=_PROBE_SECONDS, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -117,6 +121,7 @@ def _service(settings: StackSettings, service: Service) -> Member:
         lambda: http_ready(settings.url(service.name)),
         # A long log takes a worker a while to restore.
         seconds=300,
+        alive=lambda: http_ready(settings.url(service.name), "live"),
     )
 
 

@@ -28,6 +28,11 @@ LONGEST_BACKOFF_SECONDS = 30.0
 # A process that has lived this long starts again at the first backoff.
 SETTLED_SECONDS = 60.0
 
+# A process that does not say it is alive this often in a row is killed: a frozen worker's open transaction
+# holds up every reader.
+LIVE_SECONDS = 3.0
+SILENT_PROBES = 5
+
 
 class StopAsked(Exception):
     """A signal asked for the end while the stack was starting."""
@@ -49,6 +54,8 @@ class Watched:
     deaths: int = 0
     started_at: float = 0.0
     restart_at: float | None = None
+    probed_at: float = 0.0
+    silent: int = 0
 
     def state(self) -> MemberState:
         alive = self.child is not None and self.child.exit_code is None
@@ -160,6 +167,17 @@ class Supervisor:
             watched.ready = watched.member.ready()
             if watched.ready:
                 self._journal.record(watched.member.name, "ready")
+        elif now > watched.probed_at + LIVE_SECONDS:
+            self._probe(watched)
+
+    def _probe(self, watched: Watched) -> None:
+        """Kill what has been silent for too long; its death is seen at the next look."""
+        watched.silent = 0 if watched.member.alive() else watched.silent + 1
+        watched.probed_at = time.monotonic()
+        if watched.silent >= SILENT_PROBES and watched.child:
+            self._journal.record(watched.member.name, "stalled", f"silent {watched.silent} times; killed")
+            watched.silent = 0
+            watched.child.kill()
 
     def _relaunch(self, watched: Watched) -> None:
         """A restart may fail for a passing reason, a port still held: that is a death, not our end."""

@@ -115,6 +115,16 @@ def test_a_process_that_dies_is_started_again_and_the_event_shows(shop: Shop) ->
     assert "postgres died exit code -9" in shop.run("status").stdout
 
 
+def test_a_process_that_runs_and_does_nothing_is_killed_and_started_again(shop: Shop) -> None:
+    assert shop.run("up", "--only", "registry").returncode == 0
+    pid = shop.member("registry").pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: shop.member("registry").restarts > 0 and shop.member("registry").ready)
+    assert shop.member("registry").pid != pid
+    assert "stalled" in {event["event"] for event in shop.journal.events()}
+
+
 def test_no_process_outlives_a_supervisor_that_is_killed(shop: Shop) -> None:
     assert shop.up().returncode == 0
     pids = shop.pids()
