@@ -1,0 +1,102 @@
+"""What the documents name is there: links, files, tests; and the README stays one screen or two."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README_LINES = 120
+ROOMS = ("contracts", "services", "analytics", "infra", "tests", "docs")
+
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#[^)\s]*)?\)")
+TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
+CODE_BLOCK = re.compile(r"```.*?```", re.DOTALL)
+IN_CODE = re.compile(r"`([^`\s]+)`")
+
+
+def documents() -> list[Path]:
+    return [*ROOT.glob("*.md"), *(file for room in ROOMS for file in sorted((ROOT / room).rglob("*.md")))]
+
+
+def dead_links(document: Path, text: str) -> list[str]:
+    links = LINK.findall(CODE_BLOCK.sub("", text))
+    return [link for link in links if link and not (document.parent / link).exists()]
+
+
+def missing_files(text: str) -> list[str]:
+    """Paths from the root that stand in `code`, but for those with a placeholder: `<name>`, `*` or `…`."""
+    named = {code.partition("::")[0] for code in IN_CODE.findall(CODE_BLOCK.sub("", text))}
+    paths = {path for path in named if path.split("/")[0] in ROOMS and "/" in path}
+    return sorted(path for path in paths if not set("<*{…") & set(path) and not (ROOT / path).exists())
+
+
+@cache
+def names_in(module: Path) -> frozenset[str]:
+    """Functions, classes, and what is assigned: a state machine's test is a class given a name."""
+    found: set[str] = set()
+    for node in ast.parse(module.read_text("utf-8")).body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found.add(node.name)
+            case ast.Assign():
+                found.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return frozenset(found)
+
+
+def missing_tests(text: str) -> list[str]:
+    return [
+        f"{path}::{name}"
+        for path, name in TEST.findall(text)
+        if not (ROOT / path).exists() or name not in names_in(ROOT / path)
+    ]
+
+
+def test_links_lead_somewhere() -> None:
+    dead = {
+        str(document.relative_to(ROOT)): links
+        for document in documents()
+        if (links := dead_links(document, document.read_text("utf-8")))
+    }
+    assert dead == {}
+
+
+def test_files_that_are_named_exist() -> None:
+    missing = {
+        str(document.relative_to(ROOT)): paths
+        for document in documents()
+        if (paths := missing_files(document.read_text("utf-8")))
+    }
+    assert missing == {}
+
+
+def test_every_guarantee_has_the_tests_it_names() -> None:
+    text = (ROOT / "docs/guarantees.md").read_text("utf-8")
+    assert len(TEST.findall(text)) > 20
+    assert missing_tests(text) == []
+
+
+@pytest.mark.parametrize("number", range(1, 13))
+def test_every_invariant_names_a_test(number: int) -> None:
+    text = (ROOT / "docs/guarantees.md").read_text("utf-8")
+    row = re.search(rf"^\| I{number} \|.*$", text, re.MULTILINE)
+    assert row is not None
+    assert TEST.search(row[0])
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= README_LINES
+
+
+def test_what_is_missing_is_found() -> None:
+    here = ROOT / "README.md"
+    assert dead_links(here, "[a](docs/nowhere.md#x) [b](https://example.org) [c](docs/guarantees.md)") == [
+        "docs/nowhere.md"
+    ]
+    named = "`infra/nowhere.py`, `services/<name>/api.py`, `infra/cli.py`"
+    assert missing_files(named) == ["infra/nowhere.py"]
+    assert missing_tests("`tests/architecture/test_documents.py::test_nothing`") == [
+        "tests/architecture/test_documents.py::test_nothing"
+    ]
