@@ -58,6 +58,7 @@ class Shop:
 
     def _ask(self, order_id: str, event: OrderEvent, order: Order) -> None:
         asks = order_process.react(event, order)
+        assert not self.unanswered[order_id].keys() & {ask.id for ask in asks}
         self.asks += [(order_id, ask) for ask in asks]
         self.unanswered[order_id].update((ask.id, ask) for ask in asks)
 

@@ -19,13 +19,14 @@ from contracts.order.commands import (
 )
 from contracts.order.events import Line
 from services.inventory.domain.decider import stock_decider
-from services.order.domain.state import NotPlaced, Shipped, units_by_sku
+from services.order.domain.state import Confirmed, NotPlaced, Order, Placed, Shipped, units_by_sku
 from services.order.process import order_process
 from tests.unit.process.shop import Shop
 
-SKUS, ORDERS, DUE = ("A", "B", "C"), ("1", "2", "3"), 1_000
-skus, orders = st.sampled_from(SKUS), st.sampled_from(ORDERS)
+SKUS, DUE = ("A", "B", "C"), 1_000
+skus = st.sampled_from(SKUS)
 lines = st.lists(st.builds(Line, skus, st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=4)
+FATES = ("once", "once", "once", "again", "lost")
 
 
 class Conversations(RuleBasedStateMachine):
@@ -34,7 +35,7 @@ class Conversations(RuleBasedStateMachine):
         self.shop = Shop()
         self.now = 0
 
-    @initialize(units=st.tuples(*[st.integers(0, 9)] * len(SKUS)))
+    @initialize(units=st.tuples(*[st.integers(0, 12)] * len(SKUS)))
     def stock_the_shelves(self, units: tuple[int, ...]) -> None:
         for sku, quantity in zip(SKUS, units, strict=True):
             if quantity:
@@ -44,67 +45,71 @@ class Conversations(RuleBasedStateMachine):
         self.now += 1
         self.shop.order(command)
 
+    def _draw(self, data: st.DataObject, *kinds: type[Order]) -> str:
+        """One of the orders, if possible of these kinds."""
+        known = sorted(key for key, order in self.shop.orders.items() if isinstance(order, kinds))
+        return data.draw(st.sampled_from(known or sorted(self.shop.orders)))
+
     @rule(sku=skus, units=st.integers(1, 5))
     def receive(self, sku: str, units: int) -> None:
         self.shop.stock(sku, ReceiveStock(sku, units, "", self.now))
 
-    @rule(order_id=orders, lines=lines)
-    def place(self, order_id: str, lines: list[Line]) -> None:
+    @rule(lines=lines)
+    def place(self, lines: list[Line]) -> None:
+        order_id = str(len(self.shop.orders))
         self._order(PlaceOrder(order_id, "France", "EUR", self.now, tuple(lines), (), None, DUE))
 
-    @rule(order_id=orders)
-    def cancel(self, order_id: str) -> None:
-        self._order(CancelOrder(order_id, "", self.now))
+    @precondition(lambda self: self.shop.orders)
+    @rule(data=st.data(), give_up=st.sampled_from(["cancel", "expire"]))
+    def give_up(self, data: st.DataObject, give_up: str) -> None:
+        order_id = self._draw(data, Placed)
+        if give_up == "cancel":
+            self._order(CancelOrder(order_id, "", self.now))
+        else:
+            self._order(ExpireOrder(order_id, DUE + self.now))
 
-    @rule(order_id=orders)
-    def expire(self, order_id: str) -> None:
-        self._order(ExpireOrder(order_id, DUE + self.now))
-
-    @rule(order_id=orders)
-    def ship(self, order_id: str) -> None:
-        self._order(ShipOrder(order_id, self.now))
-
-    @rule(order_id=orders, sku=skus, units=st.integers(1, 4))
-    def take_back(self, order_id: str, sku: str, units: int) -> None:
-        self._order(ReturnLines(order_id, (ReturnedLine(sku, units),), "", self.now))
+    @precondition(lambda self: self.shop.orders)
+    @rule(data=st.data(), kind=st.sampled_from([Confirmed, Confirmed, Placed]))
+    def ship_or_cancel(self, data: st.DataObject, kind: type[Order]) -> None:
+        order_id = self._draw(data, kind)
+        cancelled = data.draw(st.integers(0, 3)) == 0
+        self._order(CancelOrder(order_id, "", 0) if cancelled else ShipOrder(order_id, self.now))
 
     @precondition(lambda self: any(isinstance(order, Shipped) for order in self.shop.orders.values()))
-    @rule(data=st.data())
-    def take_all_back(self, data: st.DataObject) -> None:
-        shipped = {key: order for key, order in self.shop.orders.items() if isinstance(order, Shipped)}
-        order_id = data.draw(st.sampled_from(sorted(shipped)))
-        left = [ReturnedLine(sku, n) for sku, n in units_by_sku(shipped[order_id].lines).items() if n]
-        self._order(ReturnLines(order_id, tuple(left), "", self.now))
+    @rule(data=st.data(), units=st.integers(1, 9))
+    def take_back(self, data: st.DataObject, units: int) -> None:
+        """Some units of some SKUs, or, when the customer has fewer, all of them."""
+        order_id = self._draw(data, Shipped)
+        order = self.shop.orders[order_id]
+        assert isinstance(order, Shipped)
+        left = {sku: min(units, n) for sku, n in units_by_sku(order.lines).items() if n}
+        some = data.draw(st.sets(st.sampled_from(sorted(left)), min_size=1)) if left else {"A"}
+        back = tuple(ReturnedLine(sku, left.get(sku, 1)) for sku in sorted(some))
+        self._order(ReturnLines(order_id, back, "", self.now))
 
     @precondition(lambda self: self.shop.asks)
-    @rule(data=st.data(), again=st.booleans())
-    def deliver_an_ask(self, data: st.DataObject, again: bool) -> None:
-        self.shop.answer(*_take(data, self.shop.asks, again))
+    @rule(data=st.data(), fates=st.lists(st.sampled_from(FATES), min_size=1, max_size=4))
+    def deliver_asks(self, data: st.DataObject, fates: list[str]) -> None:
+        for fate in fates[: len(self.shop.asks)]:
+            order_id, ask = _take(data, self.shop.asks, fate)
+            if fate != "lost":
+                self.shop.answer(order_id, ask)
 
     @precondition(lambda self: self.shop.outcomes)
-    @rule(data=st.data(), again=st.booleans())
-    def deliver_outcomes(self, data: st.DataObject, again: bool) -> None:
-        """Some outcomes of one order, which travel together."""
-        order_id, first = _take(data, self.shop.outcomes, again)
-        more = [answered for to, answered in self.shop.outcomes if to == order_id]
-        rest = data.draw(st.lists(st.sampled_from(more), max_size=4)) if more else []
-        self.shop.record(order_id, [first, *rest])
-
-    @precondition(lambda self: self.shop.asks)
-    @rule(data=st.data())
-    def lose_an_ask(self, data: st.DataObject) -> None:
-        _take(data, self.shop.asks, False)
-
-    @precondition(lambda self: self.shop.outcomes)
-    @rule(data=st.data())
-    def lose_an_outcome(self, data: st.DataObject) -> None:
-        _take(data, self.shop.outcomes, False)
+    @rule(data=st.data(), fate=st.sampled_from(FATES), together=st.integers(0, 3))
+    def deliver_outcomes(self, data: st.DataObject, fate: str, together: int) -> None:
+        """Outcomes of one order, some of which travel together."""
+        order_id, first = _take(data, self.shop.outcomes, fate)
+        if fate != "lost":
+            more = [answered for to, answered in self.shop.outcomes if to == order_id]
+            self.shop.record(order_id, [first, *more[:together]])
 
     @precondition(lambda self: self.shop.orders)
     @rule(data=st.data())
     def ask_again(self, data: st.DataObject) -> None:
         self.shop.ask_again(data.draw(st.sampled_from(sorted(self.shop.orders))))
 
+    @precondition(lambda self: self.shop.orders)
     @rule()
     def everything_arrives_and_the_retry_window_passes(self) -> None:
         self.shop.drain()
@@ -130,10 +135,10 @@ class Conversations(RuleBasedStateMachine):
         self.shop.assert_conversations_ended()
 
 
-def _take(data: st.DataObject, queue: list[Any], again: bool) -> Any:
-    """One of those under way, not always the first; with `again` it stays, to come once more."""
+def _take(data: st.DataObject, queue: list[Any], fate: str) -> Any:
+    """One of those under way, not always the first; if it is to come again, it stays."""
     index = data.draw(st.integers(0, len(queue) - 1))
-    return queue[index] if again else queue.pop(index)
+    return queue[index] if fate == "again" else queue.pop(index)
 
 
 TestConversations = Conversations.TestCase
