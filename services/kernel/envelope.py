@@ -7,13 +7,13 @@ Source of the names: CloudEvents 1.0.2, Kafka protocol binding (`ce_` prefix) an
 
 from __future__ import annotations
 
-import os
 import struct
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from random import getrandbits
 from typing import Generic, NamedTuple, TypeVar
 
 Body = TypeVar("Body")
@@ -156,10 +156,10 @@ def now_micros() -> int:
 
 
 def uuid7() -> str:
-    """A time-ordered id (RFC 9562, version 7): 48 bits of milliseconds, 74 random bits."""
-    random = int.from_bytes(os.urandom(10), "big")
-    value = (time.time_ns() // 1_000_000) << 80 | 0x7 << 76 | (random >> 68) << 64 | 0b10 << 62
-    digits = f"{value | random & (1 << 62) - 1:032x}"
+    """A time-ordered id (RFC 9562, version 7): 48 bits of milliseconds, 74 random bits. Unique, not secret."""
+    random_a, random_b = getrandbits(12), getrandbits(62)
+    milliseconds = time.time_ns() // 1_000_000
+    digits = f"{milliseconds << 80 | 0x7 << 76 | random_a << 64 | 0b10 << 62 | random_b:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 

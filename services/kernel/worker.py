@@ -3,6 +3,7 @@ process, visibly."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -84,6 +85,9 @@ def _work(
     )
     slot = Slot(aggregate, config, _end_process)
     consumer = slot.open()
+    # what was restored stays: no collection needs to look at it again, and young ones may be rarer
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     metrics.restored(slot.restore_seconds)
     sizes = {number: len(partition) for number, partition in slot.partitions.items()}
     log.info(
