@@ -156,7 +156,7 @@ def now_micros() -> int:
 
 
 def uuid7() -> str:
-    """A time-ordered id (RFC 9562, version 7): 48 bits of milliseconds, 74 random bits. Unique, not secret."""
+    """A time-ordered id (RFC 9562, version 7): 48 bits of milliseconds, 74 random bits. Not secret."""
     random_a, random_b = getrandbits(12), getrandbits(62)
     milliseconds = time.time_ns() // 1_000_000
     digits = f"{milliseconds << 80 | 0x7 << 76 | random_a << 64 | 0b10 << 62 | random_b:032x}"
