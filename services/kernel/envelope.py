@@ -75,16 +75,11 @@ class Malformed(ValueError):
 def write_headers(meta: Metadata) -> Headers:
     """The headers of a command or an event; empty fields are left out."""
     headers: Headers = [
-        ("ce_specversion", b"1.0"),
+        *_shared_headers(meta.type, meta.source, meta.recorded_at, meta.epoch),
         ("ce_id", meta.id.encode()),
-        ("ce_type", meta.type.encode()),
-        ("ce_source", meta.source.encode()),
         ("ce_subject", meta.subject.encode()),
-        ("ce_time", _time_bytes(meta.recorded_at)),
-        ("content-type", b"application/avro"),
         ("ce_correlationid", meta.correlation_id.encode()),
         ("ce_causationid", meta.causation_id.encode()),
-        ("ce_epoch", b"%d" % meta.epoch),
     ]
     if meta.version:
         headers.append(("ce_sequence", b"%d" % meta.version))
@@ -131,9 +126,16 @@ def _metadata(of: Mapping[str, bytes]) -> Metadata:
 
 
 @lru_cache(maxsize=64)
-def _time_bytes(micros: int) -> bytes:
-    """All records of a batch have one time."""
-    return format_time(micros).encode()
+def _shared_headers(kind: str, source: str, recorded_at: int, epoch: int) -> Headers:
+    """What all records of one type in one batch have in common; made once, never changed."""
+    return [
+        ("ce_specversion", b"1.0"),
+        ("ce_type", kind.encode()),
+        ("ce_source", source.encode()),
+        ("ce_time", format_time(recorded_at).encode()),
+        ("content-type", b"application/avro"),
+        ("ce_epoch", b"%d" % epoch),
+    ]
 
 
 def format_time(micros: int) -> str:

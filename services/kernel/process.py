@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from hashlib import sha1
+from typing import Any, Generic, NamedTuple, TypeVar
 
 State = TypeVar("State")
 Event = TypeVar("Event")
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(NamedTuple):
     """A command for another aggregate (or, as a deadline, for the same one).
 
     `id` can be computed again from the asker's state; `tag` comes back in the outcome.
@@ -21,6 +21,14 @@ class Ask:
     key: str
     command: Any
     tag: str = ""
+
+
+def derived_id(namespace: bytes, name: str) -> str:
+    """UUIDv5 (RFC 9562) of a name: the same as `str(uuid.uuid5(…))` in a third of the time; asks come in
+    dozens."""
+    digest = int.from_bytes(sha1(namespace + name.encode(), usedforsecurity=False).digest()[:16], "big")
+    digits = f"{digest & ~(0xF << 76 | 0x3 << 62) | 0x5 << 76 | 0b10 << 62:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TypeAlias, assert_never
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from contracts.inventory.commands import IssueStock, ReleaseStock, ReserveStock, ReturnStock
 from contracts.order.commands import ExpireOrder, RecordMovements, RecordReservations
@@ -26,7 +26,7 @@ from contracts.order.events import (
     OrderShipped,
     ReservationsRecorded,
 )
-from services.kernel.process import Answered, Ask, Process
+from services.kernel.process import Answered, Ask, Process, derived_id
 from services.order.domain.state import (
     Cancelled,
     Confirmed,
@@ -90,7 +90,7 @@ def _movement(order_id: str, owed: Owed) -> Ask:
 
 
 def _id(order_id: str, step: str, sku: str, number: int) -> str:
-    return str(uuid5(NAMESPACE, f"{order_id}/{step}/{sku}/{number}"))
+    return derived_id(NAMESPACE.bytes, f"{order_id}/{step}/{sku}/{number}")
 
 
 def record(order_id: str, answered: Sequence[Answered]) -> Sequence[Answer]:
