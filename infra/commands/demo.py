@@ -52,7 +52,8 @@ def demo(
     settings = _opened()
     try:
         book, code = open_book(), IDENTICAL
-        Story(book, settings, SMALL if small else DECEMBER, Pace(concurrency)).tell()
+        with Shop(api_urls(settings)) as shop:
+            Story(book, settings, shop, SMALL if small else DECEMBER, Pace(concurrency)).tell()
         if spark:
             code = _prove(book, settings)
     except httpx.HTTPError as error:
@@ -66,13 +67,12 @@ def demo(
 class Story:
     """The demo's chapters, up to Spark."""
 
-    def __init__(self, book: Book, settings: StackSettings, script: Script, pace: Pace) -> None:
+    def __init__(self, book: Book, settings: StackSettings, shop: Shop, script: Script, pace: Pace) -> None:
         self._book = book
         self._settings = settings
         self._script = script
         self._pace = pace
-        self._urls = api_urls(settings)
-        self._shop = Shop(self._urls)
+        self._shop = shop
 
     def tell(self) -> None:
         """Raises httpx.HTTPError, NotAtRest; leaves with code 1 where an answer is not the data's."""
@@ -107,7 +107,7 @@ class Story:
         _chapter("Read your own writes: an order, and at once its read model with the write's token")
         table = Table("order", "lines", "written in ms", "read in ms", "version", "status")
         plan = planned(self._book, self._period(self._script.live), self._settings)
-        for own in write_and_read(plan, self._urls, self._shop, BY_HAND):
+        for own in write_and_read(plan, api_urls(self._settings), self._shop, BY_HAND):
             if own.read_code != httpx.codes.OK:
                 fail(f"order {own.order_id} was not visible with its token: {own.read_status}")
             times = (f"{own.write_ms:.0f}", f"{own.read_ms:.0f}")

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -42,10 +42,16 @@ def api_urls(settings: StackSettings) -> Mapping[Api, str]:
 
 
 class Shop:
-    """The query API, asked synchronously. Raises httpx.HTTPError where it does not answer."""
+    """The query API, asked synchronously: a context. Raises httpx.HTTPError where it does not answer."""
 
     def __init__(self, urls: Mapping[Api, str]) -> None:
         self._client = httpx.Client(base_url=urls[Api.QUERY], timeout=CLIENT_SECONDS, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
 
     def get(self, path: str, headers: Mapping[str, str]) -> httpx.Response:
         """Any answer; with a Consistency-Token among the headers it is at least as new as that write."""
