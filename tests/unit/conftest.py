@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "ci",
-    max_examples=300,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

@@ -1,22 +1,17 @@
 """The law of orders, sentence by sentence."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from contracts.order.commands import OrderCommand, RecordReservations, ReturnedLine, ReturnLines, ShipOrder
+from contracts.order.commands import RecordReservations, ReturnedLine, ReturnLines, ShipOrder
 from contracts.order.events import (
     Charge,
     Line,
     Movement,
-    OrderEvent,
     OrderReturned,
-    RefundedLine,
-    ReservationsRecorded,
 )
 from tests.unit.order.histories import (
-    AT,
     CHARGES,
     DUE,
     HISTORIES,
@@ -26,14 +21,9 @@ from tests.unit.order.histories import (
     MUG,
     ORDER,
     UNIT,
-    cancel,
-    cancelled,
     confirmed,
     done,
     expire,
-    expired,
-    lamp_reserved,
-    lamp_short,
     moved,
     movements,
     mug_reserved,
@@ -48,144 +38,6 @@ from tests.unit.order.histories import (
     ship,
     shipped,
 )
-
-release_done = movements(done("release", MUG))
-issue_done = movements(done("issue", MUG))
-mug_released, mug_issued = done("release", MUG), done("issue", MUG)
-not_complete = replace(
-    mugs_returned, return_number=2, lines=(RefundedLine(MUG, 3, 6 * UNIT),), refund=6 * UNIT
-)
-COMMANDS: tuple[OrderCommand, ...] = (
-    place,
-    lamp_reserved,
-    lamp_short,
-    cancel,
-    expire,
-    ship,
-    return_mugs,
-    release_done,
-    issue_done,
-)
-LAW: dict[str, tuple[OrderEvent | str | None, ...]] = {
-    # history: place, lamp reserved, lamp short, cancel, expire, ship, return mugs, mugs released, mugs issued
-    # None: it is already so
-    "unknown": (placed, *["order_not_found"] * 8),
-    "placed": (
-        "order_exists",
-        ReservationsRecorded(ORDER, AT, (LAMP,)),
-        rejected,
-        replace(cancelled, confirmed=False),
-        expired,
-        "not_confirmed",
-        "not_shipped",
-        None,
-        None,
-    ),
-    "partly reserved": (
-        "order_exists",
-        confirmed,
-        rejected,
-        replace(cancelled, confirmed=False),
-        expired,
-        "not_confirmed",
-        "not_shipped",
-        None,
-        None,
-    ),
-    "confirmed": (
-        "order_exists",
-        None,
-        None,
-        cancelled,
-        "already_settled",
-        shipped,
-        "not_shipped",
-        None,
-        None,
-    ),
-    "rejected": (
-        "order_exists",
-        None,
-        None,
-        "already_rejected",
-        "already_settled",
-        "already_rejected",
-        "not_shipped",
-        moved(AT, mug_released),
-        None,
-    ),
-    "cancelled": (
-        "order_exists",
-        None,
-        None,
-        None,
-        "already_settled",
-        "already_cancelled",
-        "not_shipped",
-        moved(LATER, mug_released),
-        None,
-    ),
-    "expired": (
-        "order_exists",
-        None,
-        None,
-        "already_expired",
-        None,
-        "already_expired",
-        "not_shipped",
-        moved(DUE, mug_released),
-        None,
-    ),
-    "shipped": (
-        "order_exists",
-        None,
-        None,
-        "already_shipped",
-        "already_settled",
-        None,
-        mugs_returned,
-        None,
-        moved(LATER, mug_issued),
-    ),
-    "partly returned": (
-        "order_exists",
-        None,
-        None,
-        "already_shipped",
-        "already_settled",
-        None,
-        not_complete,
-        None,
-        moved(LATER, mug_issued),
-    ),
-    "returned": (
-        "order_exists",
-        None,
-        None,
-        "already_shipped",
-        "already_settled",
-        None,
-        "nothing_to_return",
-        None,
-        moved(LATER, mug_issued),
-    ),
-}
-
-
-@pytest.mark.parametrize("history", HISTORIES)
-def test_every_command_after_every_history(history: str) -> None:
-    given = order.given(*HISTORIES[history])
-    for command, outcome in zip(COMMANDS, LAW[history], strict=True):
-        if isinstance(outcome, str):
-            assert given.refuses(command) == outcome
-        else:
-            assert given.when(command) == ([outcome] if outcome else [])
-
-
-@pytest.mark.parametrize("history", HISTORIES)
-def test_status_is_one_word(history: str) -> None:
-    word = {"partly reserved": "placed", "partly returned": "partly_returned"}.get(history, history)
-    assert order.given(*HISTORIES[history]).status == word
 
 
 def test_all_answers_at_once_confirm_alone() -> None:
@@ -288,13 +140,3 @@ def test_movements_end_once_and_the_first_answer_counts() -> None:
 def test_history_that_cannot_be_is_not_folded() -> None:
     with pytest.raises(AssertionError, match=r"OrderShipped cannot follow the state NotPlaced"):
         order.given(shipped)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_no_command_and_no_state_is_a_programming_error(command: OrderCommand) -> None:
-    stranger: Any = object()
-    with pytest.raises(AssertionError):
-        order.given().when(stranger)
-    if command is not place:
-        with pytest.raises(AssertionError):
-            order.decider.decide(command, stranger)
