@@ -6,9 +6,14 @@ import asyncio
 from typing import Annotated
 
 import typer
+from asyncpg import PostgresError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
+from infra.embedded.journal import Journal
+from infra.embedded.stack import addresses
+from infra.settings import StackSettings
 from services.projection.read_models import READ_MODELS
 from services.projection.rebuild import AlreadyRebuilding, NothingToRebuild, Rebuilt
 from services.projection.rebuild import rebuild as rebuild_read_model
@@ -31,8 +36,10 @@ def rebuild(
         fail(f"there is no read model {read_model}; there are {', '.join(NAMES)}")
     try:
         rebuilt = asyncio.run(_rebuild(read_model))
-    except (AlreadyRebuilding, NothingToRebuild, OSError) as error:
+    except (AlreadyRebuilding, NothingToRebuild) as error:
         fail(str(error))
+    except (OSError, PostgresError) as error:
+        fail(f"the shop does not answer ({error}): is it open? `./daybook up` opens it")
     results.print(
         f"{read_model}: {rebuilt.events:,} events applied, the projection waited {rebuilt.held * 1000:.0f} ms"
     )
@@ -40,8 +47,17 @@ def rebuild(
         notes.print(f"{rebuilt.parked} keys are parked: `./daybook parked list`")
 
 
+def _settings() -> ProjectionSettings:
+    """The running stack's addresses; without one, what the environment says."""
+    journal = Journal(StackSettings().home)
+    if not journal.supervised():
+        return ProjectionSettings()
+    found = addresses(running_settings(journal))
+    return ProjectionSettings(kafka=found["DAYBOOK_KAFKA"], database_url=found["DAYBOOK_DATABASE_URL"])
+
+
 async def _rebuild(name: str) -> Rebuilt:
-    settings = ProjectionSettings()
+    settings = _settings()
     model = next(model for model in READ_MODELS if model.name == name)
     bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*bar, console=notes, transient=True) as progress:

@@ -32,6 +32,10 @@ def expire(sku: str, _now: int) -> Any:
     raise ValueError(f"stock {sku} does not expire")
 
 
+def is_open(_stock: Stock) -> bool:
+    return False
+
+
 inventory_process: Process[Stock, InventoryEvent] = Process(
-    react=react, pending=pending, record=record, deadline=deadline, expire=expire, converses=False
+    react=react, pending=pending, record=record, deadline=deadline, expire=expire, is_open=is_open
 )

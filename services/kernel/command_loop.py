@@ -171,7 +171,7 @@ class CommandLoop(Generic[Command, State, Event]):
     def _set_timer(self, number: int, key: str, state: State, now: int) -> None:
         """Look at this entity's conversation when its deadline passes, or when its asks stayed unanswered
         too long."""
-        if not self._process.converses or (number, key) in self._timed:
+        if (number, key) in self._timed or not self._process.is_open(state):
             return
         deadline = self._process.deadline(state)
         due = now + self._redrive
@@ -194,5 +194,4 @@ class CommandLoop(Generic[Command, State, Event]):
             elif quiet:
                 asks = self._process.pending(entity.state)
             staged.asks.extend(self._executor.asks(key, asks, key, key, now))
-            if asks or deadline is not None or not quiet:
-                self._set_timer(number, key, entity.state, now)
+            self._set_timer(number, key, entity.state, now)

@@ -51,8 +51,7 @@ class Process(Generic[State, Event]):
     `record(key, outcomes)`: the command that records outcomes in the asker's stream (a list: at most two);
     `deadline(state)`: when (micros UTC, recorded time) the conversation gives up, or None;
     `expire(key, now)`: the command that gives it up;
-    `converses`: False where an aggregate never asks for anything, so that nobody looks after its
-    conversations.
+    `is_open(state)`: whether anything is pending, cheaply: it is asked after every event.
     """
 
     react: Callable[[Event, State], Sequence[Ask]]
@@ -60,4 +59,4 @@ class Process(Generic[State, Event]):
     record: Callable[[str, Sequence[Answered]], Sequence[Any]]
     deadline: Callable[[State], int | None]
     expire: Callable[[str, int], Any]
-    converses: bool = True
+    is_open: Callable[[State], bool]

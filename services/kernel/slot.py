@@ -101,7 +101,7 @@ class Slot(Generic[Command, State, Event]):
             self.aggregate.name,
             self.partitions,
             self._codec,
-            self._is_open,
+            self.aggregate.process.is_open,
             self._snapshot_transactions,
             self.quiet,
             self._failed,
@@ -172,7 +172,3 @@ class Slot(Generic[Command, State, Event]):
                 "log_level": 3,
             }
         )
-
-    def _is_open(self, state: State) -> bool:
-        process = self.aggregate.process
-        return process.deadline(state) is not None or bool(process.pending(state))

@@ -139,6 +139,19 @@ def expire(order_id: str, now: int) -> ExpireOrder:
     return ExpireOrder(order_id, now)
 
 
+def is_open(order: Order) -> bool:
+    """Whether `pending` would answer anything."""
+    match order:
+        case NotPlaced() | Confirmed():
+            return False
+        case Placed():
+            return bool(order.unanswered)
+        case Rejected() | Cancelled() | Expired() | Shipped():
+            return bool(order.owed)
+        case _:
+            assert_never(order)
+
+
 order_process: Process[Order, OrderEvent] = Process(
-    react=react, pending=pending, record=record, deadline=deadline, expire=expire
+    react=react, pending=pending, record=record, deadline=deadline, expire=expire, is_open=is_open
 )

@@ -159,7 +159,7 @@ def test_closed_steps_are_forgotten_up_to_a_version_and_nothing_else_is() -> Non
 
 def test_stock_asks_nothing_of_anybody() -> None:
     state = stock.given(received, reserved).state
-    assert not inventory_process.converses
+    assert not inventory_process.is_open(Stock())
     assert list(inventory_process.react(reserved, state)) == list(inventory_process.pending(state)) == []
     assert inventory_process.deadline(state) is None
     with pytest.raises(ValueError, match="asked for nothing"):

@@ -45,7 +45,10 @@ ASKED: dict[str, list[tuple[object, str]]] = {
 
 
 def pending(*history: OrderEvent) -> list[Ask]:
-    return list(order_process.pending(fold(order_decider, history)))
+    order = fold(order_decider, history)
+    found = list(order_process.pending(order))
+    assert order_process.is_open(order) == bool(found)
+    return found
 
 
 def reaction(*history: OrderEvent) -> list[Ask]:
