@@ -120,9 +120,8 @@ class Executor(Generic[Command, State, Event]):
                     return self._append(number, key, meta, entity, events, staged, now)
                 outcome = self._outcome(meta, entity, "accepted")
         staged.counts[meta.type, outcome.kind] += 1
-        if (
-            meta.reply_to is not None
-        ):  # an outcome without events is found nowhere else: it goes to the answers
+        # an outcome without events is found nowhere else: it goes to the answers
+        if meta.reply_to is not None:
             remembered = Remembered(outcome, now)
             staged.answers[number, key, meta.id] = remembered
             staged.unrecorded.append((number, key, remembered))

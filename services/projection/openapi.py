@@ -61,7 +61,7 @@ ENTRY = {
     "recorded_at": RECORDED,
     "occurred_at": WHEN,
     "epoch": 1,
-    "source": "/home/order",
+    "source": "daybook/order",
     "correlation_id": EVENT_ID,
     "causation_id": EVENT_ID,
     "body": {

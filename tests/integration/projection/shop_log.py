@@ -42,7 +42,7 @@ def envelope(subject: str, version: int, body: Any, *, epoch: int = 1, at: int =
         Metadata(
             type=body.TYPE,
             subject=subject,
-            source="/home/test",
+            source="daybook/test",
             recorded_at=recorded_at,
             epoch=epoch,
             version=version,
