@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import Snapshot
@@ -20,21 +18,20 @@ from services.kernel.transactions import OwnershipLost, Transactions, produce
 from services.kernel.worker import EXIT_LAYOUT, EXIT_LOST
 from tests.checker import Evidence, check, read_evidence
 from tests.integration.kernel.client import Client
-from tests.integration.kernel.workers import WorkerProcess
+from tests.integration.kernel.workers import FIRST_BATCH, WorkerProcess
 
 
 def test_a_zombie_writes_nothing_and_ends(
     bootstrap: str, start_worker: Callable[..., WorkerProcess], inventory_client: Client
 ) -> None:
     client = inventory_client
-    zombie = start_worker("inventory", doom=("send_offsets_to_transaction:after", 1, "SIGSTOP"))
+    zombie = start_worker("inventory", doom=("send_offsets_to_transaction:after", FIRST_BATCH, "SIGSTOP"))
     zombie.wait_ready()
     first = {f"z{number}" for number in range(20)}
     for name in sorted(first):
         client.send(ReceiveStock(f"SKU-{name}", 1, "delivery", 1), f"SKU-{name}", name)
     client.flush()
-    while Path(f"/proc/{zombie.process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-        time.sleep(0.02)
+    zombie.wait_stopped()
     heir = start_worker("inventory")
     heir.wait_ready()
     client.wait_for(first)

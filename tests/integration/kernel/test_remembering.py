@@ -6,7 +6,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from confluent_kafka import Producer
 
@@ -20,7 +19,7 @@ from services.kernel.serde import decode, encode
 from services.kernel.transactions import transactional_producer
 from tests.checker import Evidence, check, read_evidence
 from tests.integration.kernel.client import Client
-from tests.integration.kernel.workers import WorkerProcess
+from tests.integration.kernel.workers import FIRST_BATCH, WorkerProcess
 
 Start = Callable[..., WorkerProcess]
 NEVER = 1000  # seconds: no snapshot during the test
@@ -159,7 +158,7 @@ def test_a_frozen_slot_does_not_hold_up_the_others_for_long(
     change_layout(bootstrap, "inventory", 2)
     frozen = start_worker(
         "inventory",
-        doom=("send_offsets_to_transaction:after", 1, "SIGSTOP"),
+        doom=("send_offsets_to_transaction:after", FIRST_BATCH, "SIGSTOP"),
         slot=0,
         slots=2,
         layout=number,
@@ -171,8 +170,7 @@ def test_a_frozen_slot_does_not_hold_up_the_others_for_long(
     skus = {partition_of(f"F{index}", 2): f"F{index}" for index in range(20)}
     client.send(ReceiveStock(skus[0], 1, "delivery", 1), skus[0], "F-frozen")
     client.flush()
-    while Path(f"/proc/{frozen.process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-        time.sleep(0.02)
+    frozen.wait_stopped()
     began = time.monotonic()
     client.send(ReceiveStock(skus[1], 1, "delivery", 1), skus[1], "F-healthy")
     client.wait_for({"F-healthy"}, 30)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from infra.embedded.ports import free_ports
 
+FIRST_BATCH = 3  # the call at which a doom hits the first batch: the start settles under both ids
+
 
 class WorkerProcess:
     """A real worker in a process of its own; `doom` is (step, nth call, signal), see doomed_worker."""
@@ -55,6 +57,14 @@ class WorkerProcess:
                 return True
         except (urllib.error.URLError, OSError):
             return False
+
+    def wait_stopped(self, seconds: float = 60) -> None:
+        """Until a SIGSTOP has hit it."""
+        until = time.monotonic() + seconds
+        while Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            if time.monotonic() > until:
+                raise RuntimeError(f"the worker was not stopped:\n{self.log.read_text()[-3000:]}")
+            time.sleep(0.02)
 
     def end(self) -> int:
         """Stop it, whatever state it is in; its exit code."""
