@@ -137,3 +137,5 @@ def test_what_is_no_event_and_no_state_is_a_programming_error() -> None:
         order_process.react(stranger, order_decider.initial)
     with pytest.raises(AssertionError):
         order_process.pending(stranger)
+    with pytest.raises(AssertionError):
+        order_process.is_open(stranger)
