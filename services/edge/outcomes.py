@@ -10,10 +10,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from contracts.kernel.records import Outcome, OutcomeBatch, SiteRole
+from services.kernel.control import TOPIC as CONTROL
 from services.kernel.log_reader import end_offsets
 from services.kernel.serde import Undecodable, decode
-
-CONTROL = "site.control"
 
 log = structlog.get_logger(__name__)
 
