@@ -4,7 +4,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
@@ -49,6 +56,17 @@ def end_offsets(kafka: str, topics: Iterable[str]) -> Offsets:
     except KafkaException as error:
         raise LogUnreachable(f"the broker at {kafka} does not answer: {error}") from error
     return ends
+
+
+def topic_ids(kafka: str, topics: Iterable[str]) -> dict[str, str]:
+    """The identity of each topic: another one once it was deleted and made anew. Raises LogUnreachable."""
+    names = list(topics)
+    try:
+        admin = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
+        answers = admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_SECONDS)
+        return {name: str(answers[name].result(ANSWER_SECONDS).topic_id) for name in names}
+    except KafkaException as error:
+        raise LogUnreachable(f"the broker at {kafka} does not tell its topics: {error}") from error
 
 
 def check_within(ends: Offsets, positions: Mapping[str, Offsets]) -> None:

@@ -19,25 +19,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType
 
 from analytics.decoding import upcast_batches
+from analytics.envelope import ENVELOPE, EVENT_TOPICS, POSITION, event_types, with_columns, with_fault
 from analytics.offsets import Offsets, end_offsets
 from contracts.lock import Lock, load_lock
 
-EVENT_TOPICS = ("order.events", "inventory.events")
-POSITION = ("topic", "partition", "offset")
-ENVELOPE = (
-    *POSITION,
-    *(
-        "entity",
-        "id",
-        "type",
-        "version",
-        "recorded_at",
-        "correlation_id",
-        "causation_id",
-        "epoch",
-        "schema_id",
-    ),
-)
 # Large fetches: nearly twice the rate of Spark's defaults.
 SOURCE = {
     "kafka.isolation.level": "read_committed",
@@ -84,7 +69,7 @@ class Replay:
         rows = self.log.where("fault IS NULL")
         broken = rows.where(self._undecodable()).select(*columns, F.lit("undecodable").alias("reason"))
         found = [faulty, broken]
-        for type_name in _types(self.lock):
+        for type_name in event_types(self.lock):
             *older, newest = self.lock.ids(type_name)
             if older:
                 shape = rows.select(*ENVELOPE, self._decoded(newest).alias("event")).select(
@@ -113,7 +98,7 @@ class Replay:
 
     def _undecodable(self) -> Column:
         found = F.when(F.lit(False), F.lit(False))
-        for type_name in _types(self.lock):
+        for type_name in event_types(self.lock):
             newest = self.lock.ids(type_name)[-1]
             first = self.lock.schema(newest)["fields"][0]["name"]
             found = found.when(F.col("schema_id") == newest, self._decoded(newest)[first].isNull())
@@ -139,51 +124,7 @@ def replay(
         .load()
     )
     lock = load_lock()
-    return Replay(ends, _with_fault(_with_columns(source), lock), lock)
-
-
-def _with_columns(source: DataFrame) -> DataFrame:
-    """Headers and the value's schema id as columns; null where they are missing or not of their form."""
-    headers = source.withColumn("headers", F.map_from_entries("headers"))
-    text = {
-        name: F.col("headers")[f"ce_{header}"].cast("string")
-        for name, header in {
-            "entity": "subject",
-            "id": "id",
-            "type": "type",
-            "version": "sequence",
-            "recorded_at": "time",
-            "correlation_id": "correlationid",
-            "causation_id": "causationid",
-            "epoch": "epoch",
-        }.items()
-    }
-    text["version"] = text["version"].try_cast("int")
-    text["recorded_at"] = text["recorded_at"].try_cast("timestamp")
-    text["epoch"] = text["epoch"].try_cast("long")
-    framed = F.expr("length(value) >= 5 AND hex(substring(value, 1, 1)) = '00'")
-    schema_id = F.when(framed, F.conv(F.expr("hex(substring(value, 2, 4))"), 16, 10).cast("long"))
-    columns = [column.alias(name) for name, column in text.items()]
-    return headers.select(*POSITION, *columns, schema_id.alias("schema_id"), "value")
-
-
-def _with_fault(log: DataFrame, lock: Lock) -> DataFrame:
-    types = {schema_id: name for name in _types(lock) for schema_id in lock.ids(name)}
-    pairs = [F.lit(part) for schema_id, name in types.items() for part in (schema_id, name)]
-    expected = F.element_at(F.create_map(*pairs), F.col("schema_id").cast("int"))
-    missing = reduce(Column.__or__, (F.col(name).isNull() for name in ENVELOPE if name != "schema_id"))
-    fault = (
-        F.when(F.col("schema_id").isNull(), "not framed")
-        .when(~F.col("schema_id").isin(*types), "unknown schema id")
-        .when(missing | (F.col("version") < 1), "not an envelope")
-        .when(F.col("type") != expected, "type and schema differ")
-    )
-    return log.withColumn("fault", fault)
-
-
-def _types(lock: Lock) -> list[str]:
-    """Every event type, in the lock's order."""
-    return list(dict.fromkeys(entry.type for entry in lock.entries if entry.topic in EVENT_TOPICS))
+    return Replay(ends, with_fault(with_columns(source), lock), lock)
 
 
 def _empty(column: str, lock: Lock, schema_id: int) -> Column:

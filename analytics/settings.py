@@ -15,5 +15,6 @@ class AnalyticsSettings(BaseSettings):
     spark_jars: Path
     spark_master: str = "local[*]"
     spark_memory: str = "1g"
+    lake: Path = Path(".daybook/lake")
     spark_scratch: Path | None = None
     """Where Spark spills; None: the system's temporary folder."""

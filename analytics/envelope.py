@@ -1,0 +1,76 @@
+"""What every record carries besides its body, as columns; and what is wrong with it, if anything."""
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from contracts.lock import Lock
+
+EVENT_TOPICS = ("order.events", "inventory.events")
+POSITION = ("topic", "partition", "offset")
+ENVELOPE = (
+    *POSITION,
+    *(
+        "entity",
+        "id",
+        "type",
+        "version",
+        "recorded_at",
+        "correlation_id",
+        "causation_id",
+        "epoch",
+        "schema_id",
+    ),
+)
+# What `with_columns` makes, and what the lake keeps.
+LOG_COLUMNS = """
+    topic string, partition int, offset long, entity string, id string, type string, version int,
+    recorded_at timestamp, correlation_id string, causation_id string, epoch long, schema_id long,
+    value binary
+"""
+
+
+def with_columns(source: DataFrame) -> DataFrame:
+    """Headers and the value's schema id as columns; null where they are missing or not of their form."""
+    headers = source.withColumn("headers", F.map_from_entries("headers"))
+    text = {
+        name: F.col("headers")[f"ce_{header}"].cast("string")
+        for name, header in {
+            "entity": "subject",
+            "id": "id",
+            "type": "type",
+            "version": "sequence",
+            "recorded_at": "time",
+            "correlation_id": "correlationid",
+            "causation_id": "causationid",
+            "epoch": "epoch",
+        }.items()
+    }
+    text["version"] = text["version"].try_cast("int")
+    text["recorded_at"] = text["recorded_at"].try_cast("timestamp")
+    text["epoch"] = text["epoch"].try_cast("long")
+    framed = F.expr("length(value) >= 5 AND hex(substring(value, 1, 1)) = '00'")
+    schema_id = F.when(framed, F.conv(F.expr("hex(substring(value, 2, 4))"), 16, 10).cast("long"))
+    columns = [column.alias(name) for name, column in text.items()]
+    return headers.select(*POSITION, *columns, schema_id.alias("schema_id"), "value")
+
+
+def with_fault(log: DataFrame, lock: Lock) -> DataFrame:
+    """The column `fault`: why a record is no event that this code can read; null where it is one."""
+    types = {schema_id: name for name in event_types(lock) for schema_id in lock.ids(name)}
+    pairs = [F.lit(part) for schema_id, name in types.items() for part in (schema_id, name)]
+    expected = F.element_at(F.create_map(*pairs), F.col("schema_id").cast("int"))
+    missing = reduce(Column.__or__, (F.col(name).isNull() for name in ENVELOPE if name != "schema_id"))
+    fault = (
+        F.when(F.col("schema_id").isNull(), "not framed")
+        .when(~F.col("schema_id").isin(*types), "unknown schema id")
+        .when(missing | (F.col("version") < 1), "not an envelope")
+        .when(F.col("type") != expected, "type and schema differ")
+    )
+    return log.withColumn("fault", fault)
+
+
+def event_types(lock: Lock) -> list[str]:
+    """Every event type, in the lock's order."""
+    return list(dict.fromkeys(entry.type for entry in lock.entries if entry.topic in EVENT_TOPICS))

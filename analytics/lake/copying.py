@@ -1,0 +1,171 @@
+"""From the log into the lake: a stream that ends, batch by batch, each of them once."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from uuid import uuid4
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from analytics.envelope import EVENT_TOPICS, with_columns
+from analytics.lake.manifest import (
+    MANIFEST,
+    REBUILDING,
+    Manifest,
+    NoLake,
+    fingerprint,
+    read_manifest,
+    write_manifest,
+)
+from analytics.lake.parts import only_writer, write_part
+from analytics.offsets import Offsets, check_within, end_offsets, topic_ids
+from analytics.replay import SOURCE
+from contracts.lock import load_lock
+
+EVENTS_PER_BATCH = 1_000_000
+Say = Callable[[str], None]
+
+
+class AnotherLog(Exception):
+    """The lake is a copy of topics that are gone."""
+
+
+def update(
+    session: SparkSession,
+    kafka: str,
+    folder: Path,
+    say: Say,
+    topics: Sequence[str] = EVENT_TOPICS,
+    events_per_batch: int = EVENTS_PER_BATCH,
+) -> Manifest:
+    """Copy what is committed now and not yet in the lake.
+
+    Raises LogUnreachable, LakeBusy, AnotherLog and AheadOfLog.
+    """
+    with only_writer(folder):
+        ids, ends = topic_ids(kafka, topics), end_offsets(kafka, topics)
+        try:
+            lake = read_manifest(folder)
+        except NoLake:
+            lake = _empty(ids)
+        if lake.log != ids:
+            raise AnotherLog(f"{folder} is a copy of another log: `./daybook analytics lake rebuild`")
+        check_within(ends, {"the lake": lake.ends})
+        return _copy(session, kafka, folder / MANIFEST, lake, ends, say, events_per_batch)
+
+
+def rebuild(
+    session: SparkSession,
+    kafka: str,
+    folder: Path,
+    say: Say,
+    topics: Sequence[str] = EVENT_TOPICS,
+    events_per_batch: int = EVENTS_PER_BATCH,
+) -> Manifest:
+    """Copy the log from its beginning; readers see the lake as it was until all is there.
+
+    Raises LogUnreachable and LakeBusy.
+    """
+    with only_writer(folder):
+        ids, ends = topic_ids(kafka, topics), end_offsets(kafka, topics)
+        beside = folder / REBUILDING
+        lake = _copy(session, kafka, beside, _empty(ids), ends, say, events_per_batch)
+        try:
+            before = read_manifest(folder)
+            known = tuple(part.name for part in before.parts)
+            lake = replace(lake, generation=before.generation + 1, retired=known)
+        except NoLake:
+            say("there was no lake before")
+        write_manifest(lake, folder / MANIFEST)
+        return lake
+
+
+def _empty(ids: dict[str, str]) -> Manifest:
+    ends: Offsets = {topic: {} for topic in ids}
+    return Manifest(0, f"checkpoint-{uuid4().hex[:12]}", ids, ends, fingerprint(load_lock()))
+
+
+def _copy(
+    session: SparkSession,
+    kafka: str,
+    file: Path,
+    lake: Manifest,
+    ends: Offsets,
+    say: Say,
+    events_per_batch: int,
+) -> Manifest:
+    """Copy from the manifest's ends to `ends` or a little further; `file` is replaced after each batch."""
+    folder = file.parent
+
+    def add(batch: DataFrame, _number: int) -> None:
+        # The manifest alone says what is in the lake. Spark repeats a batch that it did not see end, and
+        # begins anew without its checkpoint: then there is nothing, or only a rest, of the batch to add.
+        nonlocal lake
+        part, reached = write_part(batch.where(_beyond(lake.ends)), folder)
+        if not part.rows:
+            return
+        lake = replace(
+            lake,
+            generation=lake.generation + 1,
+            ends=_furthest(lake.ends, reached),
+            contracts=fingerprint(load_lock()),
+            parts=(*lake.parts, part),
+        )
+        write_manifest(lake, file)
+        say(f"copied {sum(part.rows for part in lake.parts):,} events")
+
+    stream = (
+        session.readStream.format("kafka")
+        .options(**SOURCE)
+        .option("kafka.bootstrap.servers", kafka)
+        .option("subscribe", ",".join(ends))
+        .option("startingOffsets", json.dumps(_starts(lake.ends, ends)))
+        .option("maxOffsetsPerTrigger", events_per_batch)
+        .load()
+    )
+    query = (
+        with_columns(stream)
+        .writeStream.foreachBatch(add)
+        .option("checkpointLocation", str(folder / lake.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    # Behind the last events there may be markers and aborted ones: nothing to copy, and read all the same.
+    lake = replace(
+        lake,
+        ends=_furthest(lake.ends, ends),
+        contracts=fingerprint(load_lock()),
+        generation=lake.generation + 1,
+    )
+    write_manifest(lake, file)
+    return lake
+
+
+def _starts(known: Offsets, ends: Offsets) -> dict[str, dict[str, int]]:
+    return {
+        topic: {str(number): known.get(topic, {}).get(number, -2) for number in partitions}
+        for topic, partitions in ends.items()
+    }
+
+
+def _beyond(known: Offsets) -> Column:
+    parts = [
+        (F.col("topic") == topic) & (F.col("partition") == number) & (F.col("offset") < offset)
+        for topic, partitions in known.items()
+        for number, offset in partitions.items()
+    ]
+    return ~reduce(Column.__or__, parts, F.lit(False))
+
+
+def _furthest(known: Offsets, reached: Offsets) -> Offsets:
+    return {
+        topic: {
+            number: max(known.get(topic, {}).get(number, 0), reached.get(topic, {}).get(number, 0))
+            for number in {*known.get(topic, {}), *reached.get(topic, {})}
+        }
+        for topic in {**known, **reached}
+    }

@@ -1,0 +1,114 @@
+"""What a lake is: the parts that count and how far they reach."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from analytics.offsets import Offsets
+from contracts.lock import Lock
+
+MANIFEST = "manifest.json"
+REBUILDING = "rebuilding.json"
+NO_SCHEMA = "none"
+"""Stands for the schema id of a record that has none."""
+
+
+class NoLake(Exception):
+    """There is no lake in the folder yet."""
+
+
+class LakeDamaged(Exception):
+    """A part is not as it was written."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A folder of Parquet files that never changes. `schemas`: schema id as text → records."""
+
+    name: str
+    bytes: int
+    schemas: Mapping[str, int]
+
+    @property
+    def rows(self) -> int:
+        return sum(self.schemas.values())
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """`ends` are exclusive: every committed record before them is in `parts`, once.
+
+    `log` is the identity of each topic, `contracts` the fingerprint of the schemas known when it was last
+    written. `retired` parts hold nothing that `parts` do not; they wait for readers that still use them.
+    """
+
+    generation: int
+    checkpoint: str
+    log: Mapping[str, str]
+    ends: Offsets
+    contracts: str
+    parts: tuple[Part, ...] = ()
+    retired: tuple[str, ...] = ()
+
+    @property
+    def schemas(self) -> Mapping[str, int]:
+        """Schema id as text → records."""
+        found: dict[str, int] = {}
+        for part in self.parts:
+            for schema_id, rows in part.schemas.items():
+                found[schema_id] = found.get(schema_id, 0) + rows
+        return found
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The lake's manifest as it is now. Raises NoLake."""
+    try:
+        content = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except FileNotFoundError:
+        raise NoLake(f"no lake in {folder}: `./daybook analytics lake update` makes one") from None
+    content["ends"] = {
+        topic: {int(number): offset for number, offset in partitions.items()}
+        for topic, partitions in content["ends"].items()
+    }
+    content["parts"] = tuple(Part(**part) for part in content["parts"])
+    return Manifest(**content | {"retired": tuple(content["retired"])})
+
+
+def write_manifest(manifest: Manifest, file: Path) -> None:
+    """Put it in the place of the one before, whole or not at all."""
+    content: dict[str, Any] = asdict(manifest)
+    beside = file.with_name(f".{file.name}.new")
+    with beside.open("w", encoding="utf-8") as out:
+        json.dump(content, out, indent=1)
+        out.flush()
+        os.fsync(out.fileno())
+    beside.replace(file)
+
+
+def fingerprint(lock: Lock) -> str:
+    """Of all schemas: changes with every new one."""
+    known = sorted((entry.subject, entry.version, entry.id, entry.fingerprint) for entry in lock.entries)
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+
+
+def part_folder(folder: Path, name: str) -> Path:
+    return folder / "parts" / f"part={name}"
+
+
+def size(part: Path) -> int:
+    """Bytes of the Parquet files in a part."""
+    return sum(file.stat().st_size for file in part.rglob("*.parquet"))
+
+
+def check_part(folder: Path, part: Part) -> None:
+    """Raise LakeDamaged where files are missing or cut."""
+    found = size(part_folder(folder, part.name))
+    if found != part.bytes:
+        raise LakeDamaged(
+            f"part {part.name} has {found} bytes and had {part.bytes}: "
+            "`./daybook analytics lake rebuild` copies the log anew"
+        )
