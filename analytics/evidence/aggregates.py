@@ -6,7 +6,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.replay import Replay
+from analytics.events import Events
 from analytics.staging import stock
 
 ORDER_FIELDS = ("status", "version", "gross", "refund", "units")
@@ -24,7 +24,7 @@ STATUSES: Mapping[str, str | None] = {
 }
 
 
-def orders(log: Replay, every_version: bool = False) -> DataFrame:
+def orders(log: Events, every_version: bool = False) -> DataFrame:
     """One row per order: entity and ORDER_FIELDS; with `every_version`, one row per event instead."""
     changes = reduce(DataFrame.unionByName, (_order_changes(log, name) for name in STATUSES))
     aggregates = {
@@ -37,7 +37,7 @@ def orders(log: Replay, every_version: bool = False) -> DataFrame:
     return _folded(changes, aggregates, every_version)
 
 
-def stocks(log: Replay, every_version: bool = False) -> DataFrame:
+def stocks(log: Events, every_version: bool = False) -> DataFrame:
     """One row per SKU: entity and STOCK_FIELDS; with `every_version`, one row per event instead."""
     held = {"received": (1, 0), "adjusted": (1, 0), "returned": (1, 0)}
     held |= {"reserved": (0, 1), "released": (0, -1), "issued": (-1, -1)}
@@ -54,7 +54,7 @@ def stocks(log: Replay, every_version: bool = False) -> DataFrame:
     return _folded(stock.movements(log).withColumnRenamed("sku", "entity"), aggregates, every_version)
 
 
-def _order_changes(log: Replay, name: str) -> DataFrame:
+def _order_changes(log: Events, name: str) -> DataFrame:
     """What one event changes: its status, if it sets one, and what it adds to gross, refund and units."""
     placed, returned = name == "OrderPlaced", name == "OrderReturned"
     units = "aggregate(lines, 0L, (sum, line) -> sum + line.quantity)"

@@ -5,12 +5,12 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.replay import Replay
+from analytics.events import Events
 
 KINDS = ("Received", "Adjusted", "Reserved", "Released", "Issued", "Returned")
 
 
-def movements(log: Replay) -> DataFrame:
+def movements(log: Events) -> DataFrame:
     """One row per stock event: topic, partition, offset, sku, version, kind, quantity, occurred_at."""
     frames = [
         log.of(f"daybook.inventory.Stock{kind}").select(
