@@ -2,7 +2,18 @@
 
 import typer
 
-from infra.commands import analytics, contracts, demo, inspect, lifecycle, load, parked, rebuild, topics
+from infra.commands import (
+    analytics,
+    contracts,
+    demo,
+    inspect,
+    lifecycle,
+    load,
+    marts,
+    parked,
+    rebuild,
+    topics,
+)
 from infra.commands.audit import audit
 
 cli = typer.Typer(
@@ -15,6 +26,7 @@ cli = typer.Typer(
 for commands in (lifecycle, inspect, load, demo, rebuild, topics):
     cli.add_typer(commands.app)
 cli.command(rich_help_panel="The proof")(audit)
+analytics.app.add_typer(marts.app)
 cli.add_typer(analytics.app, name="analytics", rich_help_panel="Analytics")
 cli.add_typer(parked.app, name="parked", rich_help_panel="Read models")
 cli.add_typer(contracts.app, name="contracts", rich_help_panel="The language")

@@ -43,12 +43,14 @@ def existing_file(text: str) -> Path:
 @contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
     """A folder to write; it takes the place of `folder` only when the block succeeds."""
-    fresh = folder.with_name(f".{folder.name}.new")
+    fresh, former = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
     shutil.rmtree(fresh, ignore_errors=True)
     yield fresh
+    shutil.rmtree(former, ignore_errors=True)
     if folder.exists():
-        shutil.rmtree(folder)
+        folder.rename(former)
     fresh.rename(folder)
+    shutil.rmtree(former, ignore_errors=True)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 
@@ -29,6 +30,20 @@ class Sources:
     events: Events
     asks: DataFrame | None = None
 
+    @cached_property
+    def orders(self) -> DataFrame:
+        """The mart of orders, which others are made of: worth persisting where several are built."""
+        log = self.events
+        return orders(
+            staged.placed(log),
+            staged.confirmed(log),
+            staged.rejected(log),
+            staged.cancelled(log),
+            staged.expired(log),
+            staged.shipped(log),
+            staged.returned(log),
+        )
+
 
 @dataclass(frozen=True)
 class Mart:
@@ -39,38 +54,25 @@ class Mart:
     build: Callable[[Sources], DataFrame]
 
 
-def _orders(sources: Sources) -> DataFrame:
-    log = sources.events
-    return orders(
-        staged.placed(log),
-        staged.confirmed(log),
-        staged.rejected(log),
-        staged.cancelled(log),
-        staged.expired(log),
-        staged.shipped(log),
-        staged.returned(log),
-    )
-
-
 def _daily_revenue(sources: Sources) -> DataFrame:
     log = sources.events
     return daily_revenue(staged.confirmed(log), staged.cancelled(log), staged.returned(log))
 
 
 def _stockouts(sources: Sources) -> DataFrame:
-    return stockouts(staged.rejected(sources.events), staged.lines(sources.events), _orders(sources))
+    return stockouts(staged.rejected(sources.events), staged.lines(sources.events), sources.orders)
 
 
 def _customer_skus(sources: Sources) -> DataFrame:
     log = sources.events
-    return customer_skus(_orders(sources), staged.lines(log), staged.refunded_lines(log))
+    return customer_skus(sources.orders, staged.lines(log), staged.refunded_lines(log))
 
 
 MARTS: Mapping[str, Mart] = {
-    "orders": Mart("what became of each order", ("order_id",), _orders),
+    "orders": Mart("what became of each order", ("order_id",), lambda sources: sources.orders),
     "daily_revenue": Mart("what was sold, what came back", ("day", "country", "currency"), _daily_revenue),
     "order_funnel": Mart(
-        "how far orders come, how fast", ("day",), lambda sources: order_funnel(_orders(sources))
+        "how far orders come, how fast", ("day",), lambda sources: order_funnel(sources.orders)
     ),
     "stock_ledger": Mart(
         "what moved each SKU's stock",
@@ -81,21 +83,21 @@ MARTS: Mapping[str, Mart] = {
     "customers": Mart(
         "who buys: recency, frequency, money",
         ("customer_id", "currency"),
-        lambda sources: customers(_orders(sources)),
+        lambda sources: customers(sources.orders),
     ),
     "customer_cohorts": Mart(
         "do customers come back",
         ("cohort", "months_later", "currency"),
-        lambda sources: customer_cohorts(_orders(sources)),
+        lambda sources: customer_cohorts(sources.orders),
     ),
     "guests": Mart(
-        "what buyers without a name buy", ("month", "currency"), lambda sources: guests(_orders(sources))
+        "what buyers without a name buy", ("month", "currency"), lambda sources: guests(sources.orders)
     ),
     "customer_skus": Mart("who buys what", ("customer_id", "sku", "currency"), _customer_skus),
     "basket_pairs": Mart(
         "what is bought together",
         ("sku_a", "sku_b"),
-        lambda sources: basket_pairs(_orders(sources), staged.lines(sources.events)),
+        lambda sources: basket_pairs(sources.orders, staged.lines(sources.events)),
     ),
     "saga_health": Mart(
         "how conversations with stock end",

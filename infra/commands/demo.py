@@ -154,11 +154,11 @@ def _prove(book: Book, settings: StackSettings) -> int:
     """Spark's mart and the audit; the audit's exit code."""
     _chapter("Spark replays the whole log")
     home = settings.home.absolute()
-    revenue = run_job("analytics.jobs.daily_revenue", ["--out", str(home / "daily_revenue")], settings)
+    revenue = run_job("analytics.jobs.marts", ["daily_revenue", "--out", str(home / "marts")], settings)
     if revenue != IDENTICAL:
         return revenue
     expected = expected_now(book, settings)
-    differing = mart_differences(home / "daily_revenue", expected)
+    differing = mart_differences(home / "marts" / "daily_revenue", expected)
     results.print(f"Spark's daily revenue: {len(expected.days)} days and countries, {len(differing)} differ")
     for day, country in differing:
         results.print(f"differs: {day} {country}", markup=False)

@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from analytics.jobs.arguments import replaced
 
 
 def run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -15,7 +18,7 @@ def run(module: str, *arguments: str, **environment: str) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("job", ["analytics.jobs.audit", "analytics.jobs.daily_revenue"])
+@pytest.mark.parametrize("job", ["analytics.jobs.audit", "analytics.jobs.marts"])
 def test_help_teaches(job: str) -> None:
     shown = run(job, "--help")
     assert shown.returncode == 0
@@ -27,8 +30,11 @@ def test_help_teaches(job: str) -> None:
     [
         ("analytics.jobs.audit", ("--expectation", "absent.json"), "absent.json is not a file"),
         ("analytics.jobs.audit", ("--wait", "soon"), "invalid float"),
-        ("analytics.jobs.daily_revenue", (), "--out"),
-        ("analytics.jobs.daily_revenue", ("--out", "/nowhere/else"), "can be written to"),
+        ("analytics.jobs.marts", (), "--out"),
+        ("analytics.jobs.marts", ("--out", "/nowhere/else"), "can be written to"),
+        ("analytics.jobs.marts", ("weekly_revenue", "--out", "x"), "there is no mart 'weekly_revenue'"),
+        ("analytics.jobs.marts", ("--as-of", "march", "--out", "x"), "neither a day nor a time"),
+        ("analytics.jobs.marts", ("--as-read-by", "absent", "--out", "x"), "names no offsets"),
     ],
 )
 def test_a_wrong_argument_is_refused(job: str, arguments: tuple[str, ...], reason: str) -> None:
@@ -43,3 +49,21 @@ def test_missing_jars_are_said_in_one_line() -> None:
     assert refused.returncode == 2
     assert "DAYBOOK_SPARK_JARS" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_a_folder_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
+    folder = tmp_path / "mart"
+    for content in ("first", "second"):
+        with replaced(folder) as fresh:
+            fresh.mkdir()
+            (fresh / "part").write_text(content)
+    with pytest.raises(KeyboardInterrupt), replaced(folder) as fresh:
+        fresh.mkdir()
+        (fresh / "part").write_text("half")
+        raise KeyboardInterrupt
+    assert (folder / "part").read_text() == "second"
+    with replaced(folder) as fresh:
+        fresh.mkdir()
+        (fresh / "part").write_text("third")
+    assert [file.name for file in tmp_path.iterdir()] == ["mart"]
+    assert (folder / "part").read_text() == "third"
