@@ -50,7 +50,10 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 def write_part(records: DataFrame, folder: Path) -> tuple[Part, Offsets]:
-    """Write `records` as a new part that no manifest names yet; with the offsets behind its last records."""
+    """Write `records` as a new part that no manifest names yet; with the offsets behind its last records.
+
+    Where there are no records, the part has no rows and no folder.
+    """
     name = uuid.uuid4().hex[:12]
     aside = folder / "aside" / name
     dated = records.withColumn("day", F.to_date("recorded_at"))
@@ -58,6 +61,9 @@ def write_part(records: DataFrame, folder: Path) -> tuple[Part, Offsets]:
     writing.partitionBy(*BY).parquet(str(aside))
     schemas, ends = _measured(aside)
     part = Part(name, size(aside), schemas)
+    if not part.rows:
+        shutil.rmtree(aside)
+        return part, ends
     place = part_folder(folder, name)
     place.parent.mkdir(exist_ok=True)
     aside.rename(place)

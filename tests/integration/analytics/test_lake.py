@@ -50,20 +50,20 @@ def quiet(_: str) -> None:
     """Progress is not looked at."""
 
 
-def everything(kafka: str, topics: Topics, numbers: range) -> None:
+def everything(kafka: str, topic: str, numbers: range) -> None:
     """Committed, aborted, two schema versions, poison, and a transaction that ends in markers."""
     with writer(kafka) as producer:
         producer.begin_transaction()
         for number in numbers:
-            write(producer, topics.orders, placed(number), 1, schema_id=V1 if number % 3 == 0 else V2)
-        write_raw(producer, topics.orders, f"o-{numbers[0]}", b"poison", None)
+            write(producer, topic, placed(number), 1, schema_id=V1 if number % 3 == 0 else V2)
+        write_raw(producer, topic, f"o-{numbers[0]}", b"poison", None)
         producer.commit_transaction(30)
         producer.begin_transaction()
         for number in numbers:
-            write(producer, topics.orders, placed(number), 9)
+            write(producer, topic, placed(number), 9)
         producer.flush()
         producer.abort_transaction(30)
-        commit(producer, topics.orders, [(shipped(number), 2) for number in numbers])
+        commit(producer, topic, [(shipped(number), 2) for number in numbers])
 
 
 def rows(frame: DataFrame) -> list[Any]:
@@ -88,7 +88,7 @@ def assert_same(spark: SparkSession, kafka: str, folder: Path) -> None:
 
 
 def test_the_lake_has_what_the_log_has(spark: SparkSession, kafka: str, topics: Topics, lake: Path) -> None:
-    everything(kafka, topics, range(1, 40))
+    everything(kafka, topics.orders, range(1, 40))
     ends = update(spark, kafka, lake, quiet, [topics.orders]).ends
     log = replay(spark, kafka, [topics.orders])
     assert ends == log.ends
@@ -104,11 +104,11 @@ def test_the_lake_has_what_the_log_has(spark: SparkSession, kafka: str, topics: 
 
 
 def test_only_what_is_new_is_copied(spark: SparkSession, kafka: str, topics: Topics, lake: Path) -> None:
-    everything(kafka, topics, range(1, 20))
+    everything(kafka, topics.orders, range(1, 20))
     first = update(spark, kafka, lake, quiet, [topics.orders])
     again = update(spark, kafka, lake, quiet, [topics.orders])
     assert again.parts == first.parts
-    everything(kafka, topics, range(20, 30))
+    everything(kafka, topics.orders, range(20, 30))
     second = update(spark, kafka, lake, quiet, [topics.orders], events_per_batch=20)
     assert second.parts[: len(first.parts)] == first.parts
     assert len(second.parts) > len(first.parts) + 1
@@ -137,7 +137,7 @@ def test_an_open_transaction_comes_with_a_later_update(
 def test_compaction_changes_files_and_nothing_else(
     spark: SparkSession, kafka: str, topics: Topics, lake: Path
 ) -> None:
-    everything(kafka, topics, range(1, 40))
+    everything(kafka, topics.orders, range(1, 40))
     update(spark, kafka, lake, quiet, [topics.orders], events_per_batch=40)
     before = open_lake(spark, lake)
     expected, files = rows(before.log), len(list(lake.rglob("*.parquet")))
@@ -146,14 +146,14 @@ def test_compaction_changes_files_and_nothing_else(
     assert len(list(part_folder(lake, compacted.parts[0].name).rglob("*.parquet"))) == 2 < files
     assert rows(open_lake(spark, lake).log) == expected
     assert rows(before.log) == expected, "who had begun to read goes on"
-    everything(kafka, topics, range(40, 50))
+    everything(kafka, topics.orders, range(40, 50))
     update(spark, kafka, lake, quiet, [topics.orders])
     assert_same(spark, kafka, lake)
     assert compact(spark, lake).retired != compacted.retired
 
 
 def test_a_rebuilt_lake_is_the_same(spark: SparkSession, kafka: str, topics: Topics, lake: Path) -> None:
-    everything(kafka, topics, range(1, 20))
+    everything(kafka, topics.orders, range(1, 20))
     first = update(spark, kafka, lake, quiet, [topics.orders], events_per_batch=40)
     again = rebuild(spark, kafka, lake, quiet, [topics.orders])
     assert len(again.parts) == 1 < len(first.parts)
@@ -164,10 +164,10 @@ def test_a_rebuilt_lake_is_the_same(spark: SparkSession, kafka: str, topics: Top
 
 
 def test_a_lost_checkpoint_costs_nothing(spark: SparkSession, kafka: str, topics: Topics, lake: Path) -> None:
-    everything(kafka, topics, range(1, 20))
+    everything(kafka, topics.orders, range(1, 20))
     first = update(spark, kafka, lake, quiet, [topics.orders])
     shutil.rmtree(lake / first.checkpoint)
-    everything(kafka, topics, range(20, 30))
+    everything(kafka, topics.orders, range(20, 30))
     assert len(update(spark, kafka, lake, quiet, [topics.orders]).parts) == 2
     assert_same(spark, kafka, lake)
 
@@ -175,7 +175,7 @@ def test_a_lost_checkpoint_costs_nothing(spark: SparkSession, kafka: str, topics
 def test_the_lake_says_how_far_it_is_complete(
     spark: SparkSession, kafka: str, topics: Topics, lake: Path
 ) -> None:
-    everything(kafka, topics, range(1, 10))
+    everything(kafka, topics.orders, range(1, 10))
     done = update(spark, kafka, lake, quiet, [topics.orders])
     said = described(done, lake)
     for number, end in replay(spark, kafka, [topics.orders]).ends[topics.orders].items():
@@ -189,7 +189,7 @@ def test_the_lake_says_how_far_it_is_complete(
 def test_a_lake_of_another_log_is_refused(
     spark: SparkSession, kafka: str, topics: Topics, lake: Path
 ) -> None:
-    everything(kafka, topics, range(1, 10))
+    everything(kafka, topics.orders, range(1, 10))
     update(spark, kafka, lake, quiet, [topics.orders])
     with pytest.raises(AnotherLog, match="rebuild"):
         update(spark, kafka, lake, quiet, [create_topics(kafka).orders])
@@ -203,7 +203,7 @@ def test_a_lake_of_another_log_is_refused(
 def test_what_is_missing_or_cut_is_told(spark: SparkSession, kafka: str, topics: Topics, lake: Path) -> None:
     with pytest.raises(NoLake):
         open_lake(spark, lake)
-    everything(kafka, topics, range(1, 10))
+    everything(kafka, topics.orders, range(1, 10))
     update(spark, kafka, lake, quiet, [topics.orders])
     next(lake.rglob("*.parquet")).unlink()
     with pytest.raises(LakeDamaged, match="rebuild"):

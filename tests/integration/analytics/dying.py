@@ -1,0 +1,65 @@
+"""`python -m tests.integration.analytics.dying update|compact POINT TOPIC LAKE`: a lake's job that is killed.
+
+Points, in an update's second batch or in the one part of a compaction:
+    writing   Parquet files are being written (update alone); the JVM dies as well
+    written   the part is there, the manifest does not name it; the JVM outlives this process
+    switched  the manifest names it, Spark does not know; the JVM dies as well
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from analytics.lake import compaction, copying
+from analytics.lake.manifest import Manifest, write_manifest
+from analytics.session import open_session
+from analytics.settings import AnalyticsSettings
+
+BATCH = 40
+
+
+def kill_all() -> None:
+    os.killpg(0, signal.SIGKILL)
+
+
+def kill_this() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_while_writing(folder: Path) -> None:
+    while not (list(folder.glob("parts/*")) and list(folder.glob("aside/**/*.parquet"))):
+        time.sleep(0.0005)
+    kill_all()
+
+
+def main() -> None:
+    step, point, topic, lake = sys.argv[1:]
+    folder, settings = Path(lake), AnalyticsSettings.model_validate({})
+    switches = 0
+
+    def dying(manifest: Manifest, file: Path) -> None:
+        nonlocal switches
+        switches += 1
+        last = step == "compact" or switches == 2
+        if last and point == "written":
+            kill_this()
+        write_manifest(manifest, file)
+        if last and point == "switched":
+            kill_all()
+
+    for module in (copying, compaction):
+        vars(module)["write_manifest"] = dying
+    session = open_session("dying", settings)
+    if point == "writing":
+        threading.Thread(target=kill_while_writing, args=[folder], daemon=True).start()
+    if step == "compact":
+        compaction.compact(session, folder)
+    else:
+        copying.update(session, settings.kafka, folder, print, [topic], BATCH)
+
+
+if __name__ == "__main__":
+    main()

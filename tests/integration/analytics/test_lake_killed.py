@@ -1,0 +1,66 @@
+"""A lake whose writer is killed: complete to where it says, and whole after the next run."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analytics.lake.compaction import compact
+from analytics.lake.copying import update
+from analytics.lake.manifest import read_manifest
+from analytics.replay import replay
+from tests.integration.analytics.test_lake import assert_same, everything, quiet
+from tests.integration.analytics.writing import create_topics
+
+EVENTS = range(1, 60)
+
+
+def killed(step: str, point: str, topic: str, lake: Path, environment: Mapping[str, str]) -> None:
+    """Run the job until it is killed there."""
+    job = subprocess.Popen(
+        [sys.executable, "-m", "tests.integration.analytics.dying", step, point, topic, str(lake)],
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+    try:
+        assert job.wait(120) == -signal.SIGKILL
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("point", ["writing", "written", "switched"])
+def test_a_killed_update_loses_and_doubles_nothing(
+    spark: SparkSession, kafka: str, tmp_path: Path, spark_environment: Mapping[str, str], point: str
+) -> None:
+    topic, lake = create_topics(kafka).orders, tmp_path / "lake"
+    everything(kafka, topic, EVENTS)
+    killed("update", point, topic, lake, {**spark_environment, "DAYBOOK_KAFKA": kafka})
+    left = read_manifest(lake)
+    assert len(left.parts) == (2 if point == "switched" else 1)
+    assert_same(spark, kafka, lake)
+    whole = update(spark, kafka, lake, quiet, [topic])
+    assert whole.parts[: len(left.parts)] == left.parts
+    assert whole.ends == replay(spark, kafka, [topic]).ends
+    assert_same(spark, kafka, lake)
+    assert len(list(lake.glob("parts/*"))) == len(whole.parts)
+    assert not list(lake.glob("aside/*"))
+
+
+def test_a_killed_compaction_changes_nothing(
+    spark: SparkSession, kafka: str, tmp_path: Path, spark_environment: Mapping[str, str]
+) -> None:
+    topic, lake = create_topics(kafka).orders, tmp_path / "lake"
+    everything(kafka, topic, EVENTS)
+    before = update(spark, kafka, lake, quiet, [topic], events_per_batch=80)
+    killed("compact", "written", topic, lake, spark_environment)
+    assert read_manifest(lake) == before
+    assert_same(spark, kafka, lake)
+    assert len(compact(spark, lake).parts) == 1
+    assert_same(spark, kafka, lake)
