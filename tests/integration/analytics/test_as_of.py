@@ -1,0 +1,99 @@
+"""The whole system as of a moment, beside a log that was really cut there, on the broker."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from analytics.as_of import AsOf, Knowledge
+from analytics.decoding import read_event
+from analytics.events import Events
+from analytics.marts.catalogue import MARTS, Sources
+from analytics.offsets import Offsets, end_offsets
+from analytics.replay import replay
+from contracts.lock import load_lock
+from services.kernel.envelope import read_headers
+from tests.integration.analytics.shop import AT, DAY, Seen, read, write_shop
+from tests.integration.analytics.writing import (
+    PARTITIONS,
+    RECORDED_AT,
+    Topics,
+    create_topics,
+    write_raw,
+    writer,
+)
+
+
+@pytest.fixture(scope="module")
+def shop(kafka: str) -> Topics:
+    topics = create_topics(kafka)
+    write_shop(kafka, topics)
+    return topics
+
+
+def cut(kafka: str, shop: Topics, keeps: Callable[[str, Seen], bool]) -> Topics:
+    """A log of its own that holds only what `keeps` (of topic and record) lets through."""
+    fresh = create_topics(kafka)
+    with writer(kafka) as producer:
+        producer.begin_transaction()
+        for source, target in ((shop.orders, fresh.orders), (shop.inventory, fresh.inventory)):
+            for number in range(PARTITIONS):
+                for seen in read(kafka, source, number, 0):
+                    if keeps(source, seen):
+                        write_raw(producer, target, seen.key.decode(), seen.value, seen.headers)
+        producer.commit_transaction(30)
+    return fresh
+
+
+def instant(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / 1e6, UTC)
+
+
+def rows(frame: DataFrame) -> list[Any]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def compare(
+    spark: SparkSession, kafka: str, as_of: Events, shorter: Topics, *marts: str
+) -> dict[str, list[Any]]:
+    """What both say, mart by mart. Each test takes others: every one is a Spark job."""
+    rebuilt = replay(spark, kafka, (shorter.orders, shorter.inventory)).kept()
+    said: dict[str, list[Any]] = {}
+    for name in marts:
+        said[name] = rows(MARTS[name].build(Sources(as_of)))
+        assert said[name] == rows(MARTS[name].build(Sources(rebuilt))), name
+    rebuilt.log.unpersist()
+    return said
+
+
+def test_as_it_had_happened_by_then(spark: SparkSession, kafka: str, shop: Topics) -> None:
+    until = AT + DAY
+    log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
+    shorter = cut(kafka, shop, lambda _, seen: read_event(seen.value, load_lock()).occurred_at <= until)
+    said = compare(spark, kafka, AsOf(log, instant(until)), shorter, "order_state", "stock_ledger")
+    states = {row[0]: row[1] for row in said["order_state"]}
+    assert states == {"o-1": "shipped", "o-2": "cancelled", "o-3": "rejected", "o-4": "placed"}
+    log.log.unpersist()
+
+
+def test_as_we_knew_it_then(spark: SparkSession, kafka: str, shop: Topics) -> None:
+    until = RECORDED_AT + 2
+    log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
+    shorter = cut(kafka, shop, lambda _, seen: read_headers(seen.headers).recorded_at <= until)
+    as_of = AsOf(log, instant(until), Knowledge.RECORDED)
+    said = compare(spark, kafka, as_of, shorter, "order_state", "saga_health")
+    states = {row[0]: row[1] for row in said["order_state"]}
+    assert states == {"o-1": "confirmed", "o-2": "confirmed", "o-3": "rejected", "o-4": "placed"}
+    log.log.unpersist()
+
+
+def test_as_an_earlier_reading_saw_it(spark: SparkSession, kafka: str, shop: Topics) -> None:
+    ends = end_offsets(kafka, (shop.orders, shop.inventory))
+    offsets: Offsets = {topic: {n: end // 2 for n, end in parts.items()} for topic, parts in ends.items()}
+    log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
+    shorter = cut(kafka, shop, lambda topic, seen: seen.offset < offsets[topic][seen.partition])
+    said = compare(spark, kafka, log.before(offsets), shorter, "orders", "stock_state")
+    assert 0 < len(said["orders"]) <= 4
+    log.log.unpersist()

@@ -1,0 +1,64 @@
+"""Every mart from the real log and from the lake: equal, written whole, with how far was read."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from analytics.jobs.outputs import LOG_FILE, Reading, preview, read_ends, write
+from analytics.jobs.reading import Wanted, events, sources
+from analytics.marts.catalogue import MARTS
+from analytics.offsets import AheadOfLog, end_offsets
+from tests.integration.analytics.shop import events as shop_events
+from tests.integration.analytics.shop import write_shop
+from tests.integration.analytics.writing import Topics, create_topics, write_raw, writer
+
+
+@pytest.fixture(scope="module")
+def shop(kafka: str) -> Topics:
+    """A correct shop, and one record that nobody can read."""
+    topics = create_topics(kafka)
+    write_shop(kafka, topics)
+    with writer(kafka) as producer:
+        producer.begin_transaction()
+        write_raw(producer, topics.orders, "o-1", b"{}", None)
+        producer.commit_transaction(30)
+    return topics
+
+
+def test_every_mart_is_written_with_how_far_it_was_read(
+    spark: SparkSession, kafka: str, shop: Topics, tmp_path: Path
+) -> None:
+    ends = end_offsets(kafka, (shop.orders, shop.inventory))
+    wanted = Wanted(kafka, ends=ends)
+    log = events(spark, wanted).kept()
+    aside = [row.asDict() for row in log.set_aside.collect()]
+    reading = Reading("log", log.ends, None, None, len(aside), tuple(aside))
+    made_of = sources(spark, log, wanted)
+    made_of.orders.persist()
+    counts = {}
+    for name, mart in MARTS.items():
+        write(mart.build(made_of), name, mart, reading, tmp_path / name)
+        table = pq.read_table(tmp_path / name)
+        keys = list(zip(*(table.column(key).to_pylist() for key in mart.grain), strict=True))
+        assert len(set(keys)) == len(keys), f"{name} has its grain"
+        assert keys == sorted(keys), f"{name} is in the order of its grain"
+        assert preview(name, tmp_path / name).row_count == min(5, len(keys))
+        counts[name] = len(keys)
+    made_of.orders.unpersist()
+    log.log.unpersist()
+    assert counts["orders"] == counts["order_state"] == 4
+    assert counts["stockouts"] == 1
+    assert counts["stock_ledger"] == len({(e.sku, e.occurred_at) for e in shop_events() if "Stock" in e.TYPE})
+    written = json.loads((tmp_path / "orders" / LOG_FILE).read_text())
+    assert (written["mart"], written["set_aside"]["records"]) == ("orders", 1)
+    assert written["set_aside"]["first"][0]["reason"] == "not framed"
+    assert read_ends(tmp_path / "orders") == ends
+
+
+def test_offsets_of_another_log_are_refused(spark: SparkSession, kafka: str, shop: Topics) -> None:
+    beyond = {shop.orders: {0: 10**6, 1: 0}}
+    with pytest.raises(AheadOfLog, match="the earlier output"):
+        events(spark, Wanted(kafka, ends=beyond))
