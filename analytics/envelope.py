@@ -5,6 +5,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from analytics.offsets import Offsets
 from contracts.lock import Lock
 
 EVENT_TOPICS = ("order.events", "inventory.events")
@@ -69,6 +70,16 @@ def with_fault(log: DataFrame, lock: Lock) -> DataFrame:
         .when(F.col("type") != expected, "type and schema differ")
     )
     return log.withColumn("fault", fault)
+
+
+def before(offsets: Offsets) -> Column:
+    """Whether a record lies before these offsets; none does in a partition that is not named."""
+    parts = [
+        (F.col("topic") == topic) & (F.col("partition") == number) & (F.col("offset") < offset)
+        for topic, partitions in offsets.items()
+        for number, offset in partitions.items()
+    ]
+    return reduce(Column.__or__, parts, F.lit(False))
 
 
 def event_types(lock: Lock) -> list[str]:

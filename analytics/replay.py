@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType
 
 from analytics.decoding import upcast_batches
-from analytics.envelope import ENVELOPE, EVENT_TOPICS, POSITION, event_types, with_columns, with_fault
+from analytics.envelope import ENVELOPE, EVENT_TOPICS, POSITION, before, event_types, with_columns, with_fault
 from analytics.offsets import Offsets, end_offsets
 from contracts.lock import Lock, load_lock
 
@@ -85,12 +85,7 @@ class Replay:
 
     def before(self, offsets: Offsets) -> "Replay":
         """Only what lies before these offsets; a partition that is not named is left out."""
-        parts = [
-            (F.col("topic") == topic) & (F.col("partition") == number) & (F.col("offset") < offset)
-            for topic, partitions in offsets.items()
-            for number, offset in partitions.items()
-        ]
-        return replace(self, ends=offsets, log=self.log.where(reduce(Column.__or__, parts, F.lit(False))))
+        return replace(self, ends=offsets, log=self.log.where(before(offsets)))
 
     def _decoded(self, schema_id: int) -> Column:
         # PERMISSIVE: a value that cannot be decoded becomes a struct of nulls instead of ending the job.

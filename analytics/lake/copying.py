@@ -3,19 +3,18 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from uuid import uuid4
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
-from analytics.envelope import EVENT_TOPICS, with_columns
+from analytics.envelope import EVENT_TOPICS, before, with_columns
 from analytics.lake.manifest import (
     MANIFEST,
     REBUILDING,
     Manifest,
     NoLake,
+    Part,
     fingerprint,
     read_manifest,
     write_manifest,
@@ -104,30 +103,15 @@ def _copy(
         # The manifest alone says what is in the lake. Spark repeats a batch that it did not see end, and
         # begins anew without its checkpoint: then there is nothing, or only a rest, of the batch to add.
         nonlocal lake
-        part, reached = write_part(batch.where(_beyond(lake.ends)), folder)
+        part, reached = write_part(batch.where(~before(lake.ends)), folder)
         if not part.rows:
             return
-        lake = replace(
-            lake,
-            generation=lake.generation + 1,
-            ends=_furthest(lake.ends, reached),
-            contracts=fingerprint(load_lock()),
-            parts=(*lake.parts, part),
-        )
+        lake = _grown(lake, reached, part)
         write_manifest(lake, file)
         say(f"copied {sum(part.rows for part in lake.parts):,} events")
 
-    stream = (
-        session.readStream.format("kafka")
-        .options(**SOURCE)
-        .option("kafka.bootstrap.servers", kafka)
-        .option("subscribe", ",".join(ends))
-        .option("startingOffsets", json.dumps(_starts(lake.ends, ends)))
-        .option("maxOffsetsPerTrigger", events_per_batch)
-        .load()
-    )
     query = (
-        with_columns(stream)
+        with_columns(_stream(session, kafka, lake.ends, ends, events_per_batch))
         .writeStream.foreachBatch(add)
         .option("checkpointLocation", str(folder / lake.checkpoint))
         .trigger(availableNow=True)
@@ -135,30 +119,36 @@ def _copy(
     )
     query.awaitTermination()
     # Behind the last events there may be markers and aborted ones: nothing to copy, and read all the same.
-    lake = replace(
-        lake,
-        ends=_furthest(lake.ends, ends),
-        contracts=fingerprint(load_lock()),
-        generation=lake.generation + 1,
-    )
+    lake = _grown(lake, ends)
     write_manifest(lake, file)
     return lake
 
 
-def _starts(known: Offsets, ends: Offsets) -> dict[str, dict[str, int]]:
-    return {
+def _grown(lake: Manifest, reached: Offsets, *parts: Part) -> Manifest:
+    return replace(
+        lake,
+        generation=lake.generation + 1,
+        ends=_furthest(lake.ends, reached),
+        contracts=fingerprint(load_lock()),
+        parts=(*lake.parts, *parts),
+    )
+
+
+def _stream(session: SparkSession, kafka: str, known: Offsets, ends: Offsets, events: int) -> DataFrame:
+    """The log from the `known` offsets on, by that many events; a new partition from its beginning."""
+    starts = {
         topic: {str(number): known.get(topic, {}).get(number, -2) for number in partitions}
         for topic, partitions in ends.items()
     }
-
-
-def _beyond(known: Offsets) -> Column:
-    parts = [
-        (F.col("topic") == topic) & (F.col("partition") == number) & (F.col("offset") < offset)
-        for topic, partitions in known.items()
-        for number, offset in partitions.items()
-    ]
-    return ~reduce(Column.__or__, parts, F.lit(False))
+    return (
+        session.readStream.format("kafka")
+        .options(**SOURCE)
+        .option("kafka.bootstrap.servers", kafka)
+        .option("subscribe", ",".join(ends))
+        .option("startingOffsets", json.dumps(starts))
+        .option("maxOffsetsPerTrigger", events)
+        .load()
+    )
 
 
 def _furthest(known: Offsets, reached: Offsets) -> Offsets:

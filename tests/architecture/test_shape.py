@@ -1,6 +1,7 @@
 """The house keeps its shape: import rules, and sizes that one can read in a sitting."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,6 +65,13 @@ def test_no_function_is_too_long() -> None:
         if lines > FUNCTION_LINES
     }
     assert long == {}
+
+
+def test_spark_calls_python_for_batches_only() -> None:
+    """A scalar Python function costs a multiple of SQL or of an Arrow batch; so does a frame per group."""
+    slow = re.compile(r"udf\(|applyInPandas|transformWithState|\.rdd\b")
+    places = [*modules("analytics"), *(ROOT / "analytics").rglob("*.ipynb")]
+    assert [str(place) for place in places if slow.search(place.read_text("utf-8"))] == []
 
 
 def test_the_kernel_stays_small() -> None:

@@ -97,6 +97,23 @@ def test_an_open_transaction_lies_beyond_the_end(spark: SparkSession, kafka: str
     assert before.events.count() == len(seen), "the ends were fixed before the commit"
 
 
+def test_aborted_events_and_markers_alone_are_nothing(
+    spark: SparkSession, kafka: str, topics: Topics
+) -> None:
+    with writer(kafka) as producer, writer(kafka) as undecided:
+        producer.begin_transaction()
+        for number in range(10):
+            write(producer, topics.orders, placed(number), 1)
+        producer.flush()
+        producer.abort_transaction(30)
+        undecided.begin_transaction()
+        write(undecided, topics.orders, placed(1), 1)
+        undecided.flush()
+        log = replay(spark, kafka, [topics.orders])
+        assert sum(log.ends[topics.orders].values()) > 10
+        assert log.log.count() == 0
+
+
 def test_poison_is_set_aside_with_position_and_reason(
     spark: SparkSession, kafka: str, topics: Topics
 ) -> None:
