@@ -31,6 +31,8 @@ def open_session(name: str, settings: AnalyticsSettings) -> SparkSession:
         # The Python workers run the contracts' upcasters and the domain's fold.
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         "spark.sql.session.timeZone": "UTC",
+        # Other tools than Spark read instants exactly.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
         # A record may repeat a header: the last one counts, here as in the services.

@@ -4,6 +4,7 @@ import typer
 
 from infra.commands import (
     analytics,
+    check_source,
     contracts,
     demo,
     inspect,
@@ -26,7 +27,8 @@ cli = typer.Typer(
 for commands in (lifecycle, inspect, load, demo, rebuild, topics):
     cli.add_typer(commands.app)
 cli.command(rich_help_panel="The proof")(audit)
-analytics.app.add_typer(marts.app)
+for commands in (marts, check_source):
+    analytics.app.add_typer(commands.app)
 cli.add_typer(analytics.app, name="analytics", rich_help_panel="Analytics")
 cli.add_typer(parked.app, name="parked", rich_help_panel="Read models")
 cli.add_typer(contracts.app, name="contracts", rich_help_panel="The language")

@@ -16,7 +16,8 @@ from analytics.marts.catalogue import Mart
 LOG_FILE = "_log.json"
 SHOWN_ROWS = 5
 SHOWN_COLUMNS = 10
-MONEY = frozenset({"gross", "returned", "net", "refund", "spent", "lost", "lost_with_orders"})
+MONEY = frozenset({"gross", "net", "refund", "spent", "lost", "lost_with_orders"})
+REVENUE = MONEY | {"returned"}  # elsewhere, orders or units
 
 
 @dataclass(frozen=True)
@@ -63,18 +64,19 @@ def preview(name: str, folder: Path) -> Table:
     table = pq.read_table(folder)
     columns = table.column_names[:SHOWN_COLUMNS]
     more = len(table.column_names) - len(columns)
-    title = f"{name}: {table.num_rows:,} rows" + (f", {more} more columns" if more else "")
+    title = f"{name}, rows: {table.num_rows:,}" + (f", columns not shown: {more}" if more else "")
+    money = REVENUE if name == "daily_revenue" else MONEY
     shown = Table(*columns, title=title, title_justify="left")
     for row in table.slice(0, SHOWN_ROWS).select(columns).to_pylist():
-        shown.add_row(*(_text(column, value) for column, value in row.items()))
+        shown.add_row(*(_text(value, column in money) for column, value in row.items()))
     return shown
 
 
-def _text(column: str, value: Any) -> str:
+def _text(value: Any, money: bool) -> str:
     match value:
         case None:
             return "–"
-        case int() if column in MONEY:
+        case int() if money:
             return f"{value / 1e6:,.2f}"
         case float():
             return f"{value:.3f}"
