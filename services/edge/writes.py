@@ -33,11 +33,12 @@ from services.edge.http import (
     read_body,
 )
 from services.kernel.envelope import uuid7
+from services.kernel.process import derived_id
 from services.kernel.tokens import Token
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
-NAMESPACE = uuid5(NAMESPACE_URL, "urn:daybook:command")
+NAMESPACE = uuid5(NAMESPACE_URL, "urn:daybook:command").bytes
 CORRELATION_HEADER = "x-correlation-id"
 
 COMMANDS = Counter("daybook_http_commands_total", "Commands answered over HTTP", ["type", "kind"])
@@ -126,12 +127,12 @@ class WriteEndpoint(Generic[Body]):
 
 def entity_of_key(key: str) -> str:
     """The id of an entity that the request creates without naming it: a repeat finds it again."""
-    return str(uuid5(NAMESPACE, key))
+    return derived_id(NAMESPACE, key)
 
 
 def command_id(entity_id: str, key: str) -> str:
     """The id of the command that `key` stands for at this entity. Neither part can hold a line break."""
-    return str(uuid5(NAMESPACE, f"{entity_id}\n{key}"))
+    return derived_id(NAMESPACE, f"{entity_id}\n{key}")
 
 
 @dataclass(frozen=True)

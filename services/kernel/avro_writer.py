@@ -1,29 +1,27 @@
-"""Straight-line Avro encoders: one Python function per schema, generated at first use.
+"""Straight-line Avro encoders: one Python expression per schema, generated at first use.
 
-A general writer asks at every field of every record what kind of field it is. The schemas are known, so
-that a function that
-only appends can be made of each: it takes about half the time of fastavro's for our small records, and
-writes the same bytes
-(a contract test compares every golden record). Covered is what the contracts use; anything else is a
-TypeError at the first use.
+A general writer asks at every field of every record what kind of field it is. The schemas are known, so an
+expression that only joins can be made of each: a third of the time of fastavro's writer for our small
+records, and the same bytes (a contract test compares every golden record). What recurs is remembered: an order's id is
+in its event and in each of its asks, prices and SKUs come again and again. Covered is what the contracts use; anything
+else is a TypeError at the first use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
-Append = Callable[[bytes], None]
-Encoder = Callable[[Any, Append], None]
+Encoder = Callable[[Any], bytes]
 
-SMALL = [bytes([(number << 1) ^ (number >> 63)]) for number in range(-64, 64)]
+REMEMBERED = 16_384  # values of one kind: a few MB at most
+LONGEST_REMEMBERED = 64  # characters
 
 
-def long(number: int, append: Append) -> None:
+@lru_cache(REMEMBERED, typed=True)
+def long(number: int) -> bytes:
     """Avro's variable-length zig-zag integer."""
-    if -64 <= number < 64:
-        append(SMALL[number + 64])
-        return
     if not -(1 << 63) <= number < 1 << 63:
         raise OverflowError(f"{number} does not fit a long")
     rest = (number << 1) ^ (number >> 63)
@@ -32,38 +30,39 @@ def long(number: int, append: Append) -> None:
         out.append(rest & 0x7F | 0x80)
         rest >>= 7
     out.append(rest)
-    append(bytes(out))
+    return bytes(out)
 
 
-def int32(number: int, append: Append) -> None:
+@lru_cache(REMEMBERED, typed=True)
+def int32(number: int) -> bytes:
     """Avro's int: the same bytes, 32 bits."""
-    if -64 <= number < 64:
-        append(SMALL[number + 64])
-    elif -(1 << 31) <= number < 1 << 31:
-        long(number, append)
-    else:
+    if not -(1 << 31) <= number < 1 << 31:
         raise OverflowError(f"{number} does not fit an int")
+    return long(number)
 
 
-def text(value: str, append: Append) -> None:
-    data = value.encode()
-    size = len(data)
-    if size < 64:
-        append(SMALL[size + 64])
-    else:
-        long(size, append)
-    append(data)
+def text(value: str) -> bytes:
+    return _short(value) if len(value) <= LONGEST_REMEMBERED else binary(value.encode())
+
+
+@lru_cache(REMEMBERED)
+def _short(value: str) -> bytes:
+    return binary(value.encode())
+
+
+def binary(value: bytes) -> bytes:
+    return long(len(value)) + value
 
 
 def encoder(schema: dict[str, Any]) -> Encoder:
-    """The encoder of a record schema: takes the record (an object with the fields as attributes) and
-    `append`."""
-    writer = _Source()
-    name = writer.record(schema)
-    names: dict[str, Any] = {"long": long, "int32": int32, "text": text, "ENUMS": writer.enums}
-    exec("\n".join(writer.lines), names)  # made of our own schemas' names: identifiers
-    made: Encoder = names[name]
-    return made
+    """The encoder of a record schema: takes the record, an object with the fields as attributes."""
+    source = _Source()
+    name = source.record(schema)
+    names: dict[str, Any] = {"long": long, "int32": int32, "text": text, "binary": binary}
+    made: dict[str, Encoder] = {}
+    names |= {"ENUMS": source.enums, "join": b"".join, "MADE": made}
+    exec("\n".join(source.lines), names)  # made of our own schemas' names: identifiers
+    return made[name]
 
 
 class _Source:
@@ -71,60 +70,49 @@ class _Source:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.enums: dict[str, dict[str, int]] = {}
+        self.enums: dict[str, dict[str, bytes]] = {}
         self._functions: dict[str, str] = {}
 
     def record(self, schema: dict[str, Any]) -> str:
         name = f"encode_{schema['name']}"
         self._functions[schema["name"]] = name
         self._functions[f"{schema.get('namespace')}.{schema['name']}"] = name
-        body = [f"def {name}(record, append):"]
-        for field in schema["fields"]:
-            body += self._write(field["type"], f"record.{field['name']}", 1)
-        self.lines += body
+        parts = [self._part(field["type"], f"record.{field['name']}", 1) for field in schema["fields"]]
+        self.lines += [
+            f"def {name}(record):",
+            f"    return join(({', '.join(parts)},))",
+            f"MADE[{name!r}] = {name}",
+        ]
         return name
 
-    def _write(self, kind: Any, value: str, depth: int) -> list[str]:
-        """The lines that append `value` of schema `kind`."""
-        indent = "    " * depth
+    def _part(self, kind: Any, value: str, depth: int) -> str:
+        """The expression that makes the bytes of `value`, of schema `kind`."""
         match kind:
             case "int":
-                return [f"{indent}int32({value}, append)"]
+                return f"int32({value})"
             case "long":
-                return [f"{indent}long({value}, append)"]
+                return f"long({value})"
             case "string":
-                return [f"{indent}text({value}, append)"]
+                return f"text({value})"
             case "boolean":
-                return [f"{indent}append(b'\\1' if {value} else b'\\0')"]
+                return f"(b'\\1' if {value} else b'\\0')"
             case "bytes":
-                return [f"{indent}long(len({value}), append)", f"{indent}append({value})"]
+                return f"binary({value})"
             case str() if kind in self._functions:
-                return [f"{indent}{self._functions[kind]}({value}, append)"]
+                return f"{self._functions[kind]}({value})"
             case ["null", other]:
-                inner = self._write(other, value, depth + 1)
-                return [
-                    f"{indent}if {value} is None:",
-                    f"{indent}    append(b'\\0')",
-                    f"{indent}else:",
-                    f"{indent}    append(b'\\2')",
-                    *inner,
-                ]
+                return f"(b'\\0' if {value} is None else b'\\2' + {self._part(other, value, depth)})"
             case {"type": "array", "items": items}:
                 each = f"item{depth}"
-                inner = self._write(items, each, depth + 2)
-                return [
-                    f"{indent}if {value}:",
-                    f"{indent}    long(len({value}), append)",
-                    f"{indent}    for {each} in {value}:",
-                    *inner,
-                    f"{indent}append(b'\\0')",
-                ]
+                inner = self._part(items, each, depth + 1)
+                filled = f"long(len({value})) + join([{inner} for {each} in {value}]) + b'\\0'"
+                return f"({filled} if {value} else b'\\0')"
             case {"type": "enum", "name": name, "symbols": symbols}:
-                self.enums[name] = {symbol: index for index, symbol in enumerate(symbols)}
-                return [f"{indent}long(ENUMS[{name!r}][{value}], append)"]
+                self.enums[name] = {symbol: long(index) for index, symbol in enumerate(symbols)}
+                return f"ENUMS[{name!r}][{value}]"
             case {"type": "record"}:
-                return [f"{indent}{self.record(kind)}({value}, append)"]
+                return f"{self.record(kind)}({value})"
             case {"type": str(plain)}:  # a logical type: written as what it is made of
-                return self._write(plain, value, depth)
+                return self._part(plain, value, depth)
             case _:
                 raise TypeError(f"no encoder for {kind!r}")

@@ -28,9 +28,7 @@ class Undecodable(ValueError):
 def encode(topic: str, record: Any) -> bytes:
     """The value of `record` in `topic`. Raises KeyError where the type does not belong there."""
     frame, encode_body = _writer(topic, record.__class__)
-    parts = [frame]
-    encode_body(record, parts.append)
-    return b"".join(parts)
+    return frame + encode_body(record)
 
 
 def decode(value: bytes | None) -> Any:

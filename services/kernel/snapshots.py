@@ -94,6 +94,7 @@ class SnapshotWriter(Generic[State]):
         self._partitions, self._codec, self._is_open = partitions, codec, is_open
         self._transactions, self._quiet, self._failed = transactions, quiet, failed
         self._topic = f"{service}.state"
+        self._writing = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
         self._seconds = 0.0
@@ -117,6 +118,10 @@ class SnapshotWriter(Generic[State]):
 
     def write(self) -> int:
         """Snapshot every entity changed since the last call; how many. Raises `OwnershipLost`."""
+        with self._writing:
+            return self._write()
+
+    def _write(self) -> int:
         numbers = sorted(self._partitions)
         # The ends come first: a transaction in flight below them is published before `quiet` is free again,
         # so that every change before the ends is among the names taken then.

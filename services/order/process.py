@@ -40,7 +40,7 @@ from services.order.domain.state import (
     units_by_sku,
 )
 
-NAMESPACE = UUID("6b1f3b1e-7a53-5d0c-9b0e-0d1a7b00c0de")
+NAMESPACE = UUID("6b1f3b1e-7a53-5d0c-9b0e-0d1a7b00c0de").bytes
 STEPS = {ReleaseStock.TYPE: "release", IssueStock.TYPE: "issue", ReturnStock.TYPE: "return"}
 FAILED = "command_failed"
 
@@ -90,7 +90,7 @@ def _movement(order_id: str, owed: Owed) -> Ask:
 
 
 def _id(order_id: str, step: str, sku: str, number: int) -> str:
-    return derived_id(NAMESPACE.bytes, f"{order_id}/{step}/{sku}/{number}")
+    return derived_id(NAMESPACE, f"{order_id}/{step}/{sku}/{number}")
 
 
 def record(order_id: str, answered: Sequence[Answered]) -> Sequence[Answer]:
