@@ -6,7 +6,7 @@ from datetime import date
 
 from infra.source_check.figures import Figures, micros
 from infra.source_check.in_common import FIGURES
-from infra.source_check.outputs import Outputs, Row
+from infra.source_check.outputs import Marts, Row
 from infra.source_check.source import Known, Source
 
 NAMED = 5
@@ -23,7 +23,7 @@ class Check:
     first: Sequence[str]
 
 
-def check(source: Source, marts: Outputs, first: date, last: date) -> list[Check]:
+def check(source: Source, marts: Marts, first: date, last: date) -> list[Check]:
     """Everything that must agree exactly, for the days that are loaded."""
     days = source.between(first, last)
     orders = marts["orders"]

@@ -1,7 +1,7 @@
 """Figures of orders and of who places them, from the file. Money is micros, days are of business time."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -11,7 +11,7 @@ from infra.source_check.source import NEVER_STOCKED, Known
 
 Figures = Mapping[Any, Any]
 ByFile = Callable[[Known], Figures]
-ByMart = Callable[[list[Row]], Figures]
+ByMart = Callable[[Sequence[Row]], Figures]
 
 
 def micros(pounds: Decimal) -> int:
@@ -24,7 +24,7 @@ def columns(key: str | tuple[str, ...], *values: str) -> ByMart:
     """The mart's rows by `key`, each the tuple of `values`."""
     keys = (key,) if isinstance(key, str) else key
 
-    def read(rows: list[Row]) -> Figures:
+    def read(rows: Sequence[Row]) -> Figures:
         return {tuple(row[name] for name in keys): tuple(row[name] for name in values) for row in rows}
 
     return read
@@ -66,7 +66,7 @@ def sales_by_day(known: Known) -> Figures:
     return added(((sale.day, sale.country), (1, sale.units, micros(sale.gross))) for _, sale in known.sold())
 
 
-def sales_of_mart(rows: list[Row]) -> Figures:
+def sales_of_mart(rows: Sequence[Row]) -> Figures:
     """Without the days on which something only came back."""
     sold = [row for row in rows if row["orders"] or row["gross"]]
     return {(row["day"], row["country"]): (row["orders"], row["units"], row["gross"]) for row in sold}
@@ -86,7 +86,7 @@ def reservations(known: Known) -> Figures:
     )
 
 
-def reservations_of_mart(rows: list[Row]) -> Figures:
+def reservations_of_mart(rows: Sequence[Row]) -> Figures:
     kept = [row for row in rows if row["step"] == "reserve"]
     return {(row["day"], row["outcome"]): (row["conversations"], row["skus"]) for row in kept}
 

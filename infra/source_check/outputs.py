@@ -1,9 +1,9 @@
 """The marts as they were written, as plain rows."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 
@@ -12,6 +12,12 @@ NEEDED = (
     *("orders", "daily_revenue", "order_funnel", "stock_ledger", "stockouts", "customers"),
     *("customer_cohorts", "guests", "customer_skus", "basket_pairs", "saga_health"),
 )
+
+
+class Marts(Protocol):
+    """The rows of each mart, by its name."""
+
+    def __getitem__(self, mart: str, /) -> Sequence[Row]: ...
 
 
 class NotTogether(Exception):
@@ -32,6 +38,6 @@ class Outputs:
         if any(log["ends"] != logs[0]["ends"] for log in logs):
             raise NotTogether("the marts were read to different offsets: run them together")
 
-    def __getitem__(self, mart: str) -> list[Row]:
+    def __getitem__(self, mart: str) -> Sequence[Row]:
         rows: list[Row] = pq.read_table(self._folder / mart).to_pylist()
         return rows
