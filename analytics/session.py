@@ -35,8 +35,6 @@ def open_session(name: str, settings: AnalyticsSettings) -> SparkSession:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
-        # A record may repeat a header: the last one counts, here as in the services.
-        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
