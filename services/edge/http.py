@@ -25,8 +25,8 @@ RETRY_AFTER_SECONDS = 1
 Body = TypeVar("Body")
 Handler = Callable[[Request, Any], Awaitable[Response]]
 
-_VISIBLE = re.compile(r"[\x21-\x7e]{1,255}")
-_ENTITY_TAG = re.compile(r'"([0-9]{1,18})"')
+_VISIBLE = re.compile(rb"[\x21-\x7e]{1,255}")
+_ENTITY_TAG = re.compile(rb'"([0-9]{1,18})"')
 _AT_PATH = re.compile(r" - at `\$\.?([^`]*)`$")
 _NAMED_FIELD = re.compile(r"(?:unknown|required) field `([^`]*)`")
 
@@ -149,17 +149,19 @@ def _locate(text: str) -> tuple[str, str]:
     return path, detail
 
 
-def idempotency_key(headers: Mapping[str, str]) -> str | None:
+def idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
     """The client's key, if any. Raises `Problem` 422 unless it is 1 to 255 visible ASCII characters."""
-    key = headers.get("idempotency-key")
-    if key is not None and not _VISIBLE.fullmatch(key):
+    key = headers.get(b"idempotency-key")
+    if key is None:
+        return None
+    if not _VISIBLE.fullmatch(key):
         raise invalid("Idempotency-Key", "1 to 255 visible ASCII characters, no spaces")
-    return key
+    return key.decode()
 
 
-def expected_version(headers: Mapping[str, str]) -> int | None:
+def expected_version(headers: Mapping[bytes, bytes]) -> int | None:
     """The version that If-Match demands, if any. Raises `Problem` 422 unless it is one strong entity tag."""
-    demanded = headers.get("if-match")
+    demanded = headers.get(b"if-match")
     if demanded is None:
         return None
     tag = _ENTITY_TAG.fullmatch(demanded)

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
@@ -39,14 +40,14 @@ from services.kernel.tokens import Token
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 NAMESPACE = uuid5(NAMESPACE_URL, "urn:daybook:command").bytes
-CORRELATION_HEADER = "x-correlation-id"
+CORRELATION_HEADER = b"x-correlation-id"
 
 COMMANDS = Counter("daybook_http_commands_total", "Commands answered over HTTP", ["type", "kind"])
 SECONDS = Histogram("daybook_request_seconds", "From the request to its answer", ["route", "status"])
 
 _ID = re.compile(ID_PATTERN)
-_CORRELATION = re.compile(r"[\x21-\x7e]{1,64}")
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_CORRELATION = re.compile(rb"[\x21-\x7e]{1,64}")
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _SAFE_TO_REPEAT = "It is safe to repeat this request under the same Idempotency-Key."
 
 
@@ -85,41 +86,41 @@ class WriteEndpoint(Generic[Body]):
         self._decoder = msgspec.json.Decoder(body)
         self._encoder = msgspec.json.Encoder()
         self._execute = execute
-        self._route = route
         self._key = key
+        # finding a labelled metric takes longer than observing with it
+        self._seconds = cache(lambda status: SECONDS.labels(route, status))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        correlation_id = headers.get(CORRELATION_HEADER, "")
-        if not _CORRELATION.fullmatch(correlation_id):
-            correlation_id = uuid7()
+        headers = dict(scope["headers"])
+        given = headers.get(CORRELATION_HEADER, b"")
+        correlation_id = given.decode() if _CORRELATION.fullmatch(given) else uuid7()
         structlog.contextvars.bind_contextvars(correlation_id=correlation_id)
         try:
             write = await self._read(scope, headers, receive, correlation_id)
             response = await self._execute(write)
         except Problem as error:
             response = error.response()
-        response.headers[CORRELATION_HEADER] = correlation_id
-        SECONDS.labels(self._route, response.status_code).observe(time.perf_counter() - started)
+        response.raw_headers.append((CORRELATION_HEADER, correlation_id.encode()))
+        self._seconds(response.status_code).observe(time.perf_counter() - started)
         await response(scope, receive, send)
 
     async def _read(
-        self, scope: Scope, headers: Mapping[str, str], receive: Receive, correlation_id: str
+        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, correlation_id: str
     ) -> Write[Body]:
         key, version = idempotency_key(headers), expected_version(headers)
         body = parse_body(self._decoder, await read_body(receive))
         digest = hashlib.blake2b(scope["path"].encode(), key=self._key, digest_size=16)
         digest.update(b"\n%d\n" % version if version is not None else b"\n\n")
         digest.update(self._encoder.encode(body))
-        traceparent = headers.get("traceparent", "")
+        traceparent = headers.get(b"traceparent", b"")
         return Write(
             body=body,
             key=key or uuid7(),
             fingerprint=digest.hexdigest(),
             expected_version=version,
             correlation_id=correlation_id,
-            traceparent=traceparent if _TRACEPARENT.fullmatch(traceparent) else "",
+            traceparent=traceparent.decode() if _TRACEPARENT.fullmatch(traceparent) else "",
             path=scope["path_params"],
             query=scope["query_string"],
         )
@@ -168,9 +169,9 @@ class Writer:
                 traceparent=write.traceparent,
             )
         except Unanswered as error:
-            COMMANDS.labels(command.TYPE, "unanswered").inc()
+            _counted(command.TYPE, "unanswered").inc()
             raise self._unanswered(error, write, entity_id) from error
-        COMMANDS.labels(command.TYPE, "replayed" if outcome.replayed else outcome.kind).inc()
+        _counted(command.TYPE, "replayed" if outcome.replayed else outcome.kind).inc()
         if outcome.kind != "accepted":
             raise self._denied(outcome)
         return outcome
@@ -213,6 +214,11 @@ class Writer:
         about: dict[str, Any] = {self._resource.field: entity_id, "idempotency_key": write.key}
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS), "Idempotency-Key": write.key}
         return Problem(503, error.code, f"{error}. {_SAFE_TO_REPEAT}", headers=headers, **about)
+
+
+@cache
+def _counted(command_type: str, kind: str) -> Counter:
+    return COMMANDS.labels(command_type, kind)
 
 
 def _replayed(outcome: Outcome) -> dict[str, str]:

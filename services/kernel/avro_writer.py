@@ -2,9 +2,9 @@
 
 A general writer asks at every field of every record what kind of field it is. The schemas are known, so an
 expression that only joins can be made of each: a third of the time of fastavro's writer for our small
-records, and the same bytes (a contract test compares every golden record). What recurs is remembered: an order's id is
-in its event and in each of its asks, prices and SKUs come again and again. Covered is what the contracts use; anything
-else is a TypeError at the first use.
+records, and the same bytes (a contract test compares every golden record). What recurs is remembered: an
+order's id is in its event and in each of its asks, prices and SKUs come again and again. Covered is what the
+contracts use; anything else is a TypeError at the first use.
 """
 
 from __future__ import annotations
