@@ -1,0 +1,85 @@
+"""What a lake says of itself, without Spark."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analytics.lake.manifest import (
+    MANIFEST,
+    LakeDamaged,
+    Manifest,
+    NoLake,
+    Part,
+    check_part,
+    fingerprint,
+    part_folder,
+    read_manifest,
+    write_manifest,
+)
+from analytics.lake.showing import described
+from contracts.lock import load_lock
+from contracts.order.events import OrderPlaced
+from tests.unit.analytics.test_jobs import run
+
+V1, V2 = load_lock().ids(OrderPlaced.TYPE)
+LAKE = Manifest(
+    generation=3,
+    checkpoint="checkpoint-1",
+    log={"order.events": "an-id"},
+    ends={"order.events": {0: 12, 1: 7}},
+    contracts=fingerprint(load_lock()),
+    parts=(Part("a", 10, {str(V1): 2, "none": 1}), Part("b", 20, {str(V1): 1, str(V2): 5, "999999": 4})),
+    retired=("c",),
+)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    write_manifest(LAKE, tmp_path / MANIFEST)
+    assert read_manifest(tmp_path) == LAKE
+    assert [file.name for file in tmp_path.iterdir()] == [MANIFEST]
+
+
+def test_a_lake_tells_its_ends_and_its_schema_versions() -> None:
+    said = described(LAKE, Path("lake")).splitlines()
+    assert said[0] == "lake: 13 records, 0.0 MB in 2 parts"
+    assert said[1:3] == ["complete to order.events/0/12", "complete to order.events/1/7"]
+    assert said[3].endswith(", the same as now")
+    assert [line.strip() for line in said[4:]] == [
+        "1 without a schema id",
+        "3 daybook.order.OrderPlaced version 1",
+        "4 of the unknown schema id 999999",
+        "5 daybook.order.OrderPlaced version 2",
+    ]
+
+
+def test_it_tells_that_the_contracts_have_changed_since() -> None:
+    assert "others than now" in described(replace(LAKE, contracts="0" * 64), Path("lake"))
+
+
+def test_a_part_that_is_cut_is_told(tmp_path: Path) -> None:
+    file = part_folder(tmp_path, "a") / "topic=t" / "1.parquet"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"0123456789")
+    check_part(tmp_path, LAKE.parts[0])
+    file.write_bytes(b"012345678")
+    with pytest.raises(LakeDamaged, match="9 bytes and had 10"):
+        check_part(tmp_path, LAKE.parts[0])
+
+
+def test_there_is_no_lake_yet(tmp_path: Path) -> None:
+    with pytest.raises(NoLake):
+        read_manifest(tmp_path)
+    refused = run("analytics.jobs.lake", "show", "--lake", str(tmp_path))
+    assert refused.returncode == 2
+    assert "lake update" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_the_job_explains_its_steps() -> None:
+    shown = run("analytics.jobs.lake", "--help")
+    assert shown.returncode == 0
+    assert "rebuild" in shown.stdout
+    refused = run("analytics.jobs.lake", "fill")
+    assert refused.returncode == 2
+    assert "starting Spark" not in refused.stderr
