@@ -3,13 +3,18 @@
 import os
 import signal
 import time
+from datetime import date
 
+import pyarrow.parquet as pq
 import pytest
 
 from infra.demo import census
 from infra.embedded.stack import NAMES
 from infra.retail.shop import Shop as Reader
 from infra.retail.shop import api_urls
+from infra.source_check.checks import check as check_marts
+from infra.source_check.outputs import Outputs
+from infra.source_check.source import read_source
 from tests.checker.evidence import Evidence, read_evidence
 from tests.checker.invariants import check
 from tests.e2e.shop import SECONDS, Shop
@@ -63,3 +68,20 @@ def nothing_changes(shop: Shop, reader: Reader) -> None:
 def test_log_read_models_spark_and_the_data_agree(shop: Shop) -> None:
     output = shop.run("audit", "--expectation", str(shop.settings.home / "expectation.json"))
     assert "Identical" in output
+
+
+def test_the_marts_agree_with_the_retail_file(shop: Shop) -> None:
+    """Every mart, and as of the first day's end; the file is counted with other code."""
+    shop.run("analytics", "run")
+    days = ("--from", "2010-12-19", "--to", "2010-12-22")
+    shop.run("analytics", "check-source", *days)
+    found = check_marts(
+        read_source(), Outputs(shop.settings.home / "marts"), date(2010, 12, 19), date(2010, 12, 22)
+    )
+    assert {one.figure: one.differing for one in found if one.differing} == {}
+    assert all(one.keys for one in found if "cancelled" not in one.figure), "nothing was compared"
+
+    earlier = shop.settings.home / "earlier"
+    shop.run("analytics", "run", "orders", "--as-of", "2010-12-19", "--out", str(earlier))
+    then = pq.read_table(earlier / "orders").num_rows
+    assert 0 < then < pq.read_table(shop.settings.home / "marts" / "orders").num_rows
