@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from analytics.evidence import aggregates, expected, sales
 from analytics.evidence.domain_fold import Fold, Row, folded
@@ -88,7 +89,7 @@ def audit(
     check_within(ends, models.positions)
     log = replay(session, sources.kafka, ends=ends).kept()
     say("reading the log")
-    events = log.events.count()
+    count = log.events.count()
     comparisons, differences = [], []
     for kind, fold, accounts, fields, summed in (
         ("orders", ORDER, aggregates.orders, aggregates.ORDER_FIELDS, ("gross", "refund")),
@@ -106,15 +107,17 @@ def audit(
     differences += found
     if sources.expectation is not None:
         say("comparing with what was expected")
+        expectation = expected.read_expectation(sources.expectation)
         for kind, fold in (("orders", ORDER), ("stock", STOCK)):
-            known = folded(log.before(models.positions[kind]), fold)
-            comparison, found = expected.compare(session, sources.expectation, kind, known)
+            read = log.before(models.positions[kind])
+            known, events = folded(read, fold), read.events.where(F.col("type").startswith(fold.types))
+            comparison, found = expected.compare(session, expectation, kind, known, events)
             comparisons.append(comparison)
             differences += found
     set_aside = [row.asDict() for row in log.set_aside.limit(NAMED_RECORDS).collect()]
     log.log.unpersist()
     seconds = round(time.monotonic() - started, 1)
-    return Verdict(log.ends, events, comparisons, differences, set_aside, models.parked, revenue, seconds)
+    return Verdict(log.ends, count, comparisons, differences, set_aside, models.parked, revenue, seconds)
 
 
 def _caught_up(sources: Sources, seconds: float, say: Callable[[str], None]) -> ReadModels:

@@ -20,13 +20,17 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The accounts of one kind of entity. `fingerprints` and `totals` are by account."""
+    """The accounts of one kind of entity. `fingerprints` and `totals` are by account.
+
+    `left_out` entities are not compared: others than the expectation's sender touched them.
+    """
 
     kind: str
     keys: int
     differing: int
     fingerprints: Mapping[str, str]
     totals: Mapping[str, Mapping[str, int]]
+    left_out: int = 0
 
 
 def with_digest(account: DataFrame, fields: Sequence[str]) -> DataFrame:

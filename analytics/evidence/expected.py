@@ -1,7 +1,8 @@
 """What the sender of the commands expects: the account that does not come from the log."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,35 +20,62 @@ SCHEMAS: Mapping[str, str] = {
 }
 
 
-def read_expectation(file: Path) -> Mapping[str, list[tuple[Any, ...]]]:
-    """Rows of SCHEMAS from a JSON object of objects by kind and key; more fields than these may stand in it.
+@dataclass(frozen=True)
+class Expectation:
+    """Rows of SCHEMAS by kind. What the sender began has a correlation id that begins with `correlation`."""
+
+    rows: Mapping[str, Sequence[tuple[Any, ...]]]
+    correlation: str
+
+
+def read_expectation(file: Path) -> Expectation:
+    """From a JSON object of objects by kind and key; more fields than these may stand in it.
 
     Raises BadExpectation.
     """
     try:
         content = json.loads(file.read_text("utf-8"))
-        return {
+        rows = {
             kind: [(key, *(row[name] for name in _fields(kind))) for key, row in content[kind].items()]
             for kind in SCHEMAS
         }
+        return Expectation(rows, str(content["correlation"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadExpectation(f"{file}: {error!r}") from error
 
 
+def touched_by_others(session: SparkSession, expectation: Expectation, events: DataFrame) -> DataFrame:
+    """The entities (`entity`) of which an event goes back to somebody else than the expectation's sender.
+
+    What an order asks for again by itself is correlated with the order.
+    """
+    orders = session.createDataFrame(
+        [(key,) for key, *_ in expectation.rows["orders"]], "correlation_id string"
+    )
+    foreign = events.where(~F.col("correlation_id").startswith(expectation.correlation))
+    return foreign.join(orders, "correlation_id", "left_anti").select("entity").distinct()
+
+
 def compare(
-    session: SparkSession, file: Path, kind: str, log: DataFrame
+    session: SparkSession, expectation: Expectation, kind: str, log: DataFrame, events: DataFrame
 ) -> tuple[Comparison, list[Difference]]:
-    """The expected entities of a kind beside the log's. What nobody expected differs, too."""
-    rows = session.createDataFrame(read_expectation(file)[kind], SCHEMAS[kind])
+    """The expected entities of a kind beside the log's, but for those that others touched: they are counted.
+
+    `events` are the envelopes of the kind. What nobody expected and nobody else sent differs, too.
+    """
+    others = touched_by_others(session, expectation, events).persist()
+    rows = session.createDataFrame(expectation.rows[kind], SCHEMAS[kind]).join(others, "entity", "left_anti")
+    log = log.join(others, "entity", "left_anti")
     fields = _fields(kind)
     if kind == "stock":
         # A SKU of which nothing is left, or never was, need not be in either account.
         rows, log = (account.where("on_hand <> 0 OR reserved <> 0") for account in (rows, log))
     joined = side_by_side({"expected": rows, "log": log}, fields).persist()
     summed = [name for name in fields if name != "status"]
-    result = summary(f"expected {kind}", joined, ACCOUNTS, summed)
+    result = replace(summary(f"expected {kind}", joined, ACCOUNTS, summed), left_out=others.count())
     differing = joined.where(~F.col("same")).orderBy("entity").limit(NAMED_KEYS).collect()
     joined.unpersist()
+    others.unpersist()
     return result, [
         Difference(
             f"expected {kind}",

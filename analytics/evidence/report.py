@@ -35,6 +35,8 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
             )
         table.add_section()
     console.print(table)
+    for note in _left_out(verdict):
+        console.print(note)
     for difference in verdict.differences[:SHOWN]:
         at = "" if difference.version is None else f" from version {difference.version} on"
         console.print(f"[red]{difference.kind} {difference.key}{at}[/]: {difference.reason}", highlight=False)
@@ -51,6 +53,7 @@ def to_html(verdict: Verdict) -> str:
     parts = [
         f'<h1 class="{"yes" if verdict.identical else "no"}">{escape(_headline(verdict))}</h1>',
         _rows(("kind", "account", "keys", "fingerprint", "totals", "differing"), _accounts(verdict)),
+        *(f"<p>{escape(note)}</p>" for note in _left_out(verdict)),
         "<h2>Net sales by day</h2>",
         _bars(verdict.revenue),
     ]
@@ -69,6 +72,14 @@ def to_html(verdict: Verdict) -> str:
     parts += ["<h2>Read up to</h2>", _rows(("topic", "partition", "offset"), ends)]
     head = f'<meta charset="utf-8"><title>Daybook audit</title><style>{_STYLE}</style>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n'
+
+
+def _left_out(verdict: Verdict) -> list[str]:
+    return [
+        f"{comparison.kind}: {comparison.left_out:,} not compared, somebody else than the loader touched them"
+        for comparison in verdict.comparisons
+        if comparison.left_out
+    ]
 
 
 def _headline(verdict: Verdict) -> str:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from infra.retail.account import Account, ExpectedOrder
-from infra.retail.requests import CURRENCY
+from infra.retail.requests import CORRELATION, CURRENCY
 from infra.retail.steps import Adjust, OrderStep, Receive, Step
 from infra.retail.stocking import NEVER_STOCKED
 
@@ -60,6 +60,7 @@ class Expectation:
         """JSON-able: `days` is a list of rows, everything else as named."""
         return {
             "currency": CURRENCY,
+            "correlation": CORRELATION,
             "orders": {key: asdict(order) for key, order in self.orders.items()},
             "stock": {
                 key: asdict(stock) | {"on_hand": stock.on_hand} for key, stock in sorted(self.stock.items())

@@ -11,6 +11,7 @@ from infra.retail.rows import to_decimal
 from infra.retail.steps import Adjust, Cancel, Place, Receive, Return, Ship, Step
 
 CURRENCY = "GBP"
+CORRELATION = "retail:"  # every chain of events that a load begins has an id that begins so
 
 
 class Api(StrEnum):
@@ -31,6 +32,11 @@ class Call:
     key: str
     body: bytes
     settles: str | None = None
+
+    @property
+    def correlation(self) -> str:
+        """The correlation id: a key is unique within the entity that the path names."""
+        return ":".join([CORRELATION.rstrip(":"), *self.path.split("/")[2:3], self.key])
 
 
 def call(step: Step) -> Call:

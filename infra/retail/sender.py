@@ -73,7 +73,11 @@ class Sender:
     async def _attempt(self, call: Call) -> Answer:
         wait = "?wait=settled" if call.settles and self._new_orders else ""
         url = f"{self._urls[call.api]}{call.path}{wait}"
-        headers = {"Idempotency-Key": call.key, "Content-Type": "application/json"}
+        headers = {
+            "Idempotency-Key": call.key,
+            "Content-Type": "application/json",
+            "X-Correlation-ID": call.correlation,
+        }
         async with self._session.post(url, data=call.body, headers=headers) as response:
             content = await response.read()
             if response.status == 503:

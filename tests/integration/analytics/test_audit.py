@@ -145,6 +145,7 @@ def test_read_models_of_another_log_are_refused(spark: SparkSession, sources: So
 
 def test_what_was_expected_is_compared_too(spark: SparkSession, sources: Sources, tmp_path: Path) -> None:
     expectation = {
+        "correlation": "corr",
         "orders": {
             "o-1": {"status": "returned", "gross": 6_100_000, "refund": 5_100_000},
             "o-2": {"status": "cancelled", "gross": 6_100_000, "refund": 0},
@@ -157,3 +158,12 @@ def test_what_was_expected_is_compared_too(spark: SparkSession, sources: Sources
     file.write_text(json.dumps(expectation))
     given = Sources(sources.kafka, sources.database_url, sources.orders, sources.inventory, file)
     assert named(audited(spark, given)) == [("expected orders", "o-4", None)]
+    others = json.dumps(expectation | {"correlation": "o-4 is not ours, nor is anything else"})
+    file.write_text(others)
+    verdict = audited(spark, given)
+    assert verdict.identical
+    assert {part.kind: (part.keys, part.left_out) for part in verdict.comparisons[3:]} == {
+        "expected orders": (0, 4),
+        "expected stock": (0, 2),
+    }
+    assert "expected stock: 2 not compared" in to_html(verdict)
