@@ -12,6 +12,7 @@ from pathlib import Path
 from infra.embedded.errors import NotReady
 
 POLL_SECONDS = 0.05
+KEPT_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,17 @@ class Program:
 
 
 class Child:
-    """A running program. Its output goes to the end of `log`; it gets its stop signal if our process dies."""
+    """A running program. Its output goes to the end of `log`; it gets its stop signal if our process dies.
+
+    A log above `KEPT_BYTES` is put aside as `<log>.1` first.
+    """
 
     def __init__(self, program: Program, log: Path) -> None:
         self.program = program
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
+        if log.exists() and log.stat().st_size > KEPT_BYTES:
+            log.replace(log.with_name(f"{log.name}.1"))
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [*_tether(program.stop_signal), *program.command],

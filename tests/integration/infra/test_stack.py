@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.child import Child, Program
+from infra.embedded.child import KEPT_BYTES, Child, Program
 from infra.embedded.errors import NotReady
 from infra.embedded.ports import free_ports
 from infra.embedded.postgres import EmbeddedPostgres
@@ -134,6 +134,16 @@ async def test_postgres_asks_for_the_password_which_only_its_owner_can_read(tmp_
             await asyncpg.connect(server.url().replace(":", ":wrong", 2).replace(":wrong//", "://"))
     finally:
         server.kill()
+
+
+def test_a_long_log_is_put_aside_at_the_next_start(tmp_path: Path) -> None:
+    log = tmp_path / "shell.log"
+    log.write_bytes(b"old\n" * (KEPT_BYTES // 4 + 1))
+    child = Child(Program("shell", ("sh", "-c", "echo new; exit 3")), log)
+    with pytest.raises(NotReady, match="new"):
+        child.wait_until(lambda: False, 30)
+    assert log.read_text() == "new\n"
+    assert (tmp_path / "shell.log.1").stat().st_size > KEPT_BYTES
 
 
 def test_a_process_that_ends_at_once_is_reported_with_its_last_words(tmp_path: Path) -> None:

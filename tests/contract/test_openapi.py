@@ -1,4 +1,4 @@
-"""The documents of the write APIs: what clients were told is kept, and the examples are true."""
+"""The documents of the three APIs: what clients were told is kept, and the examples are true."""
 
 import json
 from collections.abc import Callable
@@ -10,16 +10,20 @@ import pytest
 
 from services.inventory import openapi as inventory
 from services.order import openapi as order
+from services.projection.openapi import DOCUMENT
 
 SNAPSHOTS = Path(__file__).parent / "openapi"
+DOCUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "order": order.described,
+    "inventory": inventory.described,
+    "query": lambda: dict(DOCUMENT),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "described"), [("order", order.described), ("inventory", inventory.described)]
-)
-def test_the_document_is_as_it_was(name: str, described: Callable[[], dict[str, Any]]) -> None:
-    # After a change that is meant: python -m tests.contract.write_openapi_snapshots
-    assert described() == json.loads((SNAPSHOTS / f"{name}.json").read_text())
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_document_is_as_it_was(name: str) -> None:
+    # After a change that is meant: python -m tests.contract.openapi_snapshots
+    assert DOCUMENTS[name]() == json.loads((SNAPSHOTS / f"{name}.json").read_text())
 
 
 @pytest.mark.parametrize("examples", [order.EXAMPLES, inventory.EXAMPLES])
@@ -28,9 +32,9 @@ def test_the_examples_are_valid(examples: dict[type, Any]) -> None:
         msgspec.json.decode(msgspec.json.encode(example), type=body)
 
 
-@pytest.mark.parametrize("described", [order.described, inventory.described])
-def test_every_reference_has_its_schema(described: Callable[[], dict[str, Any]]) -> None:
-    document = described()
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_reference_has_its_schema(name: str) -> None:
+    document = DOCUMENTS[name]()
     text = json.dumps(document)
     known = {f'"#/components/schemas/{name}"' for name in document["components"]["schemas"]}
     assert {part.split("}")[0] for part in text.split('"$ref": ')[1:]} <= known
