@@ -1,0 +1,86 @@
+"""Orders beside stock while they happen: what was asked and what was held, hour by hour, each line once.
+
+Structured streaming with state in two places, the lines that wait for their reservation and the hours that
+are still open, and one watermark, in recorded time. Output and position are committed together, so a run
+that is killed and started again neither loses nor repeats a line.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from analytics.envelope import EVENT_TOPICS, with_columns, with_fault
+from analytics.replay import SOURCE, Replay
+from contracts.lock import load_lock
+
+LATE = "10 minutes"
+"""How late a record may come, and how long a line may wait for its reservation."""
+WINDOW = "1 hour"
+
+
+@dataclass(frozen=True)
+class Places:
+    """`out`: Parquet, an hour's rows appended once it is closed. `checkpoint`: how far, and what is open."""
+
+    out: Path
+    checkpoint: Path
+
+
+def live(session: SparkSession, kafka: str, topics: tuple[str, ...] = EVENT_TOPICS) -> Replay:
+    """The committed log as it grows, from its beginning; the same frames as a replay, unbounded."""
+    source = (
+        session.readStream.format("kafka")
+        .options(**SOURCE)
+        .option("kafka.bootstrap.servers", kafka)
+        .option("subscribe", ",".join(topics))
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    lock = load_lock()
+    return Replay({}, with_fault(with_columns(source), lock), lock)
+
+
+def held_by_hour(log: Replay) -> DataFrame:
+    """One row per hour (of recorded time, when the order was placed): hour, lines (SKUs of orders), units,
+    lines_held, units_held. A line counts as held if its reservation came within LATE."""
+    lines = log.of("daybook.order.OrderPlaced").select(
+        "order_id", F.col("recorded_at").alias("asked_at"), F.explode("lines").alias("line")
+    )
+    asked = lines.select("order_id", F.col("line.sku").alias("sku"), "asked_at", "line.quantity")
+    held = log.of("daybook.inventory.StockReserved").select(
+        F.col("order_id").alias("held_order"),
+        F.col("sku").alias("held_sku"),
+        F.col("recorded_at").alias("held_at"),
+        F.col("quantity").alias("held_units"),
+    )
+    together = asked.withWatermark("asked_at", LATE).join(
+        held.withWatermark("held_at", LATE),
+        F.expr(
+            f"""order_id = held_order AND sku = held_sku
+            AND held_at BETWEEN asked_at AND asked_at + INTERVAL {LATE}"""
+        ),
+        "left_outer",
+    )
+    hours = together.groupBy(F.window("asked_at", WINDOW).alias("window"))
+    counted = hours.agg(
+        F.count("*").alias("lines"),
+        F.sum("quantity").alias("units"),
+        F.count("held_at").alias("lines_held"),
+        F.sum(F.when(F.col("held_at").isNotNull(), F.col("quantity")).otherwise(0)).alias("units_held"),
+    )
+    return counted.select(F.col("window.start").alias("hour"), "lines", "units", "lines_held", "units_held")
+
+
+def append_new(hours: DataFrame, places: Places) -> None:
+    """Read what has come since the last run, append the hours that are closed by it, and return."""
+    query = (
+        hours.writeStream.format("parquet")
+        .outputMode("append")
+        .option("path", str(places.out))
+        .option("checkpointLocation", str(places.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()

@@ -1,0 +1,95 @@
+"""Two streams, windowed and joined: late records count while they may, and every line counts once."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from analytics.replay import replay
+from analytics.streaming import Places, append_new, held_by_hour, live
+from contracts.inventory.events import StockReserved
+from contracts.lock import load_lock
+from contracts.order.events import OrderPlaced
+from services.kernel.envelope import Metadata, write_headers
+from tests.integration.analytics.shop import placed
+from tests.integration.analytics.writing import Topics, create_topics, entity_of, framed, write_raw, writer
+
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+START = 361_111 * HOUR
+
+
+def produce(producer: Producer, topics: Topics, event: OrderPlaced | StockReserved, minute: int) -> None:
+    """The event, recorded that many minutes after START."""
+    topic = topics.orders if isinstance(event, OrderPlaced) else topics.inventory
+    entity, at = entity_of(event), START + minute * MINUTE
+    meta = Metadata(f"{entity}-{minute}", event.TYPE, entity, "test", at, "corr", "cause", 1, minute + 1)
+    plain = {**vars(event), "lines": [vars(line) for line in getattr(event, "lines", ())], "charges": []}
+    write_raw(producer, topic, entity, framed(load_lock().ids(event.TYPE)[-1], plain), write_headers(meta))
+
+
+def order(
+    producer: Producer, topics: Topics, order_id: str, minute: int, held: int | None, units: int = 2
+) -> None:
+    """An order of one SKU, and its reservation at minute `held`."""
+    produce(producer, topics, placed(order_id, "A", units), minute)
+    if held is not None:
+        produce(producer, topics, StockReserved("A", order_id, units, START), held)
+
+
+def hours(spark: SparkSession, places: Places) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in spark.read.parquet(str(places.out)).collect())
+
+
+@pytest.fixture
+def one_partition(spark: SparkSession) -> Iterator[None]:
+    """State is kept by partition: for a handful of records, one is quick."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before or "4")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("one_partition")
+def test_late_records_are_joined_and_a_killed_run_repeats_nothing(
+    spark: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    topics = create_topics(kafka)
+    places = Places(tmp_path / "out", tmp_path / "checkpoint")
+
+    def run() -> None:
+        append_new(held_by_hour(live(spark, kafka, (topics.orders, topics.inventory))), places)
+
+    with writer(kafka) as producer:
+        producer.begin_transaction()
+        order(producer, topics, "in-time", 1, held=2)
+        order(producer, topics, "late", 5, held=None, units=3)
+        order(producer, topics, "never", 6, held=None, units=4)
+        order(producer, topics, "also", 14, held=15, units=5)
+        producer.commit_transaction(30)
+        run()
+        assert hours(spark, places) == [], "the hour is still open"
+
+        producer.begin_transaction()
+        produce(producer, topics, StockReserved("A", "late", 3, START), 6)
+        order(producer, topics, "too-late", 2, held=2)
+        order(producer, topics, "closes", 180, held=181)
+        producer.commit_transaction(30)
+    run()
+    first = (datetime.fromtimestamp(START / 1e6, UTC).replace(tzinfo=None), 4, 14, 3, 10)
+    assert hours(spark, places) == [first]
+
+    commits = sorted((places.checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    commits[-1].unlink()
+    commits[-1].with_name(f".{commits[-1].name}.crc").unlink()
+    run()
+    assert hours(spark, places) == [first], "killed after the output, before its position was written"
+
+    everything = held_by_hour(replay(spark, kafka, (topics.orders, topics.inventory)))
+    batch = {tuple(row) for row in everything.collect()}
+    assert (first[0], 5, 16, 4, 12) in batch, "the batch knows what came too late for the stream"
