@@ -57,8 +57,20 @@ def with_columns(source: DataFrame) -> DataFrame:
     text["epoch"] = text["epoch"].try_cast("long")
     framed = F.expr("length(value) >= 5 AND hex(substring(value, 1, 1)) = '00'")
     schema_id = F.when(framed, F.conv(F.expr("hex(substring(value, 2, 4))"), 16, 10).cast("long"))
-    columns = [column.alias(name) for name, column in text.items()]
-    return source.withColumns(arrays).select(*POSITION, *columns, schema_id.alias("schema_id"), "value")
+    columns = {**{name: F.col(name) for name in POSITION}, **text, "schema_id": schema_id}
+    columns["value"] = F.col("value")
+    row = F.struct(*(column.alias(name) for name, column in columns.items()))
+    return source.withColumns(arrays).select(once(row))
+
+
+def once(row: Column) -> Column:
+    """The fields of a struct as columns, computed once each; all null where it is null.
+
+    Spark moves a filter below the projection that it stands on, and with it a copy of each expression that
+    it names: a header would be looked up and a value decoded again for every mention. It moves none below
+    a generator.
+    """
+    return F.inline(F.array(row))
 
 
 def with_fault(log: DataFrame, lock: Lock) -> DataFrame:

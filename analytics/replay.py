@@ -19,7 +19,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType
 
 from analytics.decoding import upcast_batches
-from analytics.envelope import ENVELOPE, EVENT_TOPICS, POSITION, before, event_types, with_columns, with_fault
+from analytics.envelope import (
+    ENVELOPE,
+    EVENT_TOPICS,
+    POSITION,
+    before,
+    event_types,
+    once,
+    with_columns,
+    with_fault,
+)
 from analytics.offsets import Offsets, end_offsets
 from contracts.lock import Lock, load_lock
 
@@ -52,10 +61,8 @@ class Replay:
         """The events of a type: the columns of ENVELOPE, then the fields of its newest schema."""
         *older, newest = self.lock.ids(type_name)
         rows = self.log.where("fault IS NULL")
-        current = rows.where(F.col("schema_id") == newest).select(
-            *ENVELOPE, self._decoded(newest).alias("event")
-        )
-        current = current.where(~_empty("event", self.lock, newest)).select(*ENVELOPE, "event.*")
+        decoded = rows.where(F.col("schema_id") == newest).select(*ENVELOPE, once(self._decoded(newest)))
+        current = decoded.where(F.col(_first_field(self.lock, newest)).isNotNull())
         if not older:
             return current
         upcasted = _upcasted(rows.where(F.col("schema_id").isin(older)), current)
@@ -72,9 +79,7 @@ class Replay:
         for type_name in event_types(self.lock):
             *older, newest = self.lock.ids(type_name)
             if older:
-                shape = rows.select(*ENVELOPE, self._decoded(newest).alias("event")).select(
-                    *ENVELOPE, "event.*"
-                )
+                shape = rows.select(*ENVELOPE, once(self._decoded(newest)))
                 upcasted = _upcasted(rows.where(F.col("schema_id").isin(older)), shape).where("undecodable")
                 found.append(upcasted.select(*columns, F.lit("undecodable").alias("reason")))
         return reduce(DataFrame.unionByName, found)
@@ -95,8 +100,8 @@ class Replay:
         found = F.when(F.lit(False), F.lit(False))
         for type_name in event_types(self.lock):
             newest = self.lock.ids(type_name)[-1]
-            first = self.lock.schema(newest)["fields"][0]["name"]
-            found = found.when(F.col("schema_id") == newest, self._decoded(newest)[first].isNull())
+            first = self._decoded(newest)[_first_field(self.lock, newest)]
+            found = found.when(F.col("schema_id") == newest, first.isNull())
         return found.otherwise(F.lit(False))
 
 
@@ -122,9 +127,9 @@ def replay(
     return Replay(ends, with_fault(with_columns(source), lock), lock)
 
 
-def _empty(column: str, lock: Lock, schema_id: int) -> Column:
-    """A decoded struct is empty when its first field is: it is the entity's id, never null in a schema."""
-    return F.col(column)[lock.schema(schema_id)["fields"][0]["name"]].isNull()
+def _first_field(lock: Lock, schema_id: int) -> str:
+    """Where it is null, the value could not be decoded: it is the entity's id, never null in a schema."""
+    return str(lock.schema(schema_id)["fields"][0]["name"])
 
 
 def _upcasted(rows: DataFrame, shape: DataFrame) -> DataFrame:
