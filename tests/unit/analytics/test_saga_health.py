@@ -6,6 +6,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from analytics.marts.saga_health import saga_health
+from analytics.staging import conversations
 from tests.unit.analytics.shop_frames import MONDAY, collected
 
 TURNS = """order_id string, step string, number int, asked int, answered int, refused int, ends_as string,
@@ -68,4 +69,23 @@ def test_movements_are_done_when_all_is_answered(spark: SparkSession) -> None:
         ("issue", "open", 1, None, None),
         ("return", "done", 1, None, 7.0),
         ("return", "refused", 1, None, 5.0),
+    ]
+
+
+def test_an_ask_belongs_to_the_event_that_first_asked(spark: SparkSession) -> None:
+    """Asked again, it names the order as its cause."""
+    commands = [
+        ("x", "placed-event", MONDAY, 4),
+        ("x", "o-1", MONDAY + timedelta(seconds=30), 9),
+        ("x", "o-1", MONDAY + timedelta(seconds=60), 11),
+        ("y", "placed-event", MONDAY, 5),
+        ("receipt", None, MONDAY, 1),
+    ]
+    frame = spark.createDataFrame(
+        commands, "id string, causation_id string, recorded_at timestamp, offset long"
+    )
+    assert sorted(map(tuple, conversations.asks(frame).collect()), key=str) == [
+        ("receipt", None, 1),
+        ("x", "placed-event", 3),
+        ("y", "placed-event", 1),
     ]
