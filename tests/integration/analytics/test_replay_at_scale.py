@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -104,6 +105,7 @@ def numbers_of(log: Replay) -> dict[str, Any]:
     }
 
 
+@pytest.mark.timeout(600)
 def test_every_committed_event_is_read_once_and_the_lake_holds_the_same(
     spark: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
