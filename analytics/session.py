@@ -1,4 +1,8 @@
-"""The Spark session: local by default, sized for two cores and two gigabytes, in UTC."""
+"""The Spark session: local by default, sized for two cores and two gigabytes, in UTC.
+
+`DAYBOOK_SPARK_MASTER=spark://…` runs the same job on a cluster. Under `spark-submit`, its command line says
+where the job runs and how big it is.
+"""
 
 import os
 import sys
@@ -7,8 +11,22 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from analytics.settings import AnalyticsSettings
+from analytics.shipping import code_archive
 
 ROOT = Path(__file__).parent.parent
+LOOPBACK = "127.0.0.1"
+SHIPPED = "daybook"  # the archive's name in an executor's folder
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit alone
+
+# What changes results or their form is the same wherever the job runs.
+EVERYWHERE = {
+    "spark.sql.session.timeZone": "UTC",
+    # Other tools than Spark read instants exactly.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    "spark.ui.showConsoleProgress": "false",
+}
 
 
 class JarsMissing(Exception):
@@ -17,32 +35,52 @@ class JarsMissing(Exception):
 
 def open_session(name: str, settings: AnalyticsSettings) -> SparkSession:
     """A session that can read the log. Raises JarsMissing."""
-    jars = sorted(str(jar) for jar in settings.spark_jars.glob("*.jar"))
-    if not jars:
-        raise JarsMissing(
-            f"no jars in {settings.spark_jars}: set DAYBOOK_SPARK_JARS, or use `./daybook audit`"
-        )
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    options = {
-        "spark.jars": ",".join(jars),
-        "spark.driver.memory": settings.spark_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        # The Python workers run the contracts' upcasters and the domain's fold.
-        "spark.executorEnv.PYTHONPATH": str(ROOT),
-        "spark.sql.session.timeZone": "UTC",
-        # Other tools than Spark read instants exactly.
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    if settings.spark_scratch is not None:
-        options["spark.local.dir"] = str(settings.spark_scratch)
-    builder = SparkSession.builder.appName(name).master(settings.spark_master)
+    builder = SparkSession.builder.appName(name)
+    options = EVERYWHERE
+    if SUBMITTED not in os.environ:
+        options = EVERYWHERE | _place(settings)
     for key, value in options.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _place(settings: AnalyticsSettings) -> dict[str, str]:
+    jars = sorted(str(jar) for jar in settings.spark_jars.glob("*.jar"))
+    if not jars:
+        raise JarsMissing(
+            f"no jars in {settings.spark_jars}: set DAYBOOK_SPARK_JARS, or use `./daybook audit`"
+        )
+    options = {
+        "spark.master": settings.spark_master,
+        "spark.jars": ",".join(jars),
+        "spark.driver.memory": settings.spark_memory,
+        "spark.ui.enabled": "false",
+    }
+    if settings.spark_scratch is not None:
+        options["spark.local.dir"] = str(settings.spark_scratch)
+    return options | (_local() if settings.spark_master.startswith("local") else _cluster(settings))
+
+
+def _local() -> dict[str, str]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # The Python workers run the contracts' upcasters and the domain's fold.
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+    }
+
+
+def _cluster(settings: AnalyticsSettings) -> dict[str, str]:
+    """Code and jars travel with the job; Python and its packages must be there, at PYSPARK_PYTHON."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    own = settings.spark_driver_host
+    return {
+        "spark.driver.host": own,
+        "spark.driver.bindAddress": LOOPBACK if own == LOOPBACK else "0.0.0.0",
+        "spark.executor.memory": settings.spark_executor_memory,
+        "spark.archives": f"{code_archive(ROOT)}#{SHIPPED}",
+        "spark.executorEnv.PYTHONPATH": SHIPPED,
+    }

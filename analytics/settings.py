@@ -6,7 +6,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class AnalyticsSettings(BaseSettings):
-    """`DAYBOOK_SPARK_JARS`: the folder with Spark's Kafka and Avro jars. Java is at `JAVA_HOME`."""
+    """`DAYBOOK_SPARK_JARS`: the folder with Spark's Kafka and Avro jars. Java is at `JAVA_HOME`.
+
+    `spark_memory` is the driver's; `spark_executor_memory` and `spark_driver_host` count on a cluster alone.
+    """
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_")
 
@@ -15,6 +18,9 @@ class AnalyticsSettings(BaseSettings):
     spark_jars: Path
     spark_master: str = "local[*]"
     spark_memory: str = "1g"
+    spark_executor_memory: str = "640m"
+    spark_driver_host: str = "127.0.0.1"
+    """Where the executors of a cluster find the driver."""
     lake: Path = Path(".daybook/lake")
     spark_scratch: Path | None = None
     """Where Spark spills; None: the system's temporary folder."""

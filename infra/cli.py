@@ -13,6 +13,7 @@ from infra.commands import (
     marts,
     parked,
     rebuild,
+    spark,
     topics,
 )
 from infra.commands.audit import audit
@@ -30,6 +31,7 @@ cli.command(rich_help_panel="The proof")(audit)
 for commands in (marts, check_source):
     analytics.app.add_typer(commands.app)
 cli.add_typer(analytics.app, name="analytics", rich_help_panel="Analytics")
+cli.add_typer(spark.app, name="spark", rich_help_panel="Analytics")
 cli.add_typer(parked.app, name="parked", rich_help_panel="Read models")
 cli.add_typer(contracts.app, name="contracts", rich_help_panel="The language")
 

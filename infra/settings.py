@@ -22,6 +22,12 @@ OFFSETS = {
     "inventory-api": 2,
     "projection": 13,
     "query-api": 3,
+    "spark-master": 77,
+    "spark-master-ui": 80,
+    "spark-worker-1": 81,
+    "spark-worker-1-ui": 83,
+    "spark-worker-2": 82,
+    "spark-worker-2-ui": 84,
 }
 
 

@@ -91,7 +91,7 @@ def _row(settings: StackSettings, member: MemberState) -> list[str]:
     return [
         member.name,
         str(member.pid or "-"),
-        _memory(member.pid),
+        memory(member.pid),
         "yes" if asked else "no",
         str(member.restarts),
         "" if member.name in STORES else _lag(url),
@@ -99,7 +99,7 @@ def _row(settings: StackSettings, member: MemberState) -> list[str]:
     ]
 
 
-def _memory(pid: int | None) -> str:
+def memory(pid: int | None) -> str:
     """Resident megabytes of a process and its children (PostgreSQL's backends share much: an upper bound)."""
     try:
         process = psutil.Process(pid) if pid else None

@@ -1,28 +1,21 @@
 """`daybook up`, `down`, `clean`: the stack's life. A detached supervisor holds it, not the command."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from typing import Annotated
 
-import psutil
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from infra.commands import detached
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
 from infra.embedded.jars import jars_folder
-from infra.embedded.journal import Journal, Phase, StackState
+from infra.embedded.journal import Journal
+from infra.embedded.spark import cluster_journal
 from infra.embedded.stack import NAMES, addresses, members
-from infra.settings import ROOT, StackSettings
+from infra.settings import StackSettings
 
 app = typer.Typer()
-POLL_SECONDS = 0.1
-STOP_SECONDS = 120
 
 
 @app.command(rich_help_panel="The stack")
@@ -44,17 +37,13 @@ def up(
     journal = Journal(settings.home)
     if journal.supervised():
         fail("the stack is up already: `./daybook status` shows it, `./daybook down` stops it")
-    with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=notes
-    ) as progress:
+    with detached.waiting_bar() as progress:
         task = progress.add_task("Java's jars", total=sum(len(row) for row in members(settings, names)))
         try:
             jars_folder("kafka")
         except EmbeddedError as reason:
             fail(escape(str(reason)))
-        state = _started(journal, _spawn(settings, names), progress, task)
-    if state.phase is not Phase.RUNNING:
-        fail(f"{escape(state.failure or 'stopped while starting')}\nLogs are in {settings.logs}")
+        detached.start(settings, journal, "infra.embedded.supervisor", names, progress, task)
     for name, value in addresses(settings).items():
         results.print(f"{name}={value}", soft_wrap=True, markup=False)
     notes.print("The shop is open. `./daybook status` shows it, `./daybook down` closes it.")
@@ -62,10 +51,8 @@ def up(
 
 @app.command(rich_help_panel="The stack")
 def down() -> None:
-    """Stop everything cleanly; all state stays for the next `./daybook up`."""
-    settings = StackSettings()
-    journal = Journal(settings.home)
-    if not _stop(journal):
+    """Stop everything cleanly, a Spark cluster too; all state stays for the next `./daybook up`."""
+    if not _stop_all(StackSettings()):
         notes.print("The stack is not up.")
         return
     notes.print("Stopped. The state is kept; `./daybook clean` removes it.")
@@ -80,59 +67,12 @@ def clean(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] 
         return
     if not yes:
         typer.confirm(f"Remove {settings.home} with every order in it?", abort=True)
-    _stop(Journal(settings.home))
+    _stop_all(settings)
     shutil.rmtree(settings.home)
     notes.print(f"Removed {settings.home}.")
 
 
-def _spawn(settings: StackSettings, names: list[str]) -> subprocess.Popen[bytes]:
-    settings.logs.mkdir(parents=True, exist_ok=True)
-    with (settings.logs / "supervisor.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "infra.embedded.supervisor", *names],
-            cwd=ROOT,
-            env={**os.environ, "DAYBOOK_HOME": str(settings.home.absolute())},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
-def _started(
-    journal: Journal, supervisor: subprocess.Popen[bytes], progress: Progress, task: TaskID
-) -> StackState:
-    """The first state that is no longer STARTING, or the last one before the supervisor ended."""
-    while True:
-        ended = supervisor.poll() is not None
-        state = journal.read()
-        if state and state.supervisor == supervisor.pid:
-            waiting = [member.name for member in state.members if not member.ready]
-            progress.update(
-                task,
-                completed=len(state.members) - len(waiting),
-                description=f"waiting for {', '.join(waiting)}" if waiting else "ready",
-            )
-            if state.phase in (Phase.RUNNING, Phase.FAILED, Phase.STOPPED):
-                return state
-        if ended:
-            fail("the supervisor ended at once: see .daybook/logs/supervisor.log")
-        try:
-            time.sleep(POLL_SECONDS)
-        except KeyboardInterrupt:
-            supervisor.send_signal(signal.SIGTERM)
-
-
-def _stop(journal: Journal) -> bool:
-    """Stop a living supervisor and wait for its end; False when there is none."""
-    state = journal.read()
-    if state is None or not journal.supervised():
-        return False
-    supervisor = psutil.Process(state.supervisor)
-    supervisor.send_signal(signal.SIGTERM)
-    with notes.status("Stopping: services first, then the stores"):
-        try:
-            supervisor.wait(STOP_SECONDS)
-        except psutil.TimeoutExpired:
-            fail(f"the supervisor (pid {state.supervisor}) did not stop within {STOP_SECONDS} s")
-    return True
+def _stop_all(settings: StackSettings) -> bool:
+    """False when neither the stack nor a cluster was there to stop."""
+    cluster = detached.stop(cluster_journal(settings), "Stopping the Spark cluster")
+    return detached.stop(Journal(settings.home), "Stopping: services first, then the stores") or cluster

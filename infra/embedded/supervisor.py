@@ -1,13 +1,14 @@
 """`daybook up`'s process: starts the stack's members, restarts those that die, stops them in order.
 
 `python -m infra.embedded.supervisor [NAME…]` runs it in the foreground; `daybook up` starts it detached.
+`infra/embedded/spark.py` runs the cluster in the same way.
 """
 
 import os
 import signal
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
 
@@ -68,13 +69,15 @@ class Watched:
 
 
 class Supervisor:
-    """Runs one stack until it is asked to stop."""
+    """Runs one stack until it is asked to stop; `rows` start in order and stop in reverse."""
 
-    def __init__(self, settings: StackSettings, pid: int, only: Collection[str] = ()) -> None:
+    def __init__(
+        self, settings: StackSettings, pid: int, journal: Journal, rows: Sequence[Sequence[Member]]
+    ) -> None:
         self._settings = settings
         self._pid = pid
-        self._journal = Journal(settings.home)
-        self._rows = [[Watched(member) for member in row] for row in members(settings, only)]
+        self._journal = journal
+        self._rows = [[Watched(member) for member in row] for row in rows]
         self._phase = Phase.STARTING
         self._stop_asked = False
         self._written: StackState | None = None
@@ -222,17 +225,17 @@ class Supervisor:
             self._written = state
 
 
-def main(only: Sequence[str]) -> int:
+def supervise(settings: StackSettings, journal: Journal, rows: Sequence[Sequence[Member]]) -> int:
     """Supervise until SIGTERM or SIGINT. The exit code is 1 when another supervisor holds this stack."""
-    settings = StackSettings()
-    with Journal(settings.home).sole_supervisor() as alone:
+    with journal.sole_supervisor() as alone:
         if not alone:
             return 1
-        supervisor = Supervisor(settings, os.getpid(), only)
+        supervisor = Supervisor(settings, os.getpid(), journal, rows)
         signal.signal(signal.SIGTERM, supervisor.ask_to_stop)
         signal.signal(signal.SIGINT, supervisor.ask_to_stop)
         return supervisor.run()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    stack = StackSettings()
+    sys.exit(supervise(stack, Journal(stack.home), members(stack, sys.argv[1:])))

@@ -1,0 +1,93 @@
+"""Starting and stopping a supervisor that outlives the command."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from infra.commands.output import fail, notes
+from infra.embedded.journal import Journal, Phase, StackState
+from infra.settings import ROOT, StackSettings
+
+POLL_SECONDS = 0.1
+STOP_SECONDS = 120
+
+
+def waiting_bar() -> Progress:
+    """How far a start is, on standard error."""
+    return Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=notes
+    )
+
+
+def start(
+    settings: StackSettings, journal: Journal, module: str, names: list[str], progress: Progress, task: TaskID
+) -> None:
+    """Run the supervisor `module` detached; return when all is ready, else fail with the reason."""
+    state = _started(settings, journal, _spawn(settings, module, names), progress, task)
+    if state.phase is not Phase.RUNNING:
+        progress.stop()
+        fail(f"{escape(state.failure or 'stopped while starting')}\nLogs are in {settings.logs}")
+
+
+def stop(journal: Journal, doing: str) -> bool:
+    """Stop a living supervisor and wait for its end; False when there is none."""
+    state = journal.read()
+    if state is None or not journal.supervised():
+        return False
+    supervisor = psutil.Process(state.supervisor)
+    supervisor.send_signal(signal.SIGTERM)
+    with notes.status(doing):
+        try:
+            supervisor.wait(STOP_SECONDS)
+        except psutil.TimeoutExpired:
+            fail(f"the supervisor (pid {state.supervisor}) did not stop within {STOP_SECONDS} s")
+    return True
+
+
+def _spawn(settings: StackSettings, module: str, names: list[str]) -> subprocess.Popen[bytes]:
+    settings.logs.mkdir(parents=True, exist_ok=True)
+    own = {"DAYBOOK_HOME": str(settings.home.absolute()), "DAYBOOK_PORT_BASE": str(settings.port_base)}
+    with (settings.logs / "supervisor.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *names],
+            cwd=ROOT,
+            env={**os.environ, **own},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _started(
+    settings: StackSettings,
+    journal: Journal,
+    supervisor: subprocess.Popen[bytes],
+    progress: Progress,
+    task: TaskID,
+) -> StackState:
+    """The first state that is no longer STARTING, or the last one before the supervisor ended."""
+    while True:
+        ended = supervisor.poll() is not None
+        state = journal.read()
+        if state and state.supervisor == supervisor.pid:
+            waiting = [member.name for member in state.members if not member.ready]
+            progress.update(
+                task,
+                completed=len(state.members) - len(waiting),
+                description=f"waiting for {', '.join(waiting)}" if waiting else "ready",
+            )
+            if state.phase in (Phase.RUNNING, Phase.FAILED, Phase.STOPPED):
+                return state
+        if ended:
+            fail(f"the supervisor ended at once: see {settings.logs / 'supervisor.log'}")
+        try:
+            time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            supervisor.send_signal(signal.SIGTERM)
