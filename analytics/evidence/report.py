@@ -14,7 +14,7 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; color: #1d2433; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #d9dee8; vertical-align: top; }
-td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+td { font-variant-numeric: tabular-nums; overflow-wrap: break-word; }
 .yes { color: #17704a; } .no { color: #b3261e; }
 svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: #5b6475; }
 """
