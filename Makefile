@@ -47,7 +47,8 @@ imports: $(STAMPS)/locked ## the import rules between the rooms
 contracts: $(STAMPS)/locked ## schemas, lock and generated classes agree
 	@./daybook contracts check
 
-format: $(STAMPS)/locked ## let ruff mend what it can
+format: $(STAMPS)/locked ## let ruff mend what it can; empty the notebooks of results
+	@$(BIN)/jupyter nbconvert --log-level WARN --clear-output --inplace analytics/notebooks/*.ipynb
 	@$(BIN)/ruff check --fix $(PATHS)
 	@$(BIN)/ruff format $(PATHS)
 

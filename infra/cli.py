@@ -13,10 +13,12 @@ from infra.commands import (
     marts,
     parked,
     rebuild,
+    replay,
     spark,
     topics,
 )
 from infra.commands.audit import audit
+from infra.commands.notebook import notebook
 
 cli = typer.Typer(
     name="daybook",
@@ -25,11 +27,12 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for commands in (lifecycle, inspect, load, demo, rebuild, topics):
+for commands in (lifecycle, inspect, load, demo, rebuild, replay, topics):
     cli.add_typer(commands.app)
 cli.command(rich_help_panel="The proof")(audit)
 for commands in (marts, check_source):
     analytics.app.add_typer(commands.app)
+cli.command(rich_help_panel="Analytics")(notebook)
 cli.add_typer(analytics.app, name="analytics", rich_help_panel="Analytics")
 cli.add_typer(spark.app, name="spark", rich_help_panel="Analytics")
 cli.add_typer(parked.app, name="parked", rich_help_panel="Read models")
