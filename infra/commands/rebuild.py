@@ -47,7 +47,7 @@ def rebuild(
         notes.print(f"{rebuilt.parked} keys are parked: `./daybook parked list`")
 
 
-def _settings() -> ProjectionSettings:
+def projection_settings() -> ProjectionSettings:
     """The running stack's addresses; without one, what the environment says."""
     journal = Journal(StackSettings().home)
     if not journal.supervised():
@@ -57,7 +57,7 @@ def _settings() -> ProjectionSettings:
 
 
 async def _rebuild(name: str) -> Rebuilt:
-    settings = _settings()
+    settings = projection_settings()
     model = next(model for model in READ_MODELS if model.name == name)
     bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*bar, console=notes, transient=True) as progress:

@@ -58,18 +58,29 @@ async def rebuild(
 
     Raises `AlreadyRebuilding`, `NothingToRebuild`.
     """
-    successor = replace(model, name=f"{model.name}_next")
-    async with pool(database_url, 4) as connections, _alone(connections, model) as connection:
-        starts = await _begin(connection, model, successor)
-        # nothing is lost if the server crashes meanwhile: the flip makes all of it durable
-        async with _hasty(database_url) as writers:
-            projector = Projector(writers, [successor], max_parked_keys=max_parked_keys)
-            with Runs(kafka, await projector.assigned(starts)) as runs:
-                work = _Rebuild(projector, runs, successor.name, progress)
-                ends = await _positions(connection, model)
-                while await work.catch_up(ends) > CLOSE:
-                    ends = await _positions(connection, model)
-                return await _flip(connection, model, successor, work)
+    async with pool(database_url, 4) as connections, alone(connections, model) as connection:
+        await begin(connection, model)
+        async with hasty(database_url) as writers:
+            projector = Projector(writers, [successor_of(model)], max_parked_keys=max_parked_keys)
+            return await finish(kafka, connection, model, projector, progress)
+
+
+def successor_of(model: ReadModel[Any]) -> ReadModel[Any]:
+    """The same read model in the tables that will take its place."""
+    return replace(model, name=f"{model.name}_next")
+
+
+async def finish(
+    kafka: str, connection: Connection, model: ReadModel[Any], projector: Projector, progress: Progress
+) -> Rebuilt:
+    """Go on from where the new tables are until they are the live ones."""
+    successor = successor_of(model)
+    ends = await positions(connection, model)
+    with Runs(kafka, await projector.assigned(ends)) as runs:
+        work = _Rebuild(projector, runs, successor.name, progress)
+        while await work.catch_up(ends) > CLOSE:
+            ends = await positions(connection, model)
+        return await _flip(connection, model, successor, work)
 
 
 @dataclass
@@ -103,7 +114,8 @@ class _Rebuild:
 
 
 @asynccontextmanager
-async def _alone(connections: asyncpg.Pool[Any], model: ReadModel[Any]) -> AsyncIterator[Connection]:
+async def alone(connections: asyncpg.Pool[Any], model: ReadModel[Any]) -> AsyncIterator[Connection]:
+    """Hold the read model's lock. Raises `AlreadyRebuilding`."""
     async with connections.acquire() as connection:
         if not await connection.fetchval(_LOCK, f"daybook rebuild {model.name}"):
             raise AlreadyRebuilding(f"{model.name} is being rebuilt")
@@ -111,15 +123,18 @@ async def _alone(connections: asyncpg.Pool[Any], model: ReadModel[Any]) -> Async
 
 
 @asynccontextmanager
-async def _hasty(database_url: str) -> AsyncIterator[asyncpg.Pool[Any]]:
+async def hasty(database_url: str) -> AsyncIterator[asyncpg.Pool[Any]]:
+    """Nothing is lost if the server crashes meanwhile: the flip makes all of it durable."""
     async with pool(database_url, 1, {"synchronous_commit": "off"}) as writers:
         yield writers
 
 
-async def _begin(
-    connection: Connection, model: ReadModel[Any], successor: ReadModel[Any]
-) -> list[TopicPartition]:
-    """Empty tables, no matter what a killed rebuild left; the partitions to read."""
+async def begin(connection: Connection, model: ReadModel[Any]) -> dict[TopicPartition, int]:
+    """Empty tables, no matter what a killed rebuild left; where the live ones stand.
+
+    Raises `NothingToRebuild`.
+    """
+    successor = successor_of(model)
     async with connection.transaction():
         await _drop(connection, successor.name)
         await create_tables(connection, successor)
@@ -128,7 +143,7 @@ async def _begin(
             "WHERE read_model = $1",
             *(model.name, successor.name),
         )
-        places = list(await _positions(connection, model))
+        places = await positions(connection, model)
     if not places:
         raise NothingToRebuild(f"{model.name} has no position yet: start the projection first")
     return places
@@ -141,9 +156,9 @@ async def _flip(
     loop = asyncio.get_running_loop()
     begun = loop.time()
     async with connection.transaction():
-        ends = await _positions(connection, model, hold=True)
+        ends = await positions(connection, model, hold=True)
         await work.catch_up(ends)
-        if await _positions(connection, successor, hold=True) != ends:
+        if await positions(connection, successor, hold=True) != ends:
             raise RuntimeError(f"{successor.name} did not reach {ends}")
         await connection.execute(f"ALTER SCHEMA {model.name} RENAME TO {previous}")
         await connection.execute(f"ALTER SCHEMA {successor.name} RENAME TO {model.name}")
@@ -169,8 +184,9 @@ async def _drop(connection: Connection, name: str) -> None:
         await connection.execute(f"DELETE FROM {table} WHERE read_model = $1", name)
 
 
-async def _positions(
+async def positions(
     connection: Connection, model: ReadModel[Any], *, hold: bool = False
 ) -> dict[TopicPartition, int]:
+    """Where a read model stands; `hold` keeps it there until the transaction's end."""
     rows = await connection.fetch(f"{_POSITIONS} FOR UPDATE" if hold else _POSITIONS, model.name)
     return {(row["topic"], row["partition"]): row["next_offset"] for row in rows}

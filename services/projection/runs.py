@@ -23,10 +23,14 @@ class LogUnreachable(TimeoutError):
 
 
 class Runs:
-    """Reads committed records. An end is a position that a read model has stored: one after a record."""
+    """Reads committed records, at most `most` of a partition at a time.
 
-    def __init__(self, kafka: str, starts: Mapping[Place, int]) -> None:
+    An end is a position that a read model has stored: one after a record.
+    """
+
+    def __init__(self, kafka: str, starts: Mapping[Place, int], most: int = FETCH) -> None:
         self.next = dict(starts)
+        self._most = most
         self._fetched: dict[Place, deque[StoredRecord]] = {place: deque() for place in starts}
         self._consumer = Consumer(
             {
@@ -69,14 +73,14 @@ class Runs:
     def _take(self, place: Place, end: int) -> list[StoredRecord]:
         fetched = self._fetched[place]
         run: list[StoredRecord] = []
-        while fetched and fetched[0].offset < end and len(run) < FETCH:
+        while fetched and fetched[0].offset < end and len(run) < self._most:
             run.append(fetched.popleft())
         if run:
             self.next[place] = run[-1].offset + 1
         return run
 
     def _consume(self) -> None:
-        for message in self._consumer.consume(FETCH, WAIT_SECONDS):
+        for message in self._consumer.consume(self._most, WAIT_SECONDS):
             error = message.error()
             if error is not None:
                 if not error.retriable():

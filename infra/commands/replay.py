@@ -1,0 +1,103 @@
+"""`daybook replay`: read models filled in bulk, from the log or the lake."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from asyncpg import PostgresError
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from infra.commands.analytics import default_lake
+from infra.commands.output import fail, notes, results
+from infra.commands.rebuild import NAMES, projection_settings
+from infra.settings import StackSettings
+from services.projection.bulk import replay_into
+from services.projection.read_models import READ_MODELS
+from services.projection.rebuild import AlreadyRebuilding, NothingToRebuild, Rebuilt
+from services.projection.settings import ProjectionSettings
+
+if TYPE_CHECKING:
+    from services.projection.bulk import Lake
+
+app = typer.Typer()
+ALL = "all"
+
+
+class Source(StrEnum):
+    log = "log"
+    lake = "lake"
+
+
+@app.command(rich_help_panel="Read models")
+def replay(
+    into: Annotated[
+        list[str], typer.Option(metavar="READ_MODEL", help=f"{', '.join(NAMES)}, or {ALL}; may be repeated.")
+    ],
+    source: Annotated[
+        Source, typer.Option("--from", help="The lake as far as it goes, or the log alone.")
+    ] = Source.log,
+    lake: Annotated[
+        Path | None, typer.Option(help="The lake's folder; default: DAYBOOK_LAKE, or in .daybook/.")
+    ] = None,
+) -> None:
+    """Fill read models anew in bulk, from the first event, and put them in place without downtime.
+
+    Several are filled from one reading. The live ones answer queries until the new ones have caught up; then
+    they change places, one after the other. Safe to interrupt.
+    """
+    unknown = [name for name in into if name not in (*NAMES, ALL)]
+    if unknown:
+        fail(f"there is no read model {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    names = NAMES if ALL in into else into
+    folder = (lake or default_lake(StackSettings())).absolute() if source is Source.lake else None
+    began = time.perf_counter()
+    try:
+        done = asyncio.run(_replay(names, folder))
+    except (AlreadyRebuilding, NothingToRebuild) as error:
+        fail(str(error))
+    except (OSError, PostgresError) as error:
+        fail(f"the shop does not answer ({error}): is it open? `./daybook up` opens it")
+    seconds = time.perf_counter() - began
+    for name, one in done.items():
+        results.print(
+            f"{name}: {one.events:,} events applied, the projection waited {one.held * 1000:.0f} ms"
+        )
+    events = sum(one.events for one in done.values())
+    notes.print(f"{seconds:.1f} s, {events / seconds:,.0f} events/s")
+    if any(one.parked for one in done.values()):
+        notes.print(f"{sum(one.parked for one in done.values())} keys are parked: `./daybook parked list`")
+
+
+async def _replay(names: list[str], folder: Path | None) -> dict[str, Rebuilt]:
+    settings = projection_settings()
+    models = [model for model in READ_MODELS if model.name in names]
+    copy = _lake(settings, folder, names) if folder else None
+    bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*bar, console=notes, transient=True) as progress:
+        task = progress.add_task(", ".join(names), total=None)
+        return await replay_into(
+            settings.kafka,
+            settings.database_url,
+            models,
+            lake=copy,
+            max_parked_keys=settings.max_parked_keys,
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+
+
+def _lake(settings: ProjectionSettings, folder: Path, names: list[str]) -> Lake:
+    # Only here: PyArrow is slow to import, and the other commands do without.
+    from analytics.lake.copying import AnotherLog
+    from analytics.lake.manifest import LakeDamaged, NoLake
+    from analytics.offsets import LogUnreachable
+    from infra.lake_runs import NotInTheLake, lake_for
+
+    try:
+        return lake_for(settings.kafka, folder, [model for model in READ_MODELS if model.name in names])
+    except (AnotherLog, LakeDamaged, NoLake, LogUnreachable, NotInTheLake) as error:
+        fail(str(error))

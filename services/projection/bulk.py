@@ -1,0 +1,196 @@
+"""Fill read models in bulk: several from one reading, in big steps, before they take their places.
+
+What a rebuild does, with less to do: the log is read and decoded once for all of them; a step is so big that
+most entities are written once; the tables begin empty, so a key is looked up only when it was written
+before; indexes that no row needs are made at the end; and Python does not look for cycles among so many
+objects that have none. The last stretch and the change of places are the rebuild's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol
+
+from services.kernel.projector import Projector
+from services.kernel.read_model import (
+    Batch,
+    Connection,
+    ReadModel,
+    Row,
+    Store,
+    TooManyParked,
+    TopicPartition,
+)
+from services.projection.database import pool
+from services.projection.rebuild import Progress, Rebuilt, alone, begin, finish, hasty, successor_of
+from services.projection.runs import Runs
+
+STEP = 10_000  # events of one partition that are held in memory, decoded, at a time
+INDEX_SECONDS = 3600.0
+_OPTIONAL_INDEXES = """
+SELECT indexname, indexdef FROM pg_indexes
+WHERE schemaname = $1 AND indexname NOT IN (
+    SELECT conname FROM pg_constraint WHERE connamespace = $1::regnamespace)"""
+
+
+class Stretch(Protocol):
+    """The beginning of the history: `fetch` gives the next batches below `ends`, none when all is given."""
+
+    def fetch(self, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]: ...
+
+
+Opened = Callable[[Mapping[TopicPartition, int]], AbstractContextManager[Stretch]]
+"""Opens a stretch at the given starts."""
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A copy of the log's beginning, complete up to `ends`.
+
+    It holds no headers, so nothing can be parked from it: there, a read model goes on from the log.
+    """
+
+    open: Opened
+    ends: Mapping[TopicPartition, int]
+
+
+async def replay_into(
+    kafka: str,
+    database_url: str,
+    models: Sequence[ReadModel[Any]],
+    *,
+    lake: Lake | None = None,
+    max_parked_keys: int = 100,
+    progress: Progress = lambda _done, _total: None,
+) -> dict[str, Rebuilt]:
+    """Build `models` anew, from the lake as far as it goes, else from the log; what came of each, by name.
+
+    `progress` is told offsets done and to do. Killed at any moment, it leaves the live tables as they were.
+    Raises `AlreadyRebuilding`, `NothingToRebuild`.
+    """
+    async with AsyncExitStack() as stack:
+        connections = await stack.enter_async_context(pool(database_url, len(models) + 2))
+        writers = await stack.enter_async_context(hasty(database_url))
+        held: dict[str, Connection] = {}
+        ends: dict[TopicPartition, int] = {}
+        for model in models:
+            held[model.name] = await stack.enter_async_context(alone(connections, model))
+            ends = _least(ends, await begin(held[model.name], model))
+        parkable = 0 if lake else max_parked_keys
+        fresh = [_fresh(model) for model in models]
+        bulk = Projector(writers, fresh, max_parked_keys=parkable)
+        if lake:
+            ends = {place: min(end, lake.ends.get(place, 0)) for place, end in ends.items()}
+        starts = await bulk.assigned(ends)
+        opened = lake.open(starts) if lake else Runs(kafka, starts, STEP)
+        async with _without_indexes(held, fresh):
+            with opened as stretch, _no_search_for_cycles():
+                counted = await _Filling(bulk, stretch, bool(lake), progress).fill(ends)
+        done: dict[str, Rebuilt] = {}
+        for model in models:
+            rest = Projector(writers, [successor_of(model)], max_parked_keys=max_parked_keys)
+            rebuilt = await finish(kafka, held[model.name], model, rest, lambda _done, _total: None)
+            events = rebuilt.events + counted[successor_of(model).name]
+            done[model.name] = replace(rebuilt, events=events)
+        return done
+
+
+@dataclass
+class _Filling:
+    projector: Projector
+    stretch: Stretch
+    from_lake: bool
+    progress: Progress
+
+    async def fill(self, ends: Mapping[TopicPartition, int]) -> dict[str, int]:
+        """Apply the stretch; events by read model."""
+        counted = dict.fromkeys(self.projector.models, 0)
+        going = set(counted)
+        reading = asyncio.create_task(asyncio.to_thread(self._read, ends))
+        try:
+            while (batches := await reading) and going:
+                reading = asyncio.create_task(asyncio.to_thread(self._read, ends))
+                for name in sorted(going):
+                    try:
+                        counted[name] += await self.projector.apply(name, self._of(name, batches))
+                    except TooManyParked:
+                        if not self.from_lake:
+                            raise
+                        going.discard(name)
+                self.progress(sum(batch.next_offset for batch in batches), sum(ends.values()))
+        finally:
+            await asyncio.wait({reading})  # the reader must not be closed under a thread that reads
+        return counted
+
+    def _of(self, name: str, batches: Sequence[Batch]) -> list[Batch]:
+        topics = self.projector.models[name].topics
+        return [batch for batch in batches if batch.place[0] in topics]
+
+    def _read(self, ends: Mapping[TopicPartition, int]) -> list[Batch]:
+        """The next batches, decoded here, in a thread, while PostgreSQL writes those before."""
+        batches = self.stretch.fetch(ends, self.projector.seek)
+        for batch in batches:
+            batch.arrivals(batch.start)
+        return batches
+
+
+class _FirstSeen(Generic[Row]):
+    """A store on tables that began empty: what it never wrote it need not look for."""
+
+    def __init__(self, store: Store[Row]) -> None:
+        self._store = store
+        self._written: set[str] = set()
+
+    async def load(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, Row]:
+        known = [key for key in keys if key in self._written]
+        return await self._store.load(connection, known) if known else {}
+
+    async def save(self, connection: Connection, rows: Mapping[str, Row]) -> None:
+        self._written.update(rows)
+        await self._store.save(connection, rows)
+
+
+def _fresh(model: ReadModel[Any]) -> ReadModel[Any]:
+    """The successor; all stores of one schema are one, for the slow path makes its own."""
+    successor = successor_of(model)
+    store: Store[Any] = _FirstSeen(model.store(successor.name))
+    return replace(successor, store=lambda _schema: store)
+
+
+@contextmanager
+def _no_search_for_cycles() -> Iterator[None]:
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@asynccontextmanager
+async def _without_indexes(
+    held: Mapping[str, Connection], successors: Sequence[ReadModel[Any]]
+) -> AsyncIterator[None]:
+    """Those that no key needs come after the rows."""
+    connection = next(iter(held.values()))
+    later: list[str] = []
+    for successor in successors:
+        for row in await connection.fetch(_OPTIONAL_INDEXES, successor.name):
+            await connection.execute(f"DROP INDEX {successor.name}.{row['indexname']}")
+            later.append(row["indexdef"])
+    yield
+    for definition in later:
+        await connection.execute(definition, timeout=INDEX_SECONDS)
+
+
+def _least(
+    ends: Mapping[TopicPartition, int], others: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    return {
+        place: min(known[place] for known in (ends, others) if place in known) for place in {*ends, *others}
+    }

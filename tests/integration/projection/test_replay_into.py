@@ -1,0 +1,126 @@
+"""Read models filled in bulk are the live ones, byte by byte: from the log, from the lake, under writes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analytics.lake.copying import AnotherLog, update
+from infra import lake_runs
+from infra.lake_runs import NotInTheLake, lake_for
+from services.projection import bulk
+from services.projection.bulk import replay_into
+from services.projection.parked import parked_keys
+from services.projection.read_models import (
+    CONVERSATIONS,
+    ORDER_HISTORY,
+    ORDERS,
+    READ_MODELS,
+    SALES_DAILY,
+    STOCK,
+)
+from tests.integration.projection.conftest import Shop
+from tests.integration.projection.processes import applied, differences, tables, until
+from tests.integration.projection.shop_log import Event, fresh_topics, history, order_life
+
+LAKE_MODELS = (ORDERS, SALES_DAILY, CONVERSATIONS, STOCK)
+OF_ORDERS = 4
+ALONGSIDE = {
+    "parked": 'SELECT read_model, topic, partition, "offset", key, version, headers, reason FROM parked',
+    "position": "SELECT * FROM position",
+    "indexes": "SELECT schemaname, indexdef FROM pg_indexes WHERE schemaname !~ '^pg_'",
+}
+
+
+async def all_tables(shop: Shop) -> Mapping[str, Any]:
+    """Every row of every read model, and what belongs to them."""
+    found: dict[str, Any] = {model.name: await tables(shop.connection, model) for model in READ_MODELS}
+    for name, query in ALONGSIDE.items():
+        found[name] = sorted(map(repr, await shop.connection.fetch(query)))
+    return found
+
+
+async def lived(shop: Shop, seed: int, orders: int) -> list[Event]:
+    """A history with aborted transactions, applied by the live projection."""
+    events = history(seed, orders)
+    await asyncio.to_thread(shop.writer.write_all, events, 20, spoil=0.2)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    return events
+
+
+@pytest.mark.parametrize("step", [60, bulk.STEP])
+async def test_all_read_models_from_one_reading_of_the_log(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    monkeypatch.setattr(bulk, "STEP", step)
+    events = await lived(shop, 6, 150)
+    before = await all_tables(shop)
+    done = await replay_into(shop.kafka, shop.database_url, READ_MODELS)
+    of_orders = sum(event.body.TYPE.startswith("daybook.order.") for event in events)
+    assert {name: one.events for name, one in done.items()} == {
+        model.name: len(events) - of_orders if model is STOCK else of_orders for model in READ_MODELS
+    }
+    assert await all_tables(shop) == before
+
+
+async def poisoned(shop: Shop) -> None:
+    """One order waits in all its read models behind an event that nobody can read."""
+    victim = order_life("victim", random.Random(11))
+    shop.writer.write(victim[:1])
+    shop.writer.write_raw("order.events", victim[1].metadata, b"junk")
+    shop.writer.write(victim[2:])
+
+    async def all_parked() -> bool:
+        keys = await parked_keys(shop.connection)
+        return [key.events for key in keys] == [len(victim) - 1] * OF_ORDERS
+
+    await until(all_parked, "the victim's events were not parked")
+
+
+async def test_what_cannot_be_read_is_parked_as_in_the_live_ones(shop: Shop) -> None:
+    await lived(shop, 7, 30)
+    await poisoned(shop)
+    before = await all_tables(shop)
+    done = await replay_into(shop.kafka, shop.database_url, [ORDERS, SALES_DAILY])
+    assert {one.parked for one in done.values()} == {1}
+    assert await all_tables(shop) == before
+
+
+async def test_under_writes_the_new_tables_take_their_places_without_a_gap(shop: Shop) -> None:
+    events = await lived(shop, 8, 100)
+    more = history(9, 300)
+    writing = asyncio.create_task(asyncio.to_thread(shop.writer.write_all, more, 5, spoil=0.2))
+    await replay_into(shop.kafka, shop.database_url, READ_MODELS)
+    await writing
+    await until(lambda: applied(shop.connection, more), "not all events were applied")
+    assert await differences(shop.connection, [*events, *more]) == []
+    assert shop.projection.child.poll() is None, "the projection did not survive the change"
+
+
+async def test_from_a_lake_that_ends_before_the_log(
+    shop: Shop, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last record cannot be read: from there on, and for what came after it, the log is read."""
+    monkeypatch.setattr(lake_runs, "OFFSETS_AT_A_TIME", 70)
+    await lived(shop, 10, 60)
+    await poisoned(shop)
+    folder = tmp_path / "lake"
+    await asyncio.to_thread(update, spark, shop.kafka, folder, lambda _step: None)
+    await lived(shop, 11, 20)
+    before = await all_tables(shop)
+    lake = lake_for(shop.kafka, folder, LAKE_MODELS)
+    done = await replay_into(shop.kafka, shop.database_url, LAKE_MODELS, lake=lake)
+    assert all(one.events for one in done.values())
+    assert await all_tables(shop) == before
+
+    with pytest.raises(NotInTheLake):
+        lake_for(shop.kafka, folder, [ORDER_HISTORY])
+    fresh_topics(shop.kafka)
+    with pytest.raises(AnotherLog):
+        lake_for(shop.kafka, folder, LAKE_MODELS)
