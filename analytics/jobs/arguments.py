@@ -1,8 +1,7 @@
-"""What the jobs share: settings from the environment, files that appear whole, exit codes."""
+"""What the jobs share: settings from the environment, arguments, exit codes."""
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,19 +37,6 @@ def existing_file(text: str) -> Path:
     if not path.is_file():
         raise argparse.ArgumentTypeError(f"{path} is not a file")
     return path
-
-
-@contextmanager
-def replaced(folder: Path) -> Iterator[Path]:
-    """A folder to write; it takes the place of `folder` only when the block succeeds."""
-    fresh, former = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(fresh, ignore_errors=True)
-    yield fresh
-    shutil.rmtree(former, ignore_errors=True)
-    if folder.exists():
-        folder.rename(former)
-    fresh.rename(folder)
-    shutil.rmtree(former, ignore_errors=True)
 
 
 @contextmanager

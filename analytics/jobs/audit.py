@@ -10,6 +10,7 @@ from analytics.evidence.read_models import DatabaseUnreachable
 from analytics.evidence.report import print_verdict, to_html
 from analytics.evidence.verdict import BadExpectation
 from analytics.jobs import arguments
+from analytics.jobs.switching import replaced
 from analytics.offsets import AheadOfLog, LogUnreachable, NotCaughtUp
 from analytics.session import JarsMissing, open_session
 
@@ -25,7 +26,7 @@ if __name__ == "__main__":
         arguments.say("starting Spark")
         verdict = audit(open_session("daybook audit", settings), sources, given.wait, arguments.say)
     if given.out:
-        with arguments.replaced(given.out) as folder:
+        with replaced(given.out) as folder:
             folder.mkdir()
             (folder / "audit.json").write_text(verdict.to_json(), "utf-8")
             (folder / "audit.html").write_text(to_html(verdict), "utf-8")

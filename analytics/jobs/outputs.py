@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from rich.table import Table
 
-from analytics.jobs.arguments import replaced
+from analytics.jobs.switching import replaced
 from analytics.marts.catalogue import Mart
 
 LOG_FILE = "_log.json"

@@ -3,11 +3,8 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-from analytics.jobs.arguments import replaced
 
 
 def run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -49,21 +46,3 @@ def test_missing_jars_are_said_in_one_line() -> None:
     assert refused.returncode == 2
     assert "DAYBOOK_SPARK_JARS" in refused.stderr
     assert "Traceback" not in refused.stderr
-
-
-def test_a_folder_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
-    folder = tmp_path / "mart"
-    for content in ("first", "second"):
-        with replaced(folder) as fresh:
-            fresh.mkdir()
-            (fresh / "part").write_text(content)
-    with pytest.raises(KeyboardInterrupt), replaced(folder) as fresh:
-        fresh.mkdir()
-        (fresh / "part").write_text("half")
-        raise KeyboardInterrupt
-    assert (folder / "part").read_text() == "second"
-    with replaced(folder) as fresh:
-        fresh.mkdir()
-        (fresh / "part").write_text("third")
-    assert [file.name for file in tmp_path.iterdir()] == ["mart"]
-    assert (folder / "part").read_text() == "third"

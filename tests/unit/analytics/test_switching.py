@@ -1,0 +1,51 @@
+"""An output is replaced whole or not at all; what a killed job left is put right by the next one."""
+
+from pathlib import Path
+
+import pytest
+
+from analytics.jobs import switching
+from analytics.jobs.switching import exchanged, replaced
+
+
+def written(folder: Path, text: str) -> None:
+    with replaced(folder) as fresh:
+        fresh.mkdir()
+        (fresh / "rows").write_text(text)
+
+
+@pytest.fixture(params=["in one step", "step by step"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "step by step":
+        monkeypatch.setattr(switching, "exchanged", lambda _one, _other: False)
+
+
+@pytest.mark.usefixtures("way")
+def test_the_new_output_takes_the_place_of_the_old(tmp_path: Path) -> None:
+    for text in ("old", "new"):
+        written(tmp_path / "out", text)
+        assert (tmp_path / "out/rows").read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.usefixtures("way")
+def test_a_failure_leaves_the_old_output(tmp_path: Path) -> None:
+    written(tmp_path / "out", "old")
+    with pytest.raises(RuntimeError), replaced(tmp_path / "out") as fresh:
+        fresh.mkdir()
+        raise RuntimeError
+    assert (tmp_path / "out/rows").read_text() == "old"
+
+
+def test_killed_between_two_renames_the_old_output_comes_back(tmp_path: Path) -> None:
+    written(tmp_path / "out", "old")
+    (tmp_path / "out").rename(tmp_path / ".out.old")
+    with pytest.raises(RuntimeError), replaced(tmp_path / "out"):
+        raise RuntimeError
+    assert (tmp_path / "out/rows").read_text() == "old"
+
+
+def test_an_exchange_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    with pytest.raises(FileNotFoundError):
+        exchanged(tmp_path / "one", tmp_path / "other")
