@@ -15,7 +15,7 @@ from typing import Any
 
 Encoder = Callable[[Any], bytes]
 
-REMEMBERED = 4_096  # values of one kind: what a batch or two repeat, half a MB
+REMEMBERED = 16_384  # values of one kind: a few MB at most
 LONGEST_REMEMBERED = 64  # characters
 
 
