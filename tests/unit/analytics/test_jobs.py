@@ -15,11 +15,14 @@ def run(module: str, *arguments: str, **environment: str) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("job", ["analytics.jobs.audit", "analytics.jobs.marts"])
-def test_help_teaches(job: str) -> None:
-    shown = run(job, "--help")
+@pytest.mark.parametrize(
+    ("job", "option"),
+    [("audit", "--out"), ("marts", "--out"), ("lake", "--lake"), ("held_by_hour", "--out")],
+)
+def test_help_teaches(job: str, option: str) -> None:
+    shown = run(f"analytics.jobs.{job}", "--help")
     assert shown.returncode == 0
-    assert "--out" in shown.stdout
+    assert option in shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -27,6 +30,8 @@ def test_help_teaches(job: str) -> None:
     [
         ("analytics.jobs.audit", ("--expectation", "absent.json"), "absent.json is not a file"),
         ("analytics.jobs.audit", ("--wait", "soon"), "invalid float"),
+        ("analytics.jobs.lake", ("forget",), "invalid choice"),
+        ("analytics.jobs.held_by_hour", (), "--out"),
         ("analytics.jobs.marts", (), "--out"),
         ("analytics.jobs.marts", ("--out", "/nowhere/else"), "can be written to"),
         ("analytics.jobs.marts", ("weekly_revenue", "--out", "x"), "there is no mart 'weekly_revenue'"),
