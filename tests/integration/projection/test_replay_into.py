@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -89,6 +92,30 @@ async def test_what_cannot_be_read_is_parked_as_in_the_live_ones(shop: Shop) -> 
     before = await all_tables(shop)
     done = await replay_into(shop.kafka, shop.database_url, [ORDERS, SALES_DAILY])
     assert {one.parked for one in done.values()} == {1}
+    assert await all_tables(shop) == before
+
+
+async def test_a_killed_replay_leaves_the_live_tables_and_the_next_one_ends_it(shop: Shop) -> None:
+    await lived(shop, 13, 150)
+    before = await all_tables(shop)
+    command = [sys.executable, "-m", "infra.cli", "replay", "--into", "all"]
+    where = {"DAYBOOK_KAFKA": shop.kafka, "DAYBOOK_DATABASE_URL": shop.database_url}
+    environment = {**os.environ, **where, "DAYBOOK_HOME": str(shop.folder / "no-stack-here")}
+    job = subprocess.Popen(command, env=environment)
+    begun = "SELECT to_regnamespace('stock_next') IS NOT NULL"
+    try:
+        await until(lambda: shop.connection.fetchval(begun), "it never began")
+    finally:
+        job.kill()
+        job.wait(60)
+    assert await shop.connection.fetchval(begun), "it was killed too late"
+    for model in READ_MODELS:
+        assert await tables(shop.connection, model) == before[model.name]
+    done = await asyncio.to_thread(
+        subprocess.run, command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [one.name for one in READ_MODELS]
     assert await all_tables(shop) == before
 
 

@@ -1,0 +1,38 @@
+"""`python -m tests.integration.analytics.on_cluster OUT MART…`: the marts' job, and who has worked for it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from analytics.jobs.marts import run
+from analytics.jobs.reading import Wanted
+from analytics.session import open_session
+from analytics.settings import AnalyticsSettings
+
+
+def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Where the Python of an executor runs, and whose code it imports there."""
+    import contracts.lock
+
+    for _ in batches:
+        here = {"folder": [str(Path.cwd())], "code": [contracts.lock.__file__]}
+        yield pa.RecordBatch.from_pydict(here)
+
+
+def main() -> None:
+    out, *names = sys.argv[1:]
+    settings = AnalyticsSettings.model_validate({})
+    run(names, Wanted(settings.kafka), Path(out), settings)
+    session = open_session("marts", settings)
+    places = session.range(0, 16, 1, 8).mapInArrow(seen, "folder string, code string").distinct().collect()
+    workers = session.sparkContext._jsc.sc().statusStore().executorList(True)
+    each = [workers.apply(number) for number in range(workers.size())]
+    tasks = {worker.id(): worker.completedTasks() for worker in each}
+    Path(out, "seen.json").write_text(json.dumps({"places": [tuple(row) for row in places], "tasks": tasks}))
+
+
+if __name__ == "__main__":
+    main()

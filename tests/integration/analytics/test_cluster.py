@@ -1,0 +1,117 @@
+"""The same job on a real cluster, a master and two workers: the same rows, made by both of them."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from analytics.jobs.outputs import LOG_FILE, Reading, write
+from analytics.jobs.reading import Wanted, events, sources
+from analytics.marts.catalogue import MARTS
+from infra.embedded.ports import HOST, free_ports
+from infra.embedded.spark import NAMES, cluster_journal, master_url
+from infra.settings import OFFSETS, StackSettings
+from infra.topics import create_topics
+from tests.integration.projection.shop_log import LogWriter, fresh_topics, history
+
+COMPARED = ("orders", "stock_ledger")
+SECONDS = 240
+
+
+def daybook(home: Path, base: int, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "infra.cli", *words],
+        env={**os.environ, "DAYBOOK_HOME": str(home), "DAYBOOK_PORT_BASE": str(base)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[StackSettings]:
+    """It comes with `spark up`, and goes with `down` alone."""
+    base = free_ports(1)[0] - OFFSETS["spark-master"]
+    settings = StackSettings(home=tmp_path / "home", port_base=base)
+    try:
+        started = daybook(settings.home, base, "spark", "up")
+        assert started.returncode == 0, started.stderr
+        assert started.stdout.strip() == f"DAYBOOK_SPARK_MASTER={master_url(settings)}"
+        yield settings
+    finally:
+        state = cluster_journal(settings).read()
+        daybook(settings.home, base, "down")
+    assert state is not None
+    assert [member.name for member in state.members] == list(NAMES)
+    assert not any(psutil.pid_exists(member.pid) for member in state.members if member.pid)
+    assert daybook(settings.home, base, "spark", "status").returncode == 1
+
+
+def test_a_job_on_the_cluster_makes_the_local_rows(
+    cluster: StackSettings,
+    spark: SparkSession,
+    kafka: str,
+    tmp_path: Path,
+    spark_environment: Mapping[str, str],
+) -> None:
+    again = daybook(cluster.home, cluster.port_base, "spark", "up")
+    assert again.returncode == 1
+    assert "up already" in again.stderr
+    assert daybook(cluster.home, cluster.port_base, "spark", "status").returncode == 0
+    create_topics(kafka)
+    fresh_topics(kafka)
+    LogWriter(kafka).write_all(history(12, 100), 20, spoil=0.2)
+
+    there, here = tmp_path / "there", tmp_path / "here"
+    one_setting = {"DAYBOOK_SPARK_MASTER": master_url(cluster)}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.analytics.on_cluster", str(there), *COMPARED],
+        env={**os.environ, **spark_environment, "DAYBOOK_KAFKA": kafka, **one_setting},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    wanted = Wanted(kafka)
+    made_of = sources(spark, events(spark, wanted), wanted)
+    here.mkdir()
+    for name in COMPARED:
+        write(
+            MARTS[name].build(made_of), name, MARTS[name], Reading("log", {}, None, None, 0, ()), here / name
+        )
+        local = pq.read_table(here / name)
+        assert local.num_rows > 0
+        assert pq.read_table(there / name).equals(local)
+        assert (there / name / LOG_FILE).exists()
+
+    seen = json.loads((there / "seen.json").read_text())
+    busy = [worker for worker, tasks in seen["tasks"].items() if worker != "driver" and tasks]
+    assert len(busy) == 2
+    folders = {folder for folder, _ in seen["places"]}
+    assert folders
+    assert all(folder.startswith(str(cluster.home)) for folder in folders)
+    assert all(code.startswith(folder) for folder, code in seen["places"]), "the code travelled with the job"
+
+
+def test_a_taken_port_is_said_and_nothing_stays(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        base = taken.getsockname()[1] - OFFSETS["spark-worker-2"]
+        settings = StackSettings(home=tmp_path, port_base=base)
+        refused = daybook(tmp_path, base, "spark", "up")
+    assert refused.returncode == 1
+    assert "DAYBOOK_PORT_BASE" in refused.stderr
+    state = cluster_journal(settings).read()
+    assert state is not None
+    assert "taken" in state.failure
+    assert not any(member.pid for member in state.members)

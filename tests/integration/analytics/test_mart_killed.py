@@ -1,0 +1,54 @@
+"""A mart whose job is killed while it writes: the output before it stays; the next run replaces it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from analytics.jobs.outputs import Reading, write
+from analytics.marts.catalogue import MARTS
+from infra.topics import create_topics
+
+MART = MARTS["orders"]
+SECONDS = 240
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_killed_job_leaves_the_output_before_it(
+    spark: SparkSession, kafka: str, tmp_path: Path, spark_environment: Mapping[str, str]
+) -> None:
+    create_topics(kafka)
+    out, aside = tmp_path / "orders", tmp_path / ".orders.new"
+    rows = spark.createDataFrame([("o-1",)], "order_id string")
+    reading = Reading("log", {}, None, None, 0, ())
+    write(rows, "orders", MART, reading, out)
+    before = content(out)
+    job = subprocess.Popen(
+        [sys.executable, "-m", "analytics.jobs.marts", "orders", "--out", str(tmp_path)],
+        env={**os.environ, **spark_environment, "DAYBOOK_KAFKA": kafka, "DAYBOOK_SPARK_MASTER": "local[2]"},
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + SECONDS
+        while not aside.exists():
+            assert job.poll() is None, "it ended before it wrote"
+            assert time.monotonic() < deadline, "it never wrote"
+            time.sleep(0.0005)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait(60)
+    assert aside.exists(), "it was killed too late"
+    assert content(out) == before
+    write(rows, "orders", MART, reading, out)
+    assert not aside.exists()
+    assert content(out).keys() != before.keys(), "Spark names files anew: this is the next run's output"

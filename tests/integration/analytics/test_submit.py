@@ -1,0 +1,40 @@
+"""A job under `spark-submit`: its command line says where the job runs; the outputs are the same."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pyspark
+
+from analytics.session import ROOT
+from infra.topics import create_topics
+
+SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+
+def test_the_command_line_of_spark_submit_decides(
+    kafka: str, tmp_path: Path, spark_environment: Mapping[str, str]
+) -> None:
+    create_topics(kafka)
+    jars = ",".join(str(jar) for jar in Path(spark_environment["DAYBOOK_SPARK_JARS"]).glob("*.jar"))
+    own = {
+        "DAYBOOK_KAFKA": kafka,
+        "DAYBOOK_SPARK_MASTER": "spark://127.0.0.1:1",  # nobody is there: it must not be asked
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    job = [str(ROOT / "analytics/jobs/marts.py"), "guests", "--out", str(tmp_path)]
+    place = ["--master", "local[2]", "--driver-memory", "768m", "--conf", "spark.ui.enabled=false"]
+    done = subprocess.run(
+        [str(SUBMIT), *place, "--jars", jars, *job],
+        env={**os.environ, **spark_environment, **own},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table(tmp_path / "guests").column_names
