@@ -54,4 +54,6 @@ def notebook_environment(settings: StackSettings) -> Mapping[str, str]:
         "DAYBOOK_HOME": str(settings.home.absolute()),
         "DAYBOOK_LAKE": str(default_lake(settings).absolute()),
         "PYTHONPATH": str(ROOT),
+        # Else Spark looks for an outside address of this machine, and warns that it found one.
+        "SPARK_LOCAL_IP": HOST,
     }
