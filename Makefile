@@ -30,7 +30,7 @@ demo: setup ## the whole story on real parts and real input
 	@./daybook demo
 
 test: setup ## run every test, with a coverage report
-	@$(BIN)/python -m pytest --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered
+	@$(BIN)/python -m pytest --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered --durations=25
 
 check: lint types imports contracts ## all static checks
 
