@@ -14,9 +14,9 @@ from infra.commands.output import fail, notes, results
 from infra.embedded.journal import Journal
 from infra.embedded.stack import addresses
 from infra.settings import StackSettings
+from services.projection.bulk import replay_into
 from services.projection.read_models import READ_MODELS
 from services.projection.rebuild import AlreadyRebuilding, NothingToRebuild, Rebuilt
-from services.projection.rebuild import rebuild as rebuild_read_model
 from services.projection.settings import ProjectionSettings
 
 app = typer.Typer()
@@ -62,10 +62,11 @@ async def _rebuild(name: str) -> Rebuilt:
     bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*bar, console=notes, transient=True) as progress:
         task = progress.add_task(name, total=None)
-        return await rebuild_read_model(
+        done = await replay_into(
             settings.kafka,
             settings.database_url,
-            model,
+            [model],
             max_parked_keys=settings.max_parked_keys,
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
+    return done[name]

@@ -1,9 +1,9 @@
-"""Fill read models in bulk: several from one reading, in big steps, before they take their places.
+"""Build read models again from the first event, in bulk: several from one reading, beside the live ones.
 
-What a rebuild does, with less to do: the log is read and decoded once for all of them; a step is so big that
-most entities are written once; the tables begin empty, so a key is looked up only when it was written
-before; indexes that no row needs are made at the end; and Python does not look for cycles among so many
-objects that have none. The last stretch and the change of places are the rebuild's own.
+The projection's own code, with less to do: the log is read and decoded once for all of them; a step is so big
+that most entities are written once; the tables begin empty, so a key is looked up only when it was written
+before; indexes that no row needs are made at the end; and Python does not search for cycles meanwhile.
+`rebuild.py` has the last stretch and the change of places.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from services.kernel.read_model import (
     TopicPartition,
 )
 from services.projection.database import pool
-from services.projection.rebuild import Progress, Rebuilt, alone, begin, finish, hasty, successor_of
+from services.projection.rebuild import Rebuilt, alone, begin, finish, hasty, successor_of
 from services.projection.runs import Runs
 
 STEP = 10_000  # events of one partition that are held in memory, decoded, at a time
@@ -35,6 +35,9 @@ _OPTIONAL_INDEXES = """
 SELECT indexname, indexdef FROM pg_indexes
 WHERE schemaname = $1 AND indexname NOT IN (
     SELECT conname FROM pg_constraint WHERE connamespace = $1::regnamespace)"""
+
+
+Progress = Callable[[int, int], None]
 
 
 class Stretch(Protocol):
@@ -93,7 +96,7 @@ async def replay_into(
         done: dict[str, Rebuilt] = {}
         for model in models:
             rest = Projector(writers, [successor_of(model)], max_parked_keys=max_parked_keys)
-            rebuilt = await finish(kafka, held[model.name], model, rest, lambda _done, _total: None)
+            rebuilt = await finish(kafka, held[model.name], model, rest)
             events = rebuilt.events + counted[successor_of(model).name]
             done[model.name] = replace(rebuilt, events=events)
         return done
@@ -109,6 +112,7 @@ class _Filling:
     async def fill(self, ends: Mapping[TopicPartition, int]) -> dict[str, int]:
         """Apply the stretch; events by read model."""
         counted = dict.fromkeys(self.projector.models, 0)
+        reached = dict.fromkeys(ends, 0)
         going = set(counted)
         reading = asyncio.create_task(asyncio.to_thread(self._read, ends))
         try:
@@ -121,7 +125,8 @@ class _Filling:
                         if not self.from_lake:
                             raise
                         going.discard(name)
-                self.progress(sum(batch.next_offset for batch in batches), sum(ends.values()))
+                reached |= {batch.place: batch.next_offset for batch in batches}
+                self.progress(sum(reached.values()), sum(ends.values()))
         finally:
             await asyncio.wait({reading})  # the reader must not be closed under a thread that reads
         return counted

@@ -1,4 +1,4 @@
-"""Build a read model again from the first event, beside the live one; put it in its place without downtime.
+"""How a read model that is built again takes the live one's place without downtime (`bulk.py` fills it).
 
 The new tables live in a schema of their own, `<read model>_next`, with a position of their own. When they
 have almost reached the live position, that is held (the projection waits), the rest is applied, and the
@@ -9,7 +9,7 @@ on as if nothing had happened. Killed at any moment, it leaves the live read mod
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,8 +25,6 @@ CLOSE = 2000  # events between the two positions that are few enough to hold the
 _LOCK = "SELECT pg_try_advisory_lock(hashtext($1))"
 _POSITIONS = "SELECT * FROM position WHERE read_model = $1"
 _TABLES_BY_NAME = ("position", "parked", "skipped", "lag")
-
-Progress = Callable[[int, int], None]
 
 
 class AlreadyRebuilding(RuntimeError):
@@ -46,38 +44,17 @@ class Rebuilt:
     held: float
 
 
-async def rebuild(
-    kafka: str,
-    database_url: str,
-    model: ReadModel[Any],
-    *,
-    max_parked_keys: int = 100,
-    progress: Progress = lambda _done, _total: None,
-) -> Rebuilt:
-    """Rebuild `model`; `progress` is told offsets done and to do.
-
-    Raises `AlreadyRebuilding`, `NothingToRebuild`.
-    """
-    async with pool(database_url, 4) as connections, alone(connections, model) as connection:
-        await begin(connection, model)
-        async with hasty(database_url) as writers:
-            projector = Projector(writers, [successor_of(model)], max_parked_keys=max_parked_keys)
-            return await finish(kafka, connection, model, projector, progress)
-
-
 def successor_of(model: ReadModel[Any]) -> ReadModel[Any]:
     """The same read model in the tables that will take its place."""
     return replace(model, name=f"{model.name}_next")
 
 
-async def finish(
-    kafka: str, connection: Connection, model: ReadModel[Any], projector: Projector, progress: Progress
-) -> Rebuilt:
+async def finish(kafka: str, connection: Connection, model: ReadModel[Any], projector: Projector) -> Rebuilt:
     """Go on from where the new tables are until they are the live ones."""
     successor = successor_of(model)
     ends = await positions(connection, model)
     with Runs(kafka, await projector.assigned(ends)) as runs:
-        work = _Rebuild(projector, runs, successor.name, progress)
+        work = _Rebuild(projector, runs, successor.name)
         while await work.catch_up(ends) > CLOSE:
             ends = await positions(connection, model)
         return await _flip(connection, model, successor, work)
@@ -88,7 +65,6 @@ class _Rebuild:
     projector: Projector
     runs: Runs
     name: str
-    progress: Progress
     events: int = 0
 
     async def catch_up(self, ends: Mapping[TopicPartition, int]) -> int:
@@ -99,8 +75,6 @@ class _Rebuild:
             while batches := await reading:
                 reading = asyncio.create_task(asyncio.to_thread(self._read, ends))
                 self.events += await self.projector.apply(self.name, batches)
-                at = self.projector.positions[self.name].values()
-                self.progress(sum(position.next_offset for position in at), sum(ends.values()))
         finally:
             await asyncio.wait({reading})  # the reader must not be closed under a thread that reads
         return self.events - before

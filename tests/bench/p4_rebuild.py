@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+from services.projection.bulk import replay_into
 from services.projection.read_models import ORDERS
-from services.projection.rebuild import rebuild
 from tests.bench import bulk
 from tests.bench.databases import digest, drain_seconds, fresh_database
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
@@ -62,7 +62,7 @@ def _digest_of(rig: Rig, database: str, ends: Ends) -> Mapping[str, str]:
 
 def _ours(rig: Rig, database: str, count: int, expected: Mapping[str, str]) -> Window:
     began = time.perf_counter()
-    done = asyncio.run(rebuild(rig.kafka, database, ORDERS))
+    done = asyncio.run(replay_into(rig.kafka, database, [ORDERS]))[ORDERS.name]
     passed = time.perf_counter() - began
     _check(OURS, done.events, count, digest(database, ORDERS), expected)
     return Window(count / passed, {"held ms": done.held * 1000})

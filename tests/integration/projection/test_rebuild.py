@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from services.projection.bulk import replay_into
 from services.projection.read_models import READ_MODELS, SALES_DAILY
-from services.projection.rebuild import NothingToRebuild, rebuild
+from services.projection.rebuild import NothingToRebuild
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, differences, tables, until
 from tests.integration.projection.shop_log import history
@@ -20,7 +21,7 @@ async def test_rebuilt_tables_are_byte_equal(shop: Shop) -> None:
     for model in READ_MODELS:
         before = await tables(shop.connection, model)
         assert any(before.values())
-        rebuilt = await rebuild(shop.kafka, shop.database_url, model)
+        rebuilt = (await replay_into(shop.kafka, shop.database_url, [model]))[model.name]
         assert rebuilt.parked == 0
         assert await tables(shop.connection, model) == before
     schemas = await shop.connection.fetch(
@@ -35,7 +36,7 @@ async def test_a_rebuild_under_writes_changes_place_without_a_gap(shop: Shop) ->
     shop.writer.write_all(events[:half], 20, spoil=0.2)
     writing = asyncio.create_task(asyncio.to_thread(shop.writer.write_all, events[half:], 5, spoil=0.2))
     for model in READ_MODELS:
-        rebuilt = await rebuild(shop.kafka, shop.database_url, model)
+        rebuilt = (await replay_into(shop.kafka, shop.database_url, [model]))[model.name]
         assert rebuilt.held < 10
     await writing
     await until(lambda: applied(shop.connection, events), "not all events were applied")
@@ -54,4 +55,4 @@ async def test_nothing_to_rebuild_before_the_projection_has_run(kafka: str, fres
     finally:
         await connection.close()
     with pytest.raises(NothingToRebuild):
-        await rebuild(kafka, fresh_database, SALES_DAILY)
+        await replay_into(kafka, fresh_database, [SALES_DAILY])
