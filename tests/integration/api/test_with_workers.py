@@ -16,6 +16,7 @@ from infra.topics import create_topics
 from services.kernel.envelope import uuid7
 from services.kernel.tokens import Token
 from tests.integration.api.processes import PATIENCE, process
+from tests.integration.projection.shop_log import fresh_topics
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Shop:
 @pytest.fixture(scope="module")
 def shop(kafka: str) -> Iterator[Shop]:
     create_topics(kafka)
+    fresh_topics(kafka)  # other tests leave events that no worker would have written
     ports = free_ports(4)
     with ExitStack() as stack:
         worker = stack.enter_context(process("order", "worker", kafka, ports[0]))
