@@ -97,8 +97,6 @@ def prepare_broker(place: BrokerPlace) -> Program:
     logging.write_text(_LOGGING)
     java = [
         str(find_java().executable),
-        # quick code at once: with few cores the optimising compiler takes half of one for the first minutes
-        "-XX:TieredStopAtLevel=1",
         f"-Xmx{place.heap_megabytes}m",
         "-Xms128m",
         "-cp",

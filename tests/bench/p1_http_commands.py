@@ -28,7 +28,7 @@ def run(effort: Effort, say: Say) -> list[Measured]:
             STUB: rig.start("stub", "tests.bench.peers.stub"),
         }
         rig.await_ready()
-        send(Load(parts[OURS].port, "small_order", "warm", 64, 4.0))  # a cold JVM
+        send(Load(parts[OURS].port, "small_order", "warm", 64, 15.0))  # a cold JVM
         return [_row(rig, parts, connections, effort, say) for connections in CONNECTIONS]
 
 
