@@ -196,6 +196,7 @@ def _events(totals: Mapping[str, tuple[int, int, int, int]]) -> int:
 def _peak_megabytes() -> float:
     """Of Spark's JVM, since its start."""
     children = psutil.Process().children(recursive=True)
+    children = [one for one in children if one.status() != psutil.STATUS_ZOMBIE]
     (spark,) = (one for one in children if any("SparkSubmit" in part for part in one.cmdline()))
     status = Path(f"/proc/{spark.pid}/status").read_text()
     return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
