@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -14,7 +15,7 @@ from infra.commands.output import fail, notes, results
 from infra.embedded.journal import Journal
 from infra.embedded.stack import addresses
 from infra.settings import StackSettings
-from services.projection.bulk import replay_into
+from services.projection.bulk import Lake, replay_into
 from services.projection.read_models import READ_MODELS
 from services.projection.rebuild import AlreadyRebuilding, NothingToRebuild, Rebuilt
 from services.projection.settings import ProjectionSettings
@@ -34,17 +35,24 @@ def rebuild(
     """
     if read_model not in NAMES:
         fail(f"there is no read model {read_model}; there are {', '.join(NAMES)}")
+    build([read_model], projection_settings())
+
+
+def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None = None) -> int:
+    """Build the read models, show how far, then what came of each; the number of events applied."""
     try:
-        rebuilt = asyncio.run(_rebuild(read_model))
+        done = asyncio.run(_build(names, settings, lake))
     except (AlreadyRebuilding, NothingToRebuild) as error:
         fail(str(error))
     except (OSError, PostgresError) as error:
         fail(f"the shop does not answer ({error}): is it open? `./daybook up` opens it")
-    results.print(
-        f"{read_model}: {rebuilt.events:,} events applied, the projection waited {rebuilt.held * 1000:.0f} ms"
-    )
-    if rebuilt.parked:
-        notes.print(f"{rebuilt.parked} keys are parked: `./daybook parked list`")
+    for name, one in done.items():
+        results.print(
+            f"{name}: {one.events:,} events applied, the projection waited {one.held * 1000:.0f} ms"
+        )
+    if parked := sum(one.parked for one in done.values()):
+        notes.print(f"{parked} keys are parked: `./daybook parked list`")
+    return sum(one.events for one in done.values())
 
 
 def projection_settings() -> ProjectionSettings:
@@ -56,17 +64,16 @@ def projection_settings() -> ProjectionSettings:
     return ProjectionSettings(kafka=found["DAYBOOK_KAFKA"], database_url=found["DAYBOOK_DATABASE_URL"])
 
 
-async def _rebuild(name: str) -> Rebuilt:
-    settings = projection_settings()
-    model = next(model for model in READ_MODELS if model.name == name)
+async def _build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None) -> dict[str, Rebuilt]:
+    models = [model for model in READ_MODELS if model.name in names]
     bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*bar, console=notes, transient=True) as progress:
-        task = progress.add_task(name, total=None)
-        done = await replay_into(
+        task = progress.add_task(", ".join(names), total=None)
+        return await replay_into(
             settings.kafka,
             settings.database_url,
-            [model],
+            models,
+            lake=lake,
             max_parked_keys=settings.max_parked_keys,
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
-    return done[name]

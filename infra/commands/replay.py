@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from asyncpg import PostgresError
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from infra.commands.analytics import default_lake
-from infra.commands.output import fail, notes, results
-from infra.commands.rebuild import NAMES, projection_settings
+from infra.commands.output import fail, notes
+from infra.commands.rebuild import NAMES, build, projection_settings
 from infra.settings import StackSettings
-from services.projection.bulk import replay_into
 from services.projection.read_models import READ_MODELS
-from services.projection.rebuild import AlreadyRebuilding, NothingToRebuild, Rebuilt
 from services.projection.settings import ProjectionSettings
 
 if TYPE_CHECKING:
@@ -56,38 +51,10 @@ def replay(
     names = NAMES if ALL in into else into
     folder = (lake or default_lake(StackSettings())).absolute() if source is Source.lake else None
     began = time.perf_counter()
-    try:
-        done = asyncio.run(_replay(names, folder))
-    except (AlreadyRebuilding, NothingToRebuild) as error:
-        fail(str(error))
-    except (OSError, PostgresError) as error:
-        fail(f"the shop does not answer ({error}): is it open? `./daybook up` opens it")
-    seconds = time.perf_counter() - began
-    for name, one in done.items():
-        results.print(
-            f"{name}: {one.events:,} events applied, the projection waited {one.held * 1000:.0f} ms"
-        )
-    events = sum(one.events for one in done.values())
-    notes.print(f"{seconds:.1f} s, {events / seconds:,.0f} events/s")
-    if any(one.parked for one in done.values()):
-        notes.print(f"{sum(one.parked for one in done.values())} keys are parked: `./daybook parked list`")
-
-
-async def _replay(names: list[str], folder: Path | None) -> dict[str, Rebuilt]:
     settings = projection_settings()
-    models = [model for model in READ_MODELS if model.name in names]
-    copy = _lake(settings, folder, names) if folder else None
-    bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*bar, console=notes, transient=True) as progress:
-        task = progress.add_task(", ".join(names), total=None)
-        return await replay_into(
-            settings.kafka,
-            settings.database_url,
-            models,
-            lake=copy,
-            max_parked_keys=settings.max_parked_keys,
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
-        )
+    events = build(names, settings, _lake(settings, folder, names) if folder else None)
+    seconds = time.perf_counter() - began
+    notes.print(f"{seconds:.1f} s, {events / seconds:,.0f} events/s")
 
 
 def _lake(settings: ProjectionSettings, folder: Path, names: list[str]) -> Lake:

@@ -13,7 +13,7 @@ import gc
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 from services.kernel.projector import Projector
 from services.kernel.read_model import (
@@ -26,7 +26,7 @@ from services.kernel.read_model import (
     TopicPartition,
 )
 from services.projection.database import pool
-from services.projection.rebuild import Rebuilt, alone, begin, finish, hasty, successor_of
+from services.projection.rebuild import Rebuilt, Stretch, alone, begin, decoded, finish, hasty, successor_of
 from services.projection.runs import Runs
 
 STEP = 10_000  # events of one partition that are held in memory, decoded, at a time
@@ -38,12 +38,6 @@ WHERE schemaname = $1 AND indexname NOT IN (
 
 
 Progress = Callable[[int, int], None]
-
-
-class Stretch(Protocol):
-    """The beginning of the history: `fetch` gives the next batches below `ends`, none when all is given."""
-
-    def fetch(self, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]: ...
 
 
 Opened = Callable[[Mapping[TopicPartition, int]], AbstractContextManager[Stretch]]
@@ -114,10 +108,12 @@ class _Filling:
         counted = dict.fromkeys(self.projector.models, 0)
         reached = dict.fromkeys(ends, 0)
         going = set(counted)
-        reading = asyncio.create_task(asyncio.to_thread(self._read, ends))
+        reading = asyncio.create_task(asyncio.to_thread(decoded, self.stretch, ends, self.projector.seek))
         try:
             while (batches := await reading) and going:
-                reading = asyncio.create_task(asyncio.to_thread(self._read, ends))
+                reading = asyncio.create_task(
+                    asyncio.to_thread(decoded, self.stretch, ends, self.projector.seek)
+                )
                 for name in sorted(going):
                     try:
                         counted[name] += await self.projector.apply(name, self._of(name, batches))
@@ -134,13 +130,6 @@ class _Filling:
     def _of(self, name: str, batches: Sequence[Batch]) -> list[Batch]:
         topics = self.projector.models[name].topics
         return [batch for batch in batches if batch.place[0] in topics]
-
-    def _read(self, ends: Mapping[TopicPartition, int]) -> list[Batch]:
-        """The next batches, decoded here, in a thread, while PostgreSQL writes those before."""
-        batches = self.stretch.fetch(ends, self.projector.seek)
-        for batch in batches:
-            batch.arrivals(batch.start)
-        return batches
 
 
 class _FirstSeen(Generic[Row]):

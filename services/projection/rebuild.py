@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import asyncpg
 
@@ -44,6 +44,12 @@ class Rebuilt:
     held: float
 
 
+class Stretch(Protocol):
+    """Some of the history: `fetch` gives the next batches below `ends`, none when all is given."""
+
+    def fetch(self, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]: ...
+
+
 def successor_of(model: ReadModel[Any]) -> ReadModel[Any]:
     """The same read model in the tables that will take its place."""
     return replace(model, name=f"{model.name}_next")
@@ -70,21 +76,24 @@ class _Rebuild:
     async def catch_up(self, ends: Mapping[TopicPartition, int]) -> int:
         """Apply everything up to `ends`; the number of events."""
         before = self.events
-        reading = asyncio.create_task(asyncio.to_thread(self._read, ends))
+        reading = asyncio.create_task(asyncio.to_thread(decoded, self.runs, ends, self.projector.seek))
         try:
             while batches := await reading:
-                reading = asyncio.create_task(asyncio.to_thread(self._read, ends))
+                reading = asyncio.create_task(
+                    asyncio.to_thread(decoded, self.runs, ends, self.projector.seek)
+                )
                 self.events += await self.projector.apply(self.name, batches)
         finally:
             await asyncio.wait({reading})  # the reader must not be closed under a thread that reads
         return self.events - before
 
-    def _read(self, ends: Mapping[TopicPartition, int]) -> list[Batch]:
-        """The next batches, decoded here, in a thread, while PostgreSQL writes those before."""
-        batches = self.runs.fetch(ends, self.projector.seek)
-        for batch in batches:
-            batch.arrivals(batch.start)
-        return batches
+
+def decoded(stretch: Stretch, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]:
+    """The next batches, decoded here, in a thread, while PostgreSQL writes those before."""
+    batches = stretch.fetch(ends, seek)
+    for batch in batches:
+        batch.arrivals(batch.start)
+    return batches
 
 
 @asynccontextmanager
