@@ -35,6 +35,7 @@ class Topic:
     replication: int
     min_in_sync: int
     cleanup: str
+    mirrored: bool
     retention_ms: int
     max_record_bytes: int
     schemas: tuple[str, ...]
@@ -63,6 +64,11 @@ def catalogue() -> dict[str, Topic]:
     """Every topic of the shop, by name, in the order of `topics.yaml`."""
     content = yaml.safe_load((ROOT / "topics.yaml").read_text("utf-8"))
     return {name: _topic(name, {**content["defaults"], **entry}) for name, entry in content["topics"].items()}
+
+
+def mirrored_topics() -> list[str]:
+    """The topics that the mirror carries to the other site."""
+    return [topic.name for topic in catalogue().values() if topic.mirrored]
 
 
 def create_topics(bootstrap: str) -> list[str]:
@@ -128,6 +134,7 @@ def _topic(name: str, entry: Mapping[str, Any]) -> Topic:
         replication=entry["replication"],
         min_in_sync=entry["min_in_sync"],
         cleanup=entry["cleanup"],
+        mirrored=entry["mirrored"],
         retention_ms=_milliseconds(entry.get("retention", "forever")),
         max_record_bytes=entry["max_record_bytes"],
         schemas=tuple(entry["schemas"]),

@@ -51,6 +51,7 @@ class ReleaseStock:
     sku: str  # The stock keeping unit; also the record's key.
     order_id: str
     occurred_at: int  # Business time, UTC. (Micros.)
+    order_lost: bool = False  # Lost in a failover, it may be placed again: its steps stay open.
 
 
 @dataclass(frozen=True)

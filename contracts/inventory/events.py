@@ -52,6 +52,7 @@ class StockReleased:
     order_id: str
     quantity: int  # Units; 0 where nothing was held.
     occurred_at: int  # Business time, UTC. (Micros.)
+    order_lost: bool = False  # The order was lost in a failover and may be placed again: its steps stay open.
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ OutcomeKind: TypeAlias = Literal["accepted", "refused", "conflict", "failed"]
 
 Role: TypeAlias = Literal["active", "passive"]
 
+HoldKind: TypeAlias = Literal["quiesced", "unproven", "takeover"]
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -121,6 +123,17 @@ class SiteRole:
 
 
 @dataclass(frozen=True)
+class SiteHold:
+    """What holds the site's writers back. Key: hold; a tombstone lifts it."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.SiteHold"
+
+    kind: HoldKind  # Quiesced, takeover: no new requests; unproven: nobody writes.
+    epoch: int  # The write epoch that it belongs to; in a later one it means nothing.
+    since: int  # (Micros.)
+
+
+@dataclass(frozen=True)
 class SlotLayout:
     """How a service's partitions are shared among its slots. Key: layout/<service>."""
 
@@ -129,3 +142,43 @@ class SlotLayout:
     service: str
     number: int  # Counts up with every change.
     slots: int
+
+
+@dataclass(frozen=True)
+class Canary:
+    """Sent by the active site to tell how long the mirror takes. Key: the site."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.Canary"
+
+    site: str
+    epoch: int
+    sent_at: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class LossReissued:
+    """A command lost in a failover was sent again under its old id."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.LossReissued"
+
+    command_id: str  # The acknowledged command that did not cross; also the record's key.
+    command_type: str  # Full record name.
+    subject: str  # The order or SKU.
+    lost_epoch: int  # The epoch that acknowledged it.
+    outcome: str  # What became of it: accepted, refused, conflict or failed.
+    code: str  # Of a refusal; else empty.
+    decided_at: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class LossWrittenOff:
+    """A command lost in a failover is given up."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.LossWrittenOff"
+
+    command_id: str  # The acknowledged command that did not cross; also the record's key.
+    command_type: str  # Full record name.
+    subject: str  # The order or SKU.
+    lost_epoch: int  # The epoch that acknowledged it.
+    reason: str
+    decided_at: int  # (Micros.)

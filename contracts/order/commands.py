@@ -80,6 +80,17 @@ class ExpireOrder:
 
 
 @dataclass(frozen=True)
+class JustifyReservation:
+    """After a failover: does the order stand behind a reservation? A refusal says why not."""
+
+    TYPE: ClassVar[str] = "daybook.order.JustifyReservation"
+
+    order_id: str  # The order; also the record's key.
+    sku: str
+    occurred_at: int  # Business time, UTC. (Micros.)
+
+
+@dataclass(frozen=True)
 class RecordReservations:
     """Record what inventory answered to the order's reservations."""
 
@@ -101,5 +112,12 @@ class RecordMovements:
 
 
 OrderCommand: TypeAlias = (
-    PlaceOrder | CancelOrder | ShipOrder | ReturnLines | ExpireOrder | RecordReservations | RecordMovements
+    PlaceOrder
+    | CancelOrder
+    | ShipOrder
+    | ReturnLines
+    | ExpireOrder
+    | JustifyReservation
+    | RecordReservations
+    | RecordMovements
 )

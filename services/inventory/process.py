@@ -1,13 +1,20 @@
-"""Stock asks nothing of anybody: it only answers."""
+"""Stock only answers; but after a failover it asks orders whether they stand behind what is held for them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
-from contracts.inventory.events import InventoryEvent
+from contracts.inventory.commands import IssueStock, ReleaseStock
+from contracts.inventory.events import InventoryEvent, StockReserved
+from contracts.order.commands import JustifyReservation
 from services.inventory.domain.state import Stock
-from services.kernel.process import Answered, Ask, Process
+from services.kernel.process import Answered, Ask, Process, derived_id
+
+NAMESPACE = UUID("0f8f2d0e-5f0b-5b8e-8f52-0d1a7b00c0de").bytes
+ORDER_NOT_FOUND, ALREADY_SHIPPED = "order_not_found", "already_shipped"
+FAILED = "command_failed"
 
 
 def react(_event: InventoryEvent, _stock: Stock) -> Sequence[Ask]:
@@ -18,9 +25,37 @@ def pending(_stock: Stock) -> Sequence[Ask]:
     return ()
 
 
+def again(event: InventoryEvent, stock: Stock, epoch: int) -> Sequence[Ask]:
+    """Whose hold is this? Asked after a failover of what is still held; `epoch` makes it a new question."""
+    match event:
+        case StockReserved(sku=sku, order_id=order_id, occurred_at=at) if order_id in stock.reservations:
+            ask_id = derived_id(NAMESPACE, f"{epoch}/{order_id}/{sku}")
+            return [Ask(ask_id, order_id, JustifyReservation(order_id, sku, at), tag=str(at))]
+        case _:
+            return ()
+
+
+def claims(_stock: Stock) -> Sequence[Ask]:
+    return ()
+
+
 def record(sku: str, answered: Sequence[Answered]) -> Sequence[Any]:
-    """Raises ValueError: nobody was asked."""
-    raise ValueError(f"stock {sku} asked for nothing, and was answered {answered}")
+    """What orders said of holds: the commands that end those which nobody stands behind.
+
+    Raises ValueError for the outcome of a command that stock does not send.
+    """
+    commands: list[Any] = []
+    for answer in answered:
+        if answer.command_type != JustifyReservation.TYPE:
+            raise ValueError(f"stock {sku} never asks for {answer.command_type}")
+        if answer.accepted or answer.code == FAILED:
+            continue
+        order_id, at = answer.subject, int(answer.tag)
+        if answer.code == ALREADY_SHIPPED:
+            commands.append(IssueStock(sku, order_id, at))
+        else:
+            commands.append(ReleaseStock(sku, order_id, at, order_lost=answer.code == ORDER_NOT_FOUND))
+    return commands
 
 
 def deadline(_stock: Stock) -> int | None:
@@ -37,5 +72,12 @@ def is_open(_stock: Stock) -> bool:
 
 
 inventory_process: Process[Stock, InventoryEvent] = Process(
-    react=react, pending=pending, record=record, deadline=deadline, expire=expire, is_open=is_open
+    react=react,
+    pending=pending,
+    record=record,
+    deadline=deadline,
+    expire=expire,
+    is_open=is_open,
+    again=again,
+    claims=claims,
 )

@@ -1,4 +1,4 @@
-"""`site.control`: the site's role and epoch, and each service's slot layout."""
+"""`site.control`: the site's role and epoch, what holds its writers back, and each service's slot layout."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Producer
 
-from contracts.kernel.records import SiteRole, SlotLayout
+from contracts.kernel.records import SiteHold, SiteRole, SlotLayout
 from services.kernel.log_reader import read_to_end
 from services.kernel.serde import decode, encode
 from services.kernel.transactions import Transactions
 
 TOPIC = "site.control"
+ROLE, HOLD = "role", "hold"
 
 
 @dataclass
@@ -20,7 +21,39 @@ class Control:
     """The newest record of each key. A site that nobody named yet is active in epoch 1."""
 
     role: SiteRole = field(default_factory=lambda: SiteRole("home", "active", 1))
+    hold: SiteHold | None = None
     layouts: dict[str, SlotLayout] = field(default_factory=dict)
+
+    @property
+    def held(self) -> str:
+        """The kind of the hold that is in force; empty for none. A hold of an earlier epoch means nothing."""
+        return self.hold.kind if self.hold is not None and self.hold.epoch == self.role.epoch else ""
+
+    @property
+    def writing(self) -> bool:
+        """Whether workers may write: the site is active, and is known to be the only one."""
+        return self.role.role == "active" and self.held != "unproven"
+
+    @property
+    def taking(self) -> bool:
+        """Whether new commands are taken from people."""
+        return self.role.role == "active" and not self.held
+
+    def take(self, key: str, value: bytes | None) -> None:
+        """One record of the topic. Raises TypeError for what does not belong there."""
+        if value is None:
+            if key == HOLD:
+                self.hold = None
+            return
+        match decode(value):
+            case SiteRole() as role:
+                self.role = role
+            case SiteHold() as hold:
+                self.hold = hold
+            case SlotLayout() as layout:
+                self.layouts[layout.service] = layout
+            case other:
+                raise TypeError(f"{TOPIC} holds a {type(other).__name__}")
 
     def layout(self, service: str) -> SlotLayout:
         """The service's latest layout; before the first record: number 1, one slot."""
@@ -31,15 +64,7 @@ def read_control(bootstrap: str) -> Control:
     """The state of `site.control` at this moment."""
     control = Control()
     for record in read_to_end(bootstrap, TOPIC, {0: 0}):
-        if (value := record.value()) is None:
-            continue
-        match decode(value):
-            case SiteRole() as role:
-                control.role = role
-            case SlotLayout() as layout:
-                control.layouts[layout.service] = layout
-            case other:
-                raise TypeError(f"{TOPIC} holds a {type(other).__name__}")
+        control.take(record.key().decode(), record.value())
     return control
 
 

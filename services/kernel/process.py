@@ -55,6 +55,10 @@ class Process(Generic[State, Event]):
     `deadline(state)`: when (micros UTC, recorded time) the conversation gives up, or None;
     `expire(key, now)`: the command that gives it up;
     `is_open(state)`: whether anything is pending, cheaply: it is asked after every event.
+
+    At a takeover the logs of two services may be cut at different points: neither knows what the other has.
+    `again(event, state, epoch)`: what an event of the recent past calls for, answered or not; `state` is
+    today's; `claims(state)`: everything that the state needs others to hold. Asking twice changes nothing.
     """
 
     react: Callable[[Event, State], Sequence[Ask]]
@@ -63,3 +67,5 @@ class Process(Generic[State, Event]):
     deadline: Callable[[State], int | None]
     expire: Callable[[str, int], Any]
     is_open: Callable[[State], bool]
+    again: Callable[[Event, State, int], Sequence[Ask]]
+    claims: Callable[[State], Sequence[Ask]]

@@ -31,6 +31,7 @@ from services.order.domain.state import (
     Cancelled,
     Confirmed,
     Expired,
+    Line,
     NotPlaced,
     Order,
     Owed,
@@ -66,15 +67,57 @@ def pending(order: Order) -> Sequence[Ask]:
         case NotPlaced() | Confirmed():
             return ()
         case Placed(order_id=order_id, placed_at=at):
-            units = units_by_sku(order.lines)
-            return [
-                Ask(_id(order_id, "reserve", sku, 0), sku, ReserveStock(sku, order_id, units[sku], at))
-                for sku in order.unanswered
-            ]
+            return _reserves(order_id, order.lines, at, order.unanswered)
         case Rejected() | Cancelled() | Expired() | Shipped():
             return [_movement(order.order_id, owed) for owed in order.owed]
         case _:
             assert_never(order)
+
+
+def claims(order: Order) -> Sequence[Ask]:
+    """Everything that the order needs inventory to hold or to do, answered or not."""
+    match order:
+        case Placed(order_id=order_id, placed_at=at) | Confirmed(order_id=order_id, placed_at=at):
+            return _reserves(order_id, order.lines, at, tuple(units_by_sku(order.lines)))
+        case _:
+            return pending(order)
+
+
+def again(event: OrderEvent, order: Order, _epoch: int) -> Sequence[Ask]:
+    """What `event` asked for, from the event alone, under the same ids; `order` is as it is today.
+
+    An order that was given up does not reserve again: its release closes what may still be held.
+    """
+    match event:
+        case OrderPlaced(order_id=order_id, occurred_at=at, lines=placed):
+            if isinstance(order, Rejected | Cancelled | Expired):
+                return ()
+            lines = tuple(Line(line.sku, line.quantity, line.unit_price) for line in placed)
+            return _reserves(order_id, lines, at, tuple(units_by_sku(lines)))
+        case (
+            OrderRejected(order_id=order_id, release=skus, occurred_at=at)
+            | OrderCancelled(order_id=order_id, release=skus, occurred_at=at)
+            | OrderExpired(order_id=order_id, release=skus, occurred_at=at)
+        ):
+            return [_movement(order_id, Owed("release", sku, 0, 0, at)) for sku in skus]
+        case OrderShipped(order_id=order_id, issue=skus, occurred_at=at):
+            return [_movement(order_id, Owed("issue", sku, 0, 0, at)) for sku in skus]
+        case OrderReturned(order_id=order_id, return_number=number, occurred_at=at, lines=returned):
+            return [
+                _movement(order_id, Owed("return", line.sku, number, line.quantity, at)) for line in returned
+            ]
+        case ReservationsRecorded() | OrderConfirmed() | MovementsRecorded():
+            return ()
+        case _:
+            assert_never(event)
+
+
+def _reserves(order_id: str, lines: tuple[Line, ...], at: int, skus: Sequence[str]) -> Sequence[Ask]:
+    units = units_by_sku(lines)
+    return [
+        Ask(_id(order_id, "reserve", sku, 0), sku, ReserveStock(sku, order_id, units[sku], at))
+        for sku in skus
+    ]
 
 
 def _movement(order_id: str, owed: Owed) -> Ask:
@@ -153,5 +196,12 @@ def is_open(order: Order) -> bool:
 
 
 order_process: Process[Order, OrderEvent] = Process(
-    react=react, pending=pending, record=record, deadline=deadline, expire=expire, is_open=is_open
+    react=react,
+    pending=pending,
+    record=record,
+    deadline=deadline,
+    expire=expire,
+    is_open=is_open,
+    again=again,
+    claims=claims,
 )

@@ -48,7 +48,8 @@ def _ledgers(events: list[Recorded]) -> tuple[dict[str, Ledger], list[tuple[str,
                     wrong.append((recorded.key, f"{event.order_id} held {held}, {event.quantity} ended"))
                 if isinstance(event, stock.StockIssued):
                     of.on_hand -= event.quantity
-                of.ended[event.order_id].append(type(event).__name__)
+                if not (isinstance(event, stock.StockReleased) and event.order_lost):
+                    of.ended[event.order_id].append(type(event).__name__)
         if of.on_hand < 0 or of.on_hand < sum(of.held.values()):
             at = f"version {recorded.metadata.version}"
             wrong.append((recorded.key, f"on hand {of.on_hand}, held {sum(of.held.values())} at {at}"))

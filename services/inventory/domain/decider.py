@@ -83,12 +83,15 @@ def reserve(command: ReserveStock, stock: Stock) -> Sequence[InventoryEvent]:
 def release(command: ReleaseStock, stock: Stock) -> Sequence[InventoryEvent]:
     """A release may overtake its reservation: then it is recorded with 0 units, and closes it all the same.
 
-    After an issue it is already so: nothing is held.
+    After an issue it is already so: nothing is held. The hold of an order that was lost in a failover
+    ends and closes nothing: the order may be placed again under its id.
     """
     if _released(command.order_id, stock) or _issued(command.order_id, stock):
         return []
     held = stock.reservations.get(command.order_id, 0)
-    return [StockReleased(command.sku, command.order_id, held, command.occurred_at)]
+    if command.order_lost and not held:
+        return []
+    return [StockReleased(command.sku, command.order_id, held, command.occurred_at, command.order_lost)]
 
 
 def issue(command: IssueStock, stock: Stock) -> Sequence[InventoryEvent]:
@@ -143,13 +146,14 @@ def evolve(stock: Stock, event: InventoryEvent) -> Stock:
                 reserved=stock.reserved + units,
                 reservations={**stock.reservations, order_id: units},
             )
-        case StockReleased(order_id=order_id, quantity=units):
+        case StockReleased(order_id=order_id, quantity=units, order_lost=lost):
+            closed = stock.closed if lost else {**stock.closed, closed_key("release", order_id): version}
             return replace(
                 stock,
                 version=version,
                 reserved=stock.reserved - units,
                 reservations=_without(order_id, stock),
-                closed={**stock.closed, closed_key("release", order_id): version},
+                closed=closed,
             )
         case StockIssued(order_id=order_id, quantity=units):
             return replace(

@@ -11,6 +11,7 @@ from typing import assert_never
 from contracts.order.commands import (
     CancelOrder,
     ExpireOrder,
+    JustifyReservation,
     OrderCommand,
     PlaceOrder,
     RecordMovements,
@@ -21,7 +22,7 @@ from contracts.order.commands import (
 from contracts.order.events import OrderEvent
 from services.kernel.decider import Decider
 from services.order.domain.evolve import evolve
-from services.order.domain.placing import cancel, expire, place, record_reservations
+from services.order.domain.placing import cancel, expire, justify, place, record_reservations
 from services.order.domain.shipping import record_movements, ship, take_back
 from services.order.domain.state import NotPlaced, Order, status
 
@@ -37,6 +38,8 @@ def decide(command: OrderCommand, order: Order) -> Sequence[OrderEvent]:
             return cancel(command, order)
         case ExpireOrder():
             return expire(command, order)
+        case JustifyReservation():
+            return justify(command, order)
         case ShipOrder():
             return ship(command, order)
         case ReturnLines():

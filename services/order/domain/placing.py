@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from contracts.order.commands import CancelOrder, ExpireOrder, PlaceOrder, RecordReservations
+from contracts.order.commands import (
+    CancelOrder,
+    ExpireOrder,
+    JustifyReservation,
+    PlaceOrder,
+    RecordReservations,
+)
 from contracts.order.events import (
     OrderCancelled,
     OrderConfirmed,
@@ -29,6 +35,7 @@ from services.order.domain.state import (
     units_of,
 )
 
+HOLD_LOST = "its hold on stock was lost in a failover"
 MOST_UNITS = 2**31 - 1
 MOST_MICROS = 2**63 - 1
 
@@ -71,7 +78,8 @@ def _gross(command: PlaceOrder) -> int:
 def record_reservations(command: RecordReservations, order: Order) -> Sequence[OrderEvent]:
     """Only the first answer of a SKU counts; where one command says both, it is held and must be released.
 
-    An answer that comes after the order was given up changes nothing: the release is already asked.
+    An answer that comes after the order was given up changes nothing: the release is already asked. A
+    confirmed order that is told it is short has lost its hold in a failover: it is given up.
     """
     match order:
         case NotPlaced():
@@ -90,7 +98,10 @@ def record_reservations(command: RecordReservations, order: Order) -> Sequence[O
                     )
                 ]
             return [ReservationsRecorded(order_id, at, reserved)] if reserved else []
-        case Confirmed() | Rejected() | Cancelled() | Expired() | Shipped():
+        case Confirmed(placed_at=at):
+            lost = set(command.short) - set(command.reserved)
+            return [_cancelled(order, at, HOLD_LOST)] if lost & units_by_sku(order.lines).keys() else []
+        case Rejected() | Cancelled() | Expired() | Shipped():
             return []
         case _:
             assert_never(order)
@@ -101,24 +112,47 @@ def cancel(command: CancelOrder, order: Order) -> Sequence[OrderEvent]:
         case NotPlaced():
             raise Refusal.ORDER_NOT_FOUND.refused()
         case Placed() | Confirmed():
-            return [
-                OrderCancelled(
-                    order_id=command.order_id,
-                    occurred_at=command.occurred_at,
-                    reason=command.reason,
-                    confirmed=isinstance(order, Confirmed),
-                    placed_at=order.placed_at,
-                    country=order.country,
-                    currency=order.currency,
-                    units=units_of(order.lines),
-                    gross=order.gross,
-                    release=tuple(units_by_sku(order.lines)),
-                )
-            ]
+            return [_cancelled(order, command.occurred_at, command.reason)]
         case Cancelled():
             return []
         case Rejected():
             raise Refusal.ALREADY_REJECTED.refused()
+        case Expired():
+            raise Refusal.ALREADY_EXPIRED.refused()
+        case Shipped():
+            raise Refusal.ALREADY_SHIPPED.refused()
+        case _:
+            assert_never(order)
+
+
+def _cancelled(order: Placed | Confirmed, at: int, reason: str) -> OrderCancelled:
+    return OrderCancelled(
+        order_id=order.order_id,
+        occurred_at=at,
+        reason=reason,
+        confirmed=isinstance(order, Confirmed),
+        placed_at=order.placed_at,
+        country=order.country,
+        currency=order.currency,
+        units=units_of(order.lines),
+        gross=order.gross,
+        release=tuple(units_by_sku(order.lines)),
+    )
+
+
+def justify(command: JustifyReservation, order: Order) -> Sequence[OrderEvent]:
+    """Nothing happens to the order: that it stands behind the reservation, or why not, is the answer."""
+    match order:
+        case NotPlaced():
+            raise Refusal.ORDER_NOT_FOUND.refused()
+        case Placed() | Confirmed():
+            if command.sku not in units_by_sku(order.lines):
+                raise Refusal.SKU_NOT_IN_ORDER.refused(command.sku)
+            return []
+        case Rejected():
+            raise Refusal.ALREADY_REJECTED.refused()
+        case Cancelled():
+            raise Refusal.ALREADY_CANCELLED.refused()
         case Expired():
             raise Refusal.ALREADY_EXPIRED.refused()
         case Shipped():
