@@ -1,5 +1,8 @@
 """`daybook`: the one command. Each file of infra/commands brings its own part as `app`."""
 
+import os
+from typing import Annotated
+
 import typer
 
 from infra.commands import (
@@ -19,6 +22,9 @@ from infra.commands import (
 )
 from infra.commands.audit import audit
 from infra.commands.notebook import notebook
+from infra.commands.output import fail
+from infra.settings import StackSettings
+from infra.sites.site import AWAY, HOME, sites_of
 
 cli = typer.Typer(
     name="daybook",
@@ -27,6 +33,28 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+
+
+@cli.callback()
+def at_site(
+    site: Annotated[
+        str, typer.Option(metavar="home|away", help="At which of two sites; home unless you say.")
+    ] = "",
+) -> None:
+    # No docstring: typer would show it in place of the help above.
+    if not site:
+        return
+    sites = sites_of(StackSettings())
+    if site not in sites:
+        fail(f"there is no site {site}: `./daybook up --sites 2` makes {AWAY} beside {HOME}")
+    own = sites[site].settings
+    os.environ |= {
+        "DAYBOOK_HOME": str(own.home),
+        "DAYBOOK_PORT_BASE": str(own.port_base),
+        "DAYBOOK_SITE": own.site,
+    }
+
+
 for commands in (lifecycle, inspect, load, demo, rebuild, replay, topics):
     cli.add_typer(commands.app)
 cli.command(rich_help_panel="The proof")(audit)

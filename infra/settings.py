@@ -1,7 +1,7 @@
-"""Where the embedded stack lives and on which ports: the variables DAYBOOK_HOME and DAYBOOK_PORT_BASE."""
+"""Where the embedded stack lives and on which ports: DAYBOOK_HOME, DAYBOOK_PORT_BASE and DAYBOOK_SITE."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -14,6 +14,9 @@ ROOT = Path(__file__).parent.parent
 OFFSETS = {
     "broker": 92,
     "controller": 93,
+    # of a stack with two sites: the broker's second listener, and what stands before it
+    "peer": 94,
+    "link": 95,
     "postgres": 32,
     "registry": 4,
     "order-worker": 11,
@@ -22,6 +25,8 @@ OFFSETS = {
     "inventory-api": 2,
     "projection": 13,
     "query-api": 3,
+    "guard": 14,
+    "mirror": 15,
     "spark-master": 77,
     "spark-master-ui": 80,
     "spark-worker-1": 81,
@@ -32,12 +37,16 @@ OFFSETS = {
 
 
 class StackSettings(BaseSettings):
-    """`home` holds all state, logs and secrets of the stack; ports are `port_base` and up to 93 above it."""
+    """One site: `home` holds all its state, logs and secrets; ports are `port_base` and up to 95 above it.
+
+    A second site has its folder inside this one and its ports 200 further on (`infra/sites/site.py`).
+    """
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     home: Path = ROOT / ".daybook"
     port_base: Annotated[int, Field(ge=1024, le=65535 - 100)] = 27400
+    site: Literal["home", "away"] = "home"
 
     def port(self, name: str) -> int:
         """The port of a process, by its name in OFFSETS."""

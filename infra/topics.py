@@ -108,11 +108,11 @@ def drift(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> list[str
 
 
 def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
-    """Write the first records of `site.control` that are absent: active in epoch 1, one slot per service.
+    """Write the first records of `site.control` that are absent: epoch 1, one slot per service, home active.
 
     Answers the keys that were written. Raises TimeoutError where the broker does not take them.
     """
-    first = {"role": SiteRole(site, "active", 1)} | {
+    first = {"role": SiteRole(site, "passive" if site == "away" else "active", 1)} | {
         f"layout/{service}": SlotLayout(service, 1, 1) for service in SERVICES
     }
     held = {record.key().decode() for record in read_to_end(bootstrap, CONTROL, {0: 0})}

@@ -52,7 +52,11 @@ def stop(journal: Journal, doing: str) -> bool:
 
 def _spawn(settings: StackSettings, module: str, names: list[str]) -> subprocess.Popen[bytes]:
     settings.logs.mkdir(parents=True, exist_ok=True)
-    own = {"DAYBOOK_HOME": str(settings.home.absolute()), "DAYBOOK_PORT_BASE": str(settings.port_base)}
+    own = {
+        "DAYBOOK_HOME": str(settings.home.absolute()),
+        "DAYBOOK_PORT_BASE": str(settings.port_base),
+        "DAYBOOK_SITE": settings.site,
+    }
     with (settings.logs / "supervisor.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", module, *names],
@@ -77,7 +81,7 @@ def _started(
         ended = supervisor.poll() is not None
         state = journal.read()
         if state and state.supervisor == supervisor.pid:
-            waiting = [member.name for member in state.members if not member.ready]
+            waiting = [member.name for member in state.members if not (member.ready or member.held)]
             progress.update(
                 task,
                 completed=len(state.members) - len(waiting),

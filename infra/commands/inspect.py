@@ -14,7 +14,7 @@ from rich.table import Table
 
 from infra.commands.output import fail, notes, results
 from infra.embedded.journal import Journal, MemberState, StackState
-from infra.embedded.stack import NAMES, STORES, addresses, http_ready, log_file
+from infra.embedded.stack import NAMES, SILENT, addresses, http_ready, log_file
 from infra.settings import StackSettings
 
 app = typer.Typer()
@@ -46,7 +46,7 @@ def status() -> None:
     for event in notable[-SHOWN_EVENTS:]:
         first_line = event["detail"].partition("\n")[0]
         results.print(f"{event['at']} {event['process']} {event['event']} {first_line}", markup=False)
-    if not all(member.ready for member in state.members) or any(row[3] != "yes" for row in rows):
+    if any(row[3] == "no" for row in rows):
         raise typer.Exit(1)
 
 
@@ -87,14 +87,15 @@ def running_settings(journal: Journal) -> StackSettings:
 
 def _row(settings: StackSettings, member: MemberState) -> list[str]:
     url = settings.url(member.name)
-    asked = member.ready if member.name in STORES else http_ready(url)
+    asked = member.ready and (member.name in SILENT or http_ready(url))
+    ready = "held" if member.held else "yes" if asked else "no"
     return [
         member.name,
         str(member.pid or "-"),
         memory(member.pid),
-        "yes" if asked else "no",
+        ready,
         str(member.restarts),
-        "" if member.name in STORES else _lag(url),
+        _lag(url) if member.name not in SILENT and not member.held else "",
         url.removeprefix("http://"),
     ]
 

@@ -20,12 +20,13 @@ class Phase(StrEnum):
 
 
 class MemberState(msgspec.Struct, frozen=True):
-    """One process; pid is None while it is down."""
+    """One process; pid is None while it is down. `held`: it is down because somebody wants it so."""
 
     name: str
     pid: int | None = None
     ready: bool = False
     restarts: int = 0
+    held: bool = False
 
 
 class StackState(msgspec.Struct, frozen=True):
@@ -39,18 +40,17 @@ class StackState(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """The state file, the events file and the lock of one stack."""
+    """The state file, the events file, the held members and the lock of one stack."""
 
     def __init__(self, home: Path) -> None:
         self._state = home / "state.json"
         self._events = home / "events.jsonl"
+        self._held = home / "held.json"
         self._lock = home / "supervisor.lock"
         home.mkdir(parents=True, exist_ok=True)
 
     def write(self, state: StackState) -> None:
-        fresh = self._state.with_suffix(".fresh")
-        fresh.write_bytes(msgspec.json.encode(state))
-        fresh.replace(self._state)
+        _replace(self._state, msgspec.json.encode(state))
 
     def read(self) -> StackState | None:
         """The last state, also of a supervisor that is gone; None before the first."""
@@ -69,6 +69,23 @@ class Journal:
             return []
         return [json.loads(line) for line in self._events.read_text().splitlines()]
 
+    def hold(self, name: str) -> None:
+        """Want a member down from now on, over restarts too; a living supervisor stops it."""
+        _replace(self._held, msgspec.json.encode(sorted(self.held() | {name})))
+        self.record(name, "held")
+
+    def release(self, name: str) -> None:
+        """Want it up again; a living supervisor starts it."""
+        _replace(self._held, msgspec.json.encode(sorted(self.held() - {name})))
+        self.record(name, "released")
+
+    def held(self) -> frozenset[str]:
+        """The members that somebody wants down."""
+        try:
+            return frozenset(msgspec.json.decode(self._held.read_bytes(), type=list[str]))
+        except FileNotFoundError:
+            return frozenset()
+
     @contextmanager
     def sole_supervisor(self) -> Iterator[bool]:
         """Hold the stack's lock; yields False when another supervisor holds it. A crash lets go of it."""
@@ -84,3 +101,10 @@ class Journal:
         """True while a supervisor lives."""
         with self.sole_supervisor() as free:
             return not free
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """As a whole: no reader ever sees half of it."""
+    fresh = file.with_suffix(".fresh")
+    fresh.write_bytes(content)
+    fresh.replace(file)

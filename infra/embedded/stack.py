@@ -21,7 +21,8 @@ _PROBE_SECONDS = 2.0
 class Member:
     """One process. `prepare` says what to run; `ready` asks it; `seconds` is how long that may take.
 
-    `alive` is false for a process that runs and does nothing.
+    `alive` is false for a process that runs and does nothing. The start of the stack waits for it, and fails
+    with it, unless it is not `awaited`.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Member:
     ready: Callable[[], bool]
     seconds: float
     alive: Callable[[], bool] = lambda: True
+    awaited: bool = True
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Service:
 
 
 STORES = ("broker", "postgres")
+# These answer no /health and no /metrics.
+SILENT = (*STORES, "link", "mirror")
 # In order of starting; those of one row start together, the rows stop in reverse.
 SERVICES = (
     (

@@ -9,23 +9,21 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import FrameType
 
 from confluent_kafka import KafkaException
 
 from infra.embedded.child import Child
 from infra.embedded.errors import EmbeddedError, NotReady
-from infra.embedded.journal import Journal, MemberState, Phase, StackState
+from infra.embedded.journal import Journal, Phase, StackState
 from infra.embedded.ports import require_free
 from infra.embedded.stack import Member, log_file, members
+from infra.embedded.watched import Watched, backoff
 from infra.settings import StackSettings
 from infra.topics import create_topics, ensure_site
 
 POLL_SECONDS = 0.1
 TOPICS_SECONDS = 30.0
-FIRST_BACKOFF_SECONDS = 0.5
-LONGEST_BACKOFF_SECONDS = 30.0
 # A process that has lived this long starts again at the first backoff.
 SETTLED_SECONDS = 60.0
 
@@ -37,35 +35,6 @@ SILENT_PROBES = 5
 
 class StopAsked(Exception):
     """A signal asked for the end while the stack was starting."""
-
-
-def backoff(deaths: int) -> float:
-    """Seconds to wait before the restart that follows the `deaths`-th early death in a row."""
-    return min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** (deaths - 1))
-
-
-@dataclass
-class Watched:
-    """A member under watch; `restart_at` and `started_at` are monotonic seconds."""
-
-    member: Member
-    child: Child | None = None
-    ready: bool = False
-    restarts: int = 0
-    deaths: int = 0
-    started_at: float = 0.0
-    restart_at: float | None = None
-    probed_at: float = 0.0
-    silent: int = 0
-
-    def state(self) -> MemberState:
-        alive = self.child is not None and self.child.exit_code is None
-        return MemberState(
-            self.member.name,
-            self.child.pid if self.child and alive else None,
-            self.ready and alive,
-            self.restarts,
-        )
 
 
 class Supervisor:
@@ -109,12 +78,20 @@ class Supervisor:
                 require_free(port, watched.member.name, "DAYBOOK_PORT_BASE")
         for row in self._rows:
             for watched in row:
-                self._launch(watched)
-            self._await_ready(row)
+                self._first_launch(watched)
+            self._await_ready([watched for watched in row if watched.member.awaited and not watched.held])
             if any(watched.member.name == "broker" for watched in row):
                 self._create_topics()
         self._phase = Phase.RUNNING
         self._journal.record("stack", "running")
+
+    def _first_launch(self, watched: Watched) -> None:
+        """Raises EmbeddedError only where the stack is no stack without this member."""
+        watched.held = watched.member.name in self._journal.held()
+        if watched.member.awaited:
+            self._launch(watched)
+        elif not watched.held:
+            self._relaunch(watched)
 
     def _create_topics(self) -> None:
         """What the catalogue names, and the site's first records, before any service asks for them."""
@@ -152,10 +129,27 @@ class Supervisor:
 
     def _watch(self) -> None:
         while not self._stop_asked:
+            held = self._journal.held()
             for watched in self._all():
-                self._look_after(watched)
+                self._obey(watched, watched.member.name in held)
+                if not watched.held:
+                    self._look_after(watched)
             self._publish()
             time.sleep(POLL_SECONDS)
+
+    def _obey(self, watched: Watched, held: bool) -> None:
+        """Stop what is wanted down, start what is no longer."""
+        if held == watched.held:
+            return
+        watched.held = held
+        if not held:
+            watched.deaths = 0
+            self._relaunch(watched)
+            return
+        if watched.child:
+            watched.child.stop()
+        watched.ready, watched.restart_at = False, None
+        self._journal.record(watched.member.name, "stopped", "held")
 
     def _look_after(self, watched: Watched) -> None:
         now = time.monotonic()
@@ -167,9 +161,11 @@ class Supervisor:
             lived = now - watched.started_at
             self._plan_restart(watched, lived, f"exit code {watched.child.exit_code} after {lived:.0f} s")
         elif not watched.ready:
-            watched.ready = watched.member.ready()
-            if watched.ready:
-                self._journal.record(watched.member.name, "ready")
+            if watched.member.awaited or now > watched.probed_at + LIVE_SECONDS / 3:
+                watched.probed_at = now
+                watched.ready = watched.member.ready()
+                if watched.ready:
+                    self._journal.record(watched.member.name, "ready")
         elif now > watched.probed_at + LIVE_SECONDS:
             self._probe(watched)
 

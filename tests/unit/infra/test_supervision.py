@@ -12,7 +12,7 @@ from infra.embedded.journal import Journal, MemberState, Phase, StackState
 from infra.embedded.ports import HOST, free_ports, listening, require_free
 from infra.embedded.secret import kept_secret
 from infra.embedded.stack import NAMES, members
-from infra.embedded.supervisor import LONGEST_BACKOFF_SECONDS, backoff
+from infra.embedded.watched import LONGEST_BACKOFF_SECONDS, backoff
 from infra.settings import OFFSETS, StackSettings
 
 

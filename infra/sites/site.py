@@ -1,0 +1,84 @@
+"""The two sites of a stack: their names, their places, and the way from one to the other.
+
+`home` lives in the stack's own folder, `away` in `away/` below it, its ports `AWAY_PORTS` further on. Names
+stay; roles (active, passive) change and are in each site's `site.control`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from infra.embedded.journal import Journal
+from infra.embedded.ports import HOST
+from infra.embedded.postgres import PostgresPlace
+from infra.settings import StackSettings
+
+HOME: Literal["home"] = "home"
+AWAY: Literal["away"] = "away"
+AWAY_PORTS = 200  # beyond those of home
+
+
+@dataclass(frozen=True)
+class Site:
+    """One site of the stack. `settings` are its own: home folder, ports and name."""
+
+    name: str
+    settings: StackSettings
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of its broker for its own processes."""
+        return self.settings.kafka
+
+    @property
+    def link(self) -> str:
+        """`host:port` under which the other site reaches its broker; silent while the link is cut."""
+        return f"{HOST}:{self.settings.port('link')}"
+
+    @property
+    def link_state(self) -> Path:
+        """The file that the link follows."""
+        return self.settings.home / "link.json"
+
+    @property
+    def database_url(self) -> str:
+        return PostgresPlace(self.settings.home / "postgres", self.settings.port("postgres")).url()
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.settings.home)
+
+
+def home_settings(settings: StackSettings) -> StackSettings:
+    """The settings of home, given those of either site."""
+    if settings.site == HOME:
+        return settings
+    return StackSettings(home=settings.home.parent, port_base=settings.port_base - AWAY_PORTS, site=HOME)
+
+
+def away_settings(settings: StackSettings) -> StackSettings:
+    """The settings of away, given those of either site. Raises ValidationError where its ports do not fit."""
+    home = home_settings(settings)
+    return StackSettings(home=home.home / AWAY, port_base=home.port_base + AWAY_PORTS, site=AWAY)
+
+
+def sites_of(settings: StackSettings) -> dict[str, Site]:
+    """Every site of the stack, by name, given the settings of either: home alone unless away has a folder."""
+    home = home_settings(settings)
+    sites = {HOME: Site(HOME, home)}
+    if (home.home / AWAY).is_dir():
+        sites[AWAY] = Site(AWAY, away_settings(home))
+    return sites
+
+
+def own_site(settings: StackSettings) -> Site:
+    """The site that these settings are of."""
+    return Site(settings.site, settings)
+
+
+def peer(settings: StackSettings) -> Site | None:
+    """The other site; None where there is only one."""
+    others = [site for name, site in sites_of(settings).items() if name != settings.site]
+    return others[0] if others else None
