@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -61,16 +61,30 @@ def duckdb_fed(kafka: str, ends: Offsets) -> Totals:
     return {country: (count, gross, units, version) for country, count, gross, units, version in rows}
 
 
-def scalar_udf(log: Replay) -> DataFrame:
-    """Spark as it is often written: a Python function for each value; country, gross, units, version."""
-    decoded = F.udf(_chosen, "country string, gross long, units int")
+def scalar_udf(log: Replay, *, arrow: bool) -> DataFrame:
+    """Spark as it is often written: a Python function for each value; country, gross, units, version.
+
+    With `arrow`, values come in columns (Spark 4.2's own choice); without, each row is pickled, as it was
+    before. Headers are looked up by Spark, as in ours: only decoding is Python's.
+    """
+    decoded = F.udf(_chosen, "country string, gross long, units int", useArrow=arrow)
     rows = log.log.where("fault IS NULL").select("version", decoded("value").alias("event"))
     return rows.select("event.*", "version")
+
+
+def scalar_udf_of_headers(log: DataFrame) -> DataFrame:
+    """The same where headers are Python's as well: the source's rows, pickled one by one."""
+    read = F.udf(_chosen_with_headers, "country string, gross long, units int, version int", useArrow=False)
+    return log.select(read("value", "headers").alias("event")).select("event.*")
 
 
 def _chosen(value: bytes) -> tuple[Any, ...]:
     event = _decoded(value)
     return event["country"], event["gross"], event["units"]
+
+
+def _chosen_with_headers(value: bytes, headers: Sequence[tuple[str, bytes]]) -> tuple[Any, ...]:
+    return (*_chosen(value), int(dict(headers)["ce_sequence"]))
 
 
 def _decoded(value: bytes) -> dict[str, Any]:
