@@ -18,8 +18,16 @@ from prometheus_client import Gauge
 
 from contracts.kernel.records import Outcome
 from services.edge.outcomes import OutcomeReader
+from services.kernel.control import Control
 from services.kernel.envelope import Metadata, ReplyAddress, now_micros, write_headers
 from services.kernel.serde import encode
+
+NOT_TAKING = {
+    "passive": ("site_passive", "this site is passive: the other one takes commands"),
+    "quiesced": ("site_quiesced", "this site is being switched over"),
+    "takeover": ("site_taking_over", "this site is taking over"),
+    "unproven": ("site_unproven", "this site does not know yet whether it is the only active one"),
+}
 
 PENDING = Gauge("daybook_gateway_pending", "Commands sent whose outcome is awaited", ["service"])
 
@@ -40,6 +48,15 @@ class OutcomeUnknown(Unanswered):
     """The command was sent and its outcome did not come in time."""
 
     code = "outcome_unknown"
+
+
+class NotTaking(Unanswered):
+    """This site takes no commands now; it was not sent. `code` says why, see `NOT_TAKING`."""
+
+    def __init__(self, control: Control) -> None:
+        why = control.role.role if control.role.role != "active" else control.held
+        self.code, reason = NOT_TAKING[why]
+        super().__init__(reason)
 
 
 class LogUnavailable(Unanswered):
@@ -111,7 +128,7 @@ class Gateway:
     @property
     def epoch(self) -> int:
         """The site's write epoch, as far as it is known here."""
-        return self._reader.epoch
+        return self._reader.control.role.epoch
 
     async def send(
         self,
@@ -130,6 +147,8 @@ class Gateway:
         """
         if (reason := self.not_ready()) is not None:
             raise LogUnavailable(reason)
+        if not self._reader.control.taking:
+            raise NotTaking(self._reader.control)
         if self._pending >= self._settings.max_pending:
             raise Overloaded(f"{self._pending} commands are waiting")
         metadata = Metadata(
@@ -140,7 +159,7 @@ class Gateway:
             recorded_at=now_micros(),
             correlation_id=correlation_id,
             causation_id=correlation_id,
-            epoch=self._reader.epoch,
+            epoch=self.epoch,
             request_hash=request_hash,
             reply_to=self._reply_to,
             expected_version=expected_version,

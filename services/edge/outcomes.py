@@ -1,4 +1,4 @@
-"""What a gateway hears: its partition of `<service>.outcomes`, and the site's epoch from `site.control`."""
+"""What a gateway hears: its partition of `<service>.outcomes`, and `site.control`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from contracts.kernel.records import Outcome, OutcomeBatch, SiteRole
+from contracts.kernel.records import Outcome, OutcomeBatch
 from services.kernel.control import TOPIC as CONTROL
+from services.kernel.control import Control
 from services.kernel.log_reader import end_offsets
 from services.kernel.serde import Undecodable, decode
 
@@ -32,14 +33,14 @@ class OutcomeReader:
         self._hear = hear
         self._unread: set[tuple[str, int]] = set()
         self.not_ready: str | None = "the log is not reachable yet"
-        self.epoch = 1
+        self.control = Control()
 
     def run(self, stopping: threading.Event) -> None:
         """Until `stopping`; when the log refuses, try again each second."""
         while not stopping.is_set():
             try:
                 self._read(stopping)
-            except (KafkaException, KeyError) as error:
+            except (KafkaException, KeyError, Undecodable, TypeError) as error:
                 self.not_ready = f"outcomes are not readable: {error}"
                 log.warning("outcomes are not readable, trying again", reason=str(error))
                 stopping.wait(1)
@@ -69,9 +70,11 @@ class OutcomeReader:
 
     def _take(self, record: Message) -> Iterable[Outcome]:
         error = record.error()
-        if error is None:
+        if error is None and record.topic() == CONTROL:
+            self.control.take(record.key().decode(), record.value())
+        elif error is None:
             return self._decode(record)
-        if error.code() == KafkaError._PARTITION_EOF:
+        elif error.code() == KafkaError._PARTITION_EOF:
             self._unread.discard((record.topic(), record.partition()))
         elif not error.retriable():
             raise KafkaException(error)
@@ -82,8 +85,6 @@ class OutcomeReader:
             match decode(record.value()) if record.value() is not None else None:
                 case OutcomeBatch(outcomes=outcomes):
                     return outcomes
-                case SiteRole(epoch=epoch):
-                    self.epoch = epoch
         except Undecodable as error:
             # Nobody can answer these requests any more: they end as unknown, and the next ones are answered.
             log.error("undecodable", topic=record.topic(), offset=record.offset(), reason=str(error))

@@ -51,3 +51,4 @@ class WorkerSettings(Settings):
     retry_window_hours: Positive = 24.0
     transaction_timeout_ms: Annotated[int, Field(ge=1000, le=10_000)] = 10_000
     redrive_seconds: Positive = 30.0
+    takeover_hours: Positive = 1.0

@@ -58,7 +58,7 @@ class CommandLoop(Generic[Command, State, Event]):
         self._timers: list[tuple[int, int, str]] = []
         self._timed: set[tuple[int, str]] = set()
         now = now_micros()
-        for number, key in slot.open_entities:
+        for number, key in slot.fold.open_entities:
             self._set_timer(number, key, slot.partitions[number].get(key).state, now)
 
     def turn(self) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from contracts.kernel.records import SiteHold, SiteRole, SlotLayout
 from services.kernel.log_reader import read_to_end
@@ -66,6 +67,40 @@ def read_control(bootstrap: str) -> Control:
     for record in read_to_end(bootstrap, TOPIC, {0: 0}):
         control.take(record.key().decode(), record.value())
     return control
+
+
+class ControlWatch:
+    """Follows `site.control` in a thread of its own: `control` is what it says now, never half-read."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.control = read_control(bootstrap)
+        self._bootstrap = bootstrap
+        threading.Thread(target=self._follow, name="control", daemon=True).start()
+
+    def _follow(self) -> None:
+        """For the process's life; a broker that is away is one that says nothing new."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "daybook-reads-without-a-group",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 100,
+                "log_level": 3,
+            }
+        )
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        seen = Control()
+        while True:
+            record = consumer.poll(1)
+            if record is None:
+                continue
+            if (error := record.error()) is None:
+                seen.take(record.key().decode(), record.value())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self.control = replace(seen, layouts=dict(seen.layouts))
 
 
 def transactional_ids(service: str, slot: int) -> Sequence[str]:

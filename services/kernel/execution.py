@@ -27,6 +27,10 @@ State = TypeVar("State")
 Event = TypeVar("Event")
 
 
+class LaterEpoch(Exception):
+    """Somebody writes in a later site epoch: this worker's time is over."""
+
+
 class Executor(Generic[Command, State, Event]):
     """Runs commands, one after the other, against partitions and what the batch has staged so far."""
 
@@ -51,12 +55,16 @@ class Executor(Generic[Command, State, Event]):
             if metadata.epoch < self._epoch:  # it belongs to before a failover
                 staged.counts[metadata.type, "skipped"] += 1
                 return
+            if metadata.epoch > self._epoch:
+                raise LaterEpoch(f"a command of epoch {metadata.epoch}, this worker writes in {self._epoch}")
             key = record.key().decode()
             body = decode(record.value())
             self._check_address(record.partition(), key, metadata)
             for command in self._commands(key, body):
                 outcome = self._one(record.partition(), key, metadata, command, staged, now)
                 self._reply(metadata, outcome, staged)
+        except LaterEpoch:
+            raise
         except Exception as error:  # nothing here does I/O: whatever is raised is the command's own doing
             self._park(record, metadata, f"{type(error).__name__}: {error}", staged, now)
 
@@ -120,8 +128,9 @@ class Executor(Generic[Command, State, Event]):
                     return self._append(number, key, meta, entity, events, staged, now)
                 outcome = self._outcome(meta, entity, "accepted")
         staged.counts[meta.type, outcome.kind] += 1
-        # an outcome without events is found nowhere else: it goes to the answers
-        if meta.reply_to is not None:
+        # An outcome without events is found nowhere else: it goes to the answers. But not "already so" in a
+        # conversation: the state says that, and only while it is true (a failover may lose what made it so).
+        if meta.reply_to is not None and (meta.request_hash or outcome.kind != "accepted"):
             remembered = Remembered(outcome, now)
             staged.answers[number, key, meta.id] = remembered
             staged.unrecorded.append((number, key, remembered))

@@ -1,11 +1,11 @@
-"""Restoring a slot's partitions: snapshots, then the events and answers from the watermark.
+"""Folding the log into a slot's partitions: snapshots, then events and answers from the watermark on.
 
-What is already held is skipped; a gap stops the slot.
+What is already held is skipped; a gap stops the slot. A standby goes on folding where the restore ended.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Message
@@ -25,12 +25,75 @@ class VersionGap(Exception):
     """An entity's event is missing from the log: nothing may be decided on what is left."""
 
 
-@dataclass
-class Restored(Generic[State]):
-    """The partitions by number, and the entities whose conversations may be open (partition, key)."""
+class OlderEpoch(VersionGap):
+    """An event of an older site epoch stands behind a newer one: two sites wrote this log."""
 
-    partitions: dict[int, Partition[State]] = field(default_factory=dict)
-    open_entities: set[tuple[int, str]] = field(default_factory=set)
+
+class Fold(Generic[State]):
+    """The partitions by number, the entities whose conversations are open (partition, key), and how far the
+    log is folded: `positions` holds the next offset of each topic and partition."""
+
+    def __init__(
+        self,
+        aggregate: Aggregate[Any, State, Any],
+        partitions: dict[int, Partition[State]],
+        open_entities: set[tuple[int, str]],
+        positions: dict[str, dict[int, int]],
+    ) -> None:
+        self._decider, self._process = aggregate.decider, aggregate.process
+        self._events = f"{aggregate.name}.events"
+        self._epochs: dict[int, int] = {}
+        self.partitions, self.open_entities, self.positions = partitions, open_entities, positions
+
+    def take(self, record: Message) -> None:
+        """One record of the events or the answers. Raises `VersionGap`."""
+        if record.topic() == self._events:
+            self._event(record)
+        else:
+            answer: Any = decode(record.value())
+            partition, key = self.partitions[record.partition()], record.key().decode()
+            partition.get(key)
+            partition.remember(key, Remembered(answer.outcome, answer.recorded_at))
+        self.positions[record.topic()][record.partition()] = record.offset() + 1
+
+    def to_the_end(self, bootstrap: str) -> None:
+        """Fold everything that is committed now. Raises `VersionGap` or `NotCaughtUp`."""
+        for topic, at in self.positions.items():
+            ends = end_offsets(bootstrap, topic, list(at))
+            for record in read_to_end(bootstrap, topic, dict(at), ends):
+                self.take(record)
+            self.positions[topic] = {number: max(at[number], ends[number]) for number in at}
+
+    def _event(self, record: Message) -> None:
+        """Skipped where a snapshot holds it, else folded. It also answers its HTTP command."""
+        meta, key, number = read_headers(record.headers()), record.key().decode(), record.partition()
+        at = f"{record.topic()}/{number}/{record.offset()}"
+        if meta.epoch < self._epochs.get(number, 0):
+            raise OlderEpoch(f"epoch {meta.epoch} behind {self._epochs[number]} at {at}")
+        self._epochs[number] = meta.epoch
+        partition = self.partitions[number]
+        entity = partition.get(key)
+        if meta.version <= entity.version:
+            return
+        if meta.version != entity.version + 1:
+            raise VersionGap(
+                f"{key} is at version {entity.version}, the log goes on with {meta.version} at {at}"
+            )
+        state = self._decider.evolve(entity.state, decode(record.value()))
+        partition.put(key, Entity(state, meta.version, meta.recorded_at))
+        if self._process.is_open(state):
+            self.open_entities.add((number, key))
+        else:
+            self.open_entities.discard((number, key))
+        if meta.request_hash:
+            earlier = partition.answered(key, meta.causation_id) or _first_answer(meta)
+            outcome = replace(
+                earlier,
+                version=meta.version,
+                event_ids=(*earlier.event_ids, meta.id),
+                status=self._decider.status(state),
+            )
+            partition.remember(key, Remembered(outcome, meta.recorded_at))
 
 
 def restore(
@@ -39,65 +102,36 @@ def restore(
     codec: StateCodec[State],
     window: Window,
     numbers: list[int],
-) -> Restored[State]:
-    """Everything committed to the partitions `numbers` of the service. Call it only when they are fenced.
+) -> Fold[State]:
+    """Everything committed to the partitions `numbers` of the service. An owner has fenced them before.
 
     Raises `VersionGap` or `NotCaughtUp`.
     """
-    topics = [f"{aggregate.name}.{part}" for part in ("state", "events", "answers")]
-    state_ends, event_ends, answer_ends = (end_offsets(bootstrap, topic, numbers) for topic in topics)
+    state, events, answers = (f"{aggregate.name}.{part}" for part in ("state", "events", "answers"))
     reader = SnapshotReader(codec, window, now_micros())
 
     def new_partition() -> Partition[State]:
         decider = aggregate.decider
         return Partition(decider.initial, decider.forget, reader.thaw, window)
 
-    restored = Restored({number: new_partition() for number in numbers})
+    partitions = {number: new_partition() for number in numbers}
     other_format = set()
-    for record in read_to_end(bootstrap, topics[0], dict.fromkeys(numbers, 0), state_ends):
+    for record in read_to_end(bootstrap, state, dict.fromkeys(numbers, 0)):
         if reader.usable(record):
-            reader.take(record, restored.partitions[record.partition()])
+            reader.take(record, partitions[record.partition()])
         else:
             other_format.add(record.partition())
     for number in other_format:  # states have another shape now: fold from the first event
-        restored.partitions[number] = new_partition()
+        partitions[number] = new_partition()
         reader.drop(number)
-    restored.open_entities = set(reader.open_entities)
     marks = reader.watermarks
-    events = {number: marks[number].events if number in marks else 0 for number in numbers}
-    for record in read_to_end(bootstrap, topics[1], events, event_ends):
-        _fold(aggregate, restored, record)
-    answers = {number: marks[number].answers if number in marks else 0 for number in numbers}
-    for record in read_to_end(bootstrap, topics[2], answers, answer_ends):
-        answer: Any = decode(record.value())
-        partition, key = restored.partitions[record.partition()], record.key().decode()
-        partition.get(key)
-        partition.remember(key, Remembered(answer.outcome, answer.recorded_at))
-    return restored
-
-
-def _fold(aggregate: Aggregate[Any, State, Any], restored: Restored[State], record: Message) -> None:
-    """One event: skipped where a snapshot holds it, else folded. It also answers its HTTP command."""
-    meta, key, number = read_headers(record.headers()), record.key().decode(), record.partition()
-    partition = restored.partitions[number]
-    entity = partition.get(key)
-    if meta.version <= entity.version:
-        return
-    if meta.version != entity.version + 1:
-        at = f"{record.topic()}/{number}/{record.offset()}"
-        raise VersionGap(f"{key} is at version {entity.version}, the log goes on with {meta.version} at {at}")
-    state = aggregate.decider.evolve(entity.state, decode(record.value()))
-    partition.put(key, Entity(state, meta.version, meta.recorded_at))
-    restored.open_entities.add((number, key))
-    if meta.request_hash:
-        earlier = partition.answered(key, meta.causation_id) or _first_answer(meta)
-        outcome = replace(
-            earlier,
-            version=meta.version,
-            event_ids=(*earlier.event_ids, meta.id),
-            status=aggregate.decider.status(state),
-        )
-        partition.remember(key, Remembered(outcome, meta.recorded_at))
+    positions = {
+        events: {number: marks[number].events if number in marks else 0 for number in numbers},
+        answers: {number: marks[number].answers if number in marks else 0 for number in numbers},
+    }
+    fold = Fold(aggregate, partitions, set(reader.open_entities), positions)
+    fold.to_the_end(bootstrap)
+    return fold
 
 
 def _first_answer(meta: Metadata) -> Outcome:

@@ -1,5 +1,7 @@
 """A slot: some partitions of one service, owned by one process. Fence → check the layout → restore → ready.
 
+On a passive site it stands by: restored, folding on, mute. When the site becomes active it opens from there.
+
 The slot's transactional ids are the only fence: whoever calls `init_transactions` last owns the
 partitions, and everything is
 read after that call. What a predecessor committed is in the log by then; what it did not commit never will
@@ -17,12 +19,12 @@ from typing import Generic, TypeVar
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 from services.kernel.aggregate import Aggregate, StateCodec
-from services.kernel.control import read_control, snapshot_id, transactional_ids
+from services.kernel.control import Control, read_control, snapshot_id, transactional_ids
 from services.kernel.entities import Partition, Window
-from services.kernel.log_reader import MOVING, partitions_of
+from services.kernel.log_reader import MOVING, Positions, end_offsets, partitions_of
 from services.kernel.registry import topics_written
-from services.kernel.restoring import restore
-from services.kernel.snapshots import SnapshotWriter
+from services.kernel.restoring import Fold, restore
+from services.kernel.snapshots import Ends, SnapshotWriter
 from services.kernel.transactions import Transactions
 
 Command = TypeVar("Command")
@@ -32,6 +34,10 @@ Event = TypeVar("Event")
 
 class LayoutChanged(Exception):
     """The service's slot layout is not the one this worker was started for."""
+
+
+class StoodDown(Exception):
+    """The site does not write, or not in this epoch: this process must not write once more."""
 
 
 @dataclass(frozen=True)
@@ -66,29 +72,57 @@ class Slot(Generic[Command, State, Event]):
         )
         self._codec: StateCodec[State] = StateCodec(aggregate.states)
         self._failed = failed
-        self.partitions: dict[int, Partition[State]] = {}
-        self.open_entities: set[tuple[int, str]] = set()
+        self._snapshots: SnapshotWriter[State] | None = None
+        self._fold: Fold[State] | None = None
         self.quiet = threading.Lock()
         self.epoch = 0
+        self.taking_over = False
         self.restore_seconds = 0.0
 
-    def open(self) -> Consumer:
-        """Own the slot; the consumer of its commands, assigned where the last owner's last commit ended.
+    @property
+    def fold(self) -> Fold[State]:
+        """What is held. Raises RuntimeError before `stand_by` or `open`."""
+        if self._fold is None:
+            raise RuntimeError("nothing is restored yet")
+        return self._fold
 
-        Raises `OwnershipLost`, `LayoutChanged`, `VersionGap` or `NotCaughtUp`: the process ends, its
-        supervisor starts anew.
+    @property
+    def partitions(self) -> dict[int, Partition[State]]:
+        return self.fold.partitions
+
+    def stand_by(self) -> None:
+        """Restore what the log has and begin to write snapshots; nothing else is written.
+
+        Raises like `open`.
+        """
+        began = time.monotonic()
+        numbers = self._take_snapshots()
+        self._restore(numbers, self._folded_to)
+        self.restore_seconds = time.monotonic() - began
+
+    def open(self) -> Consumer:
+        """Own the partitions: a consumer of their commands, positioned where the last owner's commit ended.
+
+        A slot that stood by folds only what came since. Raises `OwnershipLost`, `LayoutChanged`, `StoodDown`,
+        `VersionGap` or `NotCaughtUp`: the process ends, its supervisor starts anew.
         """
         began = time.monotonic()
         self.transactions.fence()
-        self._snapshot_transactions.fence()
-        self._check_layout()
-        numbers = self._numbers()
+        warm = self._snapshots is not None
+        numbers = self._numbers() if warm else self._take_snapshots()
+        control = self._check_layout()
+        if not control.writing:
+            raise StoodDown(f"the site is {control.role.role}, {control.held or 'not held'}")
+        self.epoch, self.taking_over = control.role.epoch, control.held == "takeover"
         consumer = self._consumer()
         self._settle(consumer, numbers)
         committed = self._committed(consumer, numbers)
-        restored = restore(self.config.bootstrap, self.aggregate, self._codec, self.config.window, numbers)
-        self.partitions.update(restored.partitions)
-        self.open_entities = restored.open_entities
+        if self._snapshots is not None:
+            with self.quiet:
+                self.fold.to_the_end(self.config.bootstrap)
+            self._snapshots.ends = self._log_ends
+        else:
+            self._restore(numbers, self._log_ends)
         consumer.assign(
             [
                 TopicPartition(at.topic, at.partition, at.offset if at.offset >= 0 else OFFSET_BEGINNING)
@@ -96,27 +130,52 @@ class Slot(Generic[Command, State, Event]):
             ]
         )
         self.restore_seconds = time.monotonic() - began
-        self._snapshots = SnapshotWriter(
-            self.config.bootstrap,
-            self.aggregate.name,
-            self.partitions,
-            self._codec,
-            self.aggregate.process.is_open,
-            self._snapshot_transactions,
-            self.quiet,
-            self._failed,
-        )
-        self._snapshots.start(self.config.snapshot_seconds)
         return consumer
 
     def close(self) -> None:
-        self._snapshots.stop()
+        if self._snapshots is not None:
+            self._snapshots.stop()
 
     def snapshot(self) -> int:
         """Write what changed now; how many entities."""
-        return self._snapshots.write()
+        return self._snapshots.write() if self._snapshots is not None else 0
 
-    def _check_layout(self) -> None:
+    def _take_snapshots(self) -> list[int]:
+        """Become the only one who writes the slot's snapshots; the slot's partitions."""
+        self._snapshot_transactions.fence()
+        self._check_layout()
+        numbers = self._numbers()
+        state = f"{self.aggregate.name}.state"
+        places = [(state, number) for number in partitions_of(self.config.bootstrap, state)]
+        self._snapshot_transactions.settle(places, [], None)
+        return numbers
+
+    def _restore(self, numbers: list[int], ends: Ends) -> None:
+        config, aggregate = self.config, self.aggregate
+        self._fold = restore(config.bootstrap, aggregate, self._codec, config.window, numbers)
+        self._snapshots = SnapshotWriter(
+            aggregate.name,
+            self._fold.partitions,
+            self._codec,
+            aggregate.process.is_open,
+            self._snapshot_transactions,
+            ends,
+            self.quiet,
+            self._failed,
+        )
+        self._snapshots.start(config.snapshot_seconds)
+
+    def _log_ends(self, numbers: list[int]) -> tuple[Positions, Positions]:
+        bootstrap, name = self.config.bootstrap, self.aggregate.name
+        return end_offsets(bootstrap, f"{name}.events", numbers), end_offsets(
+            bootstrap, f"{name}.answers", numbers
+        )
+
+    def _folded_to(self, _numbers: list[int]) -> tuple[Positions, Positions]:
+        name, positions = self.aggregate.name, self.fold.positions
+        return dict(positions[f"{name}.events"]), dict(positions[f"{name}.answers"])
+
+    def _check_layout(self) -> Control:
         control = read_control(self.config.bootstrap)
         latest = control.layout(self.aggregate.name)
         if (latest.number, latest.slots) != (self.config.layout, self.config.slots):
@@ -124,7 +183,7 @@ class Slot(Generic[Command, State, Event]):
                 f"{self.aggregate.name} is in layout {latest.number} with {latest.slots} slots; "
                 f"this worker was started for layout {self.config.layout} with {self.config.slots}"
             )
-        self.epoch = control.role.epoch
+        return control
 
     def _numbers(self) -> list[int]:
         every = partitions_of(self.config.bootstrap, f"{self.aggregate.name}.commands")
@@ -139,8 +198,6 @@ class Slot(Generic[Command, State, Event]):
         places = [(topic, number) for topic in topics for number in partitions_of(bootstrap, topic)]
         offsets = [TopicPartition(f"{name}.commands", number, 0) for number in numbers]
         self.transactions.settle(places, offsets, consumer.consumer_group_metadata())
-        snapshots = [place for place in places if place[0] == f"{name}.state"]
-        self._snapshot_transactions.settle(snapshots, [], None)
 
     def _committed(self, consumer: Consumer, numbers: list[int]) -> list[TopicPartition]:
         """Where the last owner's last commit ended: answered only when its pending offsets are decided."""

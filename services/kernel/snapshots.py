@@ -18,11 +18,12 @@ from confluent_kafka import Message, Producer
 from contracts.kernel.records import Remembered, Snapshot, Watermark
 from services.kernel.aggregate import StateCodec
 from services.kernel.entities import Entity, Partition, Window
-from services.kernel.log_reader import end_offsets
+from services.kernel.log_reader import Positions
 from services.kernel.serde import decode, encode
 from services.kernel.transactions import Aborted, Transactions, produce
 
 State = TypeVar("State")
+Ends = Callable[[list[int]], tuple[Positions, Positions]]
 
 CHUNK = 500
 WATERMARK_KEY = "watermark"
@@ -77,22 +78,27 @@ class SnapshotReader(Generic[State]):
 
 
 class SnapshotWriter(Generic[State]):
-    """A thread that writes what changed since the last time, every `seconds`."""
+    """A thread that writes what changed since the last time, every `seconds`.
+
+    `ends` answers offsets of events and answers by partition, below which every change is, or will be before
+    `quiet` is free again, in the partitions.
+    """
 
     def __init__(
         self,
-        bootstrap: str,
         service: str,
         partitions: dict[int, Partition[State]],
         codec: StateCodec[State],
         is_open: Callable[[State], bool],
         transactions: Transactions,
+        ends: Ends,
         quiet: threading.Lock,
         failed: Callable[[BaseException], None],
     ) -> None:
-        self._bootstrap, self._service = bootstrap, service
+        self._service = service
         self._partitions, self._codec, self._is_open = partitions, codec, is_open
         self._transactions, self._quiet, self._failed = transactions, quiet, failed
+        self.ends = ends
         self._topic = f"{service}.state"
         self._writing = threading.Lock()
         self._stop = threading.Event()
@@ -125,8 +131,7 @@ class SnapshotWriter(Generic[State]):
         numbers = sorted(self._partitions)
         # The ends come first: a transaction in flight below them is published before `quiet` is free again,
         # so that every change before the ends is among the names taken then.
-        events = end_offsets(self._bootstrap, f"{self._service}.events", numbers)
-        answers = end_offsets(self._bootstrap, f"{self._service}.answers", numbers)
+        events, answers = self.ends(numbers)
         with self._quiet:
             names = [(number, key) for number in numbers for key in self._partitions[number].dirty]
             for number in numbers:

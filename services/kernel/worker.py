@@ -1,5 +1,6 @@
-"""A worker process: open the slot, turn the loop until told to stop. Any loss of ownership ends the
-process, visibly."""
+"""A worker process: stand by while the site is passive; while it is active, open the slot and turn the loop.
+
+Any loss of ownership ends the process, visibly: it never goes back from writing to standing by."""
 
 from __future__ import annotations
 
@@ -15,15 +16,18 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from services.kernel.aggregate import Aggregate
 from services.kernel.command_loop import CommandLoop
+from services.kernel.control import ControlWatch
 from services.kernel.entities import Window
-from services.kernel.execution import Executor
+from services.kernel.execution import Executor, LaterEpoch
 from services.kernel.log_reader import partitions_of
 from services.kernel.restoring import VersionGap
-from services.kernel.slot import LayoutChanged, Slot, SlotConfig
-from services.kernel.transactions import OwnershipLost
+from services.kernel.slot import LayoutChanged, Slot, SlotConfig, StoodDown
+from services.kernel.standby import Standby
+from services.kernel.takeover import take_over
+from services.kernel.transactions import Aborted, OwnershipLost
 from services.kernel.worker_metrics import WorkerMetrics
 
-EXIT_LOST, EXIT_LAYOUT, EXIT_GAP = 3, 4, 5
+EXIT_LOST, EXIT_LAYOUT, EXIT_GAP, EXIT_STOOD_DOWN = 3, 4, 5, 6
 ANSWERS_PER_PARTITION = 1_000_000
 LAG_SECONDS = 2.0
 
@@ -44,11 +48,14 @@ class WorkerSettings(Protocol):
     retry_window_hours: float
     transaction_timeout_ms: int
     redrive_seconds: float
+    takeover_hours: float
 
 
 def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings) -> int:
-    """Own a slot and work until SIGTERM. Answers the exit code: 0 stopped, 3 ownership lost, 4 layout
-    changed, 5 gap."""
+    """Stand by while the site is passive, own a slot and work while it is active, until SIGTERM.
+
+    Answers the exit code: 0 stopped, 3 ownership lost, 4 layout changed, 5 gap, 6 stood down.
+    """
     metrics = WorkerMetrics(aggregate.name)
     metrics.serve(settings.http_host, settings.http_port)
     stop = threading.Event()
@@ -62,7 +69,12 @@ def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings) ->
     except VersionGap as error:
         log.error("version_gap", reason=str(error))
         return EXIT_GAP
-    except (OwnershipLost, KafkaException, TimeoutError) as error:
+    except (StoodDown, LaterEpoch) as error:
+        log.warning(
+            "stood_down", reason=str(error), next="the supervisor starts this slot again, to stand by"
+        )
+        return EXIT_STOOD_DOWN
+    except (OwnershipLost, Aborted, KafkaException, TimeoutError) as error:
         log.error("ownership_lost", reason=str(error), next="the supervisor starts this slot again")
         return EXIT_LOST
     return 0
@@ -83,32 +95,71 @@ def _work(
         window=Window(settings.retry_window_hours, ANSWERS_PER_PARTITION),
         snapshot_seconds=settings.snapshot_seconds,
     )
-    slot = Slot(aggregate, config, _end_process)
+    slot, watch = Slot(aggregate, config, _end_process), ControlWatch(settings.kafka)
+    if not watch.control.writing:
+        _stand_by(slot, watch, metrics, stop)
+    if not stop.is_set():
+        _run_loop(slot, settings, watch, metrics, stop)
+    slot.close()
+
+
+def _stand_by(
+    slot: Slot[Any, Any, Any], watch: ControlWatch, metrics: WorkerMetrics, stop: threading.Event
+) -> None:
+    """Fold the mirrored log until the site becomes active."""
+    standby = Standby(slot)
+    _keep_what_is_restored()
+    metrics.standing_by(slot.restore_seconds)
+    log.info("standing_by", service=slot.aggregate.name, seconds=slot.restore_seconds)
+    measured = 0.0
+    while not stop.is_set() and not watch.control.writing:
+        standby.turn()
+        metrics.ticked()
+        if time.monotonic() - measured > LAG_SECONDS:
+            metrics.behind(standby.behind())
+            measured = time.monotonic()
+    standby.close()
+
+
+def _run_loop(
+    slot: Slot[Any, Any, Any],
+    settings: WorkerSettings,
+    watch: ControlWatch,
+    metrics: WorkerMetrics,
+    stop: threading.Event,
+) -> None:
+    aggregate = slot.aggregate
+    metrics.activating()
     consumer = slot.open()
-    # what was restored stays: no collection needs to look at it again, and young ones may be rarer
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-    metrics.restored(slot.restore_seconds)
+    _keep_what_is_restored()
+    commands = len(partitions_of(settings.kafka, f"{aggregate.name}.commands"))
+    executor = Executor(aggregate, slot.partitions, commands, slot.epoch)
+    if slot.taking_over:
+        asked = take_over(slot, executor, settings.takeover_hours)
+        log.info("taken_over", service=aggregate.name, epoch=slot.epoch, asks=asked)
+    metrics.restored(slot.restore_seconds, slot.epoch)
     sizes = {number: len(partition) for number, partition in slot.partitions.items()}
     log.info(
         "slot_ready", service=aggregate.name, slot=settings.slot, entities=sizes, seconds=slot.restore_seconds
     )
-    executor = Executor(
-        aggregate,
-        slot.partitions,
-        len(partitions_of(settings.kafka, f"{aggregate.name}.commands")),
-        slot.epoch,
-    )
     loop = CommandLoop(slot, consumer, executor, metrics, settings.window_ms / 1000, settings.redrive_seconds)
     measured = 0.0
     while not stop.is_set():
+        control = watch.control
+        if not control.writing or control.role.epoch != slot.epoch:
+            raise StoodDown(f"the site is {control.role.role} in epoch {control.role.epoch}")
         loop.turn()
         metrics.ticked()
         if time.monotonic() - measured > LAG_SECONDS:
             metrics.lag(_waiting(consumer))
             measured = time.monotonic()
-    slot.close()
     consumer.close()
+
+
+def _keep_what_is_restored() -> None:
+    """What was restored stays: no collection needs to look at it again, and young ones may be rarer."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def _waiting(consumer: Consumer) -> int:

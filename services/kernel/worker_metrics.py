@@ -29,6 +29,7 @@ TRANSACTION = Histogram(
 RESTORE = Gauge("daybook_restore_seconds", "From start to ready", ["service"])
 PARKED = Counter("daybook_parked_commands", "Commands parked by this process", ["service"])
 LAG = Gauge("daybook_lag_events", "Commands waiting in the log", ["service"])
+BEHIND = Gauge("daybook_standby_lag_events", "Records that a standby has not folded yet", ["service"])
 
 STALLED_SECONDS = 15.0
 
@@ -39,8 +40,8 @@ class WorkerMetrics:
 
     def __init__(self, service: str) -> None:
         self._service = service
-        self._ready = ""
         self._reason = "starting"
+        self._status: dict[str, object] = {}
         self._ticked = time.monotonic()
 
     def committed(self, counts: Mapping[tuple[str, str], int], commands: int, seconds: float) -> None:
@@ -52,9 +53,24 @@ class WorkerMetrics:
         BATCH.labels(self._service).observe(commands)
         TRANSACTION.labels(self._service).observe(seconds)
 
-    def restored(self, seconds: float) -> None:
+    def restored(self, seconds: float, epoch: int) -> None:
+        """The slot is owned, and what a takeover asks for is asked."""
         RESTORE.labels(self._service).set(seconds)
+        self._status = {"status": "active", "epoch": epoch}
         self._reason = ""
+        self.ticked()
+
+    def standing_by(self, seconds: float) -> None:
+        RESTORE.labels(self._service).set(seconds)
+        self._status = {"status": "standby"}
+        self._reason = ""
+        self.ticked()
+
+    def activating(self) -> None:
+        self._reason = "becoming active"
+
+    def behind(self, records: int) -> None:
+        BEHIND.labels(self._service).set(records)
 
     def ticked(self) -> None:
         self._ticked = time.monotonic()
@@ -69,7 +85,7 @@ class WorkerMetrics:
         return f"no turn of the loop for {STALLED_SECONDS:.0f} s"
 
     def why_not_ready(self) -> str:
-        """Empty when the slot is restored and owned."""
+        """Empty when the slot is restored, and owned or standing by."""
         return self._reason or self.why_not_alive()
 
     def serve(self, host: str, port: int) -> None:
@@ -80,16 +96,16 @@ class WorkerMetrics:
             def do_GET(self) -> None:
                 match self.path:
                     case "/health/live":
-                        self._health(metrics.why_not_alive())
+                        self._health(metrics.why_not_alive(), {"status": "live"})
                     case "/health/ready":
-                        self._health(metrics.why_not_ready())
+                        self._health(metrics.why_not_ready(), metrics._status)
                     case "/metrics":
                         self._send(200, CONTENT_TYPE_LATEST, generate_latest())
                     case _:
                         self._send(404, "application/json", b'{"reason":"see /health/ready and /metrics"}')
 
-            def _health(self, reason: str) -> None:
-                body = json.dumps({"reason": reason} if reason else {"status": "ok"}).encode()
+            def _health(self, reason: str, status: Mapping[str, object]) -> None:
+                body = json.dumps({"reason": reason} if reason else status).encode()
                 self._send(503 if reason else 200, "application/json", body)
 
             def _send(self, status: int, kind: str, body: bytes) -> None:

@@ -67,8 +67,11 @@ def adjust(command: AdjustStock, stock: Stock) -> Sequence[InventoryEvent]:
 
 
 def reserve(command: ReserveStock, stock: Stock) -> Sequence[InventoryEvent]:
+    """After an issue it is already so: the order had its units."""
     _at_least_one(command.quantity)
-    if _released(command.order_id, stock) or _issued(command.order_id, stock):
+    if _issued(command.order_id, stock):
+        return []
+    if _released(command.order_id, stock):
         raise Refusal.RESERVATION_CLOSED.refused()
     held = stock.reservations.get(command.order_id)
     if held == command.quantity:

@@ -14,7 +14,7 @@ class Refusal(Enum):
     ZERO_ADJUSTMENT = "an adjustment of 0 changes nothing"
     BELOW_RESERVED = "the stock would fall below what is reserved for orders"
     INSUFFICIENT_STOCK = "fewer units are available than were asked for"
-    RESERVATION_CLOSED = "the order's reservation was released or issued before"
+    RESERVATION_CLOSED = "the order's reservation was released before"
     RESERVATION_DIFFERS = "the order holds another quantity"
     NOT_RESERVED = "nothing is held for the order"
 

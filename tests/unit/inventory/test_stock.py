@@ -22,9 +22,11 @@ from contracts.inventory.events import (
     StockReserved,
     StockReturned,
 )
+from contracts.order.commands import JustifyReservation, PlaceOrder
 from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.inventory.process import inventory_process
+from services.kernel.process import Answered
 from services.kernel.testing import Spec
 
 stock: Spec[InventoryCommand, Stock, InventoryEvent] = Spec(stock_decider)
@@ -61,8 +63,8 @@ LAW: dict[str, tuple[InventoryEvent | str | None, ...]] = {
     "held": (received, "below_reserved", None, released, issued, returned),
     "released": (received, wrote_off, "reservation_closed", None, "reservation_closed", returned),
     "released unheld": (received, wrote_off, "reservation_closed", None, "reservation_closed", returned),
-    "issued": (received, "below_reserved", "reservation_closed", None, None, returned),
-    "returned": (received, wrote_off, "reservation_closed", None, None, None),
+    "issued": (received, "below_reserved", None, None, None, returned),
+    "returned": (received, wrote_off, None, None, None, None),
 }
 COMMANDS: tuple[InventoryCommand, ...] = (receive, write_off, reserve, release, issue, take_back)
 
@@ -157,15 +159,53 @@ def test_closed_steps_are_forgotten_up_to_a_version_and_nothing_else_is() -> Non
     assert stock_decider.forget(before, 2) is before
 
 
-def test_stock_asks_nothing_of_anybody() -> None:
+def test_stock_asks_nothing_while_all_is_well() -> None:
     state = stock.given(received, reserved).state
     assert not inventory_process.is_open(Stock())
     assert list(inventory_process.react(reserved, state)) == list(inventory_process.pending(state)) == []
     assert inventory_process.deadline(state) is None
-    with pytest.raises(ValueError, match="asked for nothing"):
-        inventory_process.record(SKU, [])
+    assert list(inventory_process.claims(state)) == []
+    with pytest.raises(ValueError, match="never asks for"):
+        inventory_process.record(SKU, [Answered(PlaceOrder.TYPE, ORDER, "", True, "")])
     with pytest.raises(ValueError, match="does not expire"):
         inventory_process.expire(SKU, AT)
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        ("order_not_found", ReleaseStock(SKU, ORDER, AT, order_lost=True)),
+        ("already_cancelled", release),
+        ("already_rejected", release),
+        ("already_expired", release),
+        ("sku_not_in_order", release),
+        ("already_shipped", issue),
+        ("command_failed", None),
+        ("", None),
+    ],
+)
+def test_after_a_failover_orders_are_asked_about_what_is_held(code: str, ends: object) -> None:
+    state = stock.given(received, reserved).state
+    (question,) = inventory_process.again(reserved, state, 2)
+    assert (question.key, question.command) == (ORDER, JustifyReservation(ORDER, SKU, AT))
+    answer = Answered(JustifyReservation.TYPE, ORDER, question.tag, not code, code)
+    assert list(inventory_process.record(SKU, [answer])) == ([ends] if ends else [])
+
+
+def test_a_later_takeover_is_another_question_and_what_is_not_held_is_none() -> None:
+    state = stock.given(received, reserved).state
+    (second,), (third,) = (inventory_process.again(reserved, state, epoch) for epoch in (2, 3))
+    assert second.id != third.id
+    assert list(inventory_process.again(received, state, 2)) == []
+    assert list(inventory_process.again(reserved, stock.given(received, reserved, issued).state, 2)) == []
+
+
+def test_the_hold_of_a_lost_order_ends_and_it_may_reserve_again() -> None:
+    lost = ReleaseStock(SKU, ORDER, AT, order_lost=True)
+    gone = StockReleased(SKU, ORDER, 4, AT, order_lost=True)
+    assert stock.given(received, reserved).when(lost) == [gone]
+    assert stock.given(received).when(lost) == []
+    assert stock.given(received, reserved, gone).when(reserve) == [reserved]
 
 
 def test_what_is_no_command_and_no_event_is_a_programming_error() -> None:

@@ -86,7 +86,7 @@ LAW: dict[str, tuple[OrderEvent | str | None, ...]] = {
     "confirmed": (
         "order_exists",
         None,
-        None,
+        replace(cancelled, occurred_at=AT, reason="its hold on stock was lost in a failover"),
         cancelled,
         "already_settled",
         shipped,

@@ -1,7 +1,7 @@
 """The shop in one process: orders, stock, and a log between them that may delay, repeat, reorder and lose.
 
-Like the kernel, it remembers outcomes without events by command id; accepted commands are recognised by the
-state. Losing is harsher than the real log, which does not lose: asking again must mend even that.
+Like the kernel, it remembers refusals by command id; accepted commands are recognised by the state. Losing is
+harsher than the real log, which does not lose: asking again must mend even that.
 """
 
 from __future__ import annotations
@@ -81,11 +81,12 @@ class Shop:
 
     def _execute(self, ask: Ask) -> Answered:
         try:
-            changed, code = self.stock(ask.key, ask.command), ""
+            self.stock(ask.key, ask.command)
+            code = ""
         except Refused as refusal:
-            changed, code = False, refusal.code
+            code = refusal.code
         answered = Answered(ask.command.TYPE, ask.key, ask.tag, not code, code)
-        if not changed:
+        if code:
             self.remembered[ask.id] = answered
         return answered
 

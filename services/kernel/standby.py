@@ -1,0 +1,69 @@
+"""Standing by: the same worker on a passive site, folding the mirrored log, mute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from services.kernel.envelope import now_micros
+from services.kernel.slot import Slot
+
+IDLE_SECONDS = 0.1
+BATCH = 1000
+
+
+class Standby:
+    """Keeps a slot warm: `turn` folds what came, until the site becomes active and the slot is opened."""
+
+    def __init__(self, slot: Slot[Any, Any, Any]) -> None:
+        slot.stand_by()
+        self._slot = slot
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": slot.config.bootstrap,
+                "group.id": "daybook-reads-without-a-group",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 100,
+                "log_level": 3,
+            }
+        )
+        self._consumer.assign(
+            [
+                TopicPartition(topic, number, offset)
+                for topic, positions in slot.fold.positions.items()
+                for number, offset in positions.items()
+            ]
+        )
+
+    def turn(self) -> int:
+        """Fold what has come; how many records. Raises `VersionGap` or KafkaException."""
+        records = [record for record in self._consumer.consume(BATCH, IDLE_SECONDS) if _good(record)]
+        if records:
+            with self._slot.quiet:
+                for record in records:
+                    self._slot.fold.take(record)
+                for partition in self._slot.partitions.values():
+                    partition.expire(now_micros())
+        return len(records)
+
+    def behind(self) -> int:
+        """Records and markers not folded yet, as the consumer last heard."""
+        behind = 0
+        for at in self._consumer.position(self._consumer.assignment()):
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), cached=True)
+            behind += max(0, end - at.offset) if at.offset >= 0 else 0
+        return behind
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _good(record: Message) -> bool:
+    if (error := record.error()) is None:
+        return True
+    if not error.retriable():
+        raise KafkaException(error)
+    return False

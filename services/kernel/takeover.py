@@ -1,0 +1,95 @@
+"""Taking over after a site was lost: what orders and stock need of each other is asked for again.
+
+The mirrored logs may be cut at different points, so that neither says what the other has. Every ask goes out
+under its old id, before the first new command is executed; asked twice, it changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from services.kernel.envelope import now_micros, write_headers
+from services.kernel.execution import Executor
+from services.kernel.log_reader import read_to_end
+from services.kernel.process import Ask
+from services.kernel.serde import decode
+from services.kernel.slot import Slot
+from services.kernel.staged import StagedAsk
+from services.kernel.transactions import Aborted, produce
+
+ATTEMPTS = 5
+CHUNK = 500
+
+
+def take_over(slot: Slot[Any, Any, Any], executor: Executor[Any, Any, Any], hours: float) -> int:
+    """Ask again for what the events of the last `hours` of the log asked for, and for every open claim.
+
+    How many asks went out, in transactions of their own. The hours end at the log's newest event: a site that
+    was down for a day loses none of them. Raises `OwnershipLost` or `Aborted`.
+    """
+    sent, now = 0, now_micros()
+    asks = (
+        staged for key, ask in _asks_again(slot, hours) for staged in executor.asks(key, [ask], key, key, now)
+    )
+    while chunk := list(islice(asks, CHUNK)):
+        _send(slot, chunk)
+        sent += len(chunk)
+    return sent
+
+
+def _send(slot: Slot[Any, Any, Any], chunk: list[StagedAsk]) -> None:
+    def stage(producer: Producer) -> None:
+        for ask in chunk:
+            produce(producer, ask.topic, ask.value, ask.key, headers=write_headers(ask.metadata))
+
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            slot.transactions.run(stage, [], None)
+            return
+        except Aborted:
+            if attempt == ATTEMPTS:
+                raise
+            time.sleep(0.1 * attempt)
+
+
+def _asks_again(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, Ask]]:
+    """Each ask once, with the entity that asks; an entity's asks in the order of its events."""
+    process, topic = slot.aggregate.process, f"{slot.aggregate.name}.events"
+    asked: set[str] = set()
+    touched: dict[tuple[int, str], None] = dict.fromkeys(sorted(slot.fold.open_entities))
+    for record in read_to_end(slot.config.bootstrap, topic, _starts(slot, topic, hours)):
+        number, key = record.partition(), record.key().decode()
+        touched[number, key] = None
+        state = slot.partitions[number].get(key).state
+        for ask in process.again(decode(record.value()), state, slot.epoch):
+            if ask.id not in asked:
+                asked.add(ask.id)
+                yield key, ask
+    for number, key in touched:
+        for ask in process.claims(slot.partitions[number].get(key).state):
+            if ask.id not in asked:
+                asked.add(ask.id)
+                yield key, ask
+
+
+def _starts(slot: Slot[Any, Any, Any], topic: str, hours: float) -> dict[int, int]:
+    """The offset in each partition at which the last `hours` of the log begin."""
+    newest = max((partition.recorded_at for partition in slot.partitions.values()), default=0)
+    since = max(0, newest // 1000 - int(hours * 3_600_000))
+    consumer = Consumer(
+        {"bootstrap.servers": slot.config.bootstrap, "group.id": "daybook-reads-without-a-group"}
+    )
+    try:
+        wanted = [TopicPartition(topic, number, since) for number in slot.partitions]
+        found = consumer.offsets_for_times(wanted, 30)
+        ends = [consumer.get_watermark_offsets(at, 30)[1] for at in wanted]
+        return {
+            at.partition: at.offset if at.offset >= 0 else end for at, end in zip(found, ends, strict=True)
+        }
+    finally:
+        consumer.close()

@@ -1,0 +1,231 @@
+"""A failover cuts the mirrored logs at different points: every combination of cuts is taken over from.
+
+The logs are those of a scripted shop in which every kind of conversation happens. After a takeover what is
+held is backed by an order, what an order needs is held (I9), and stock adds up (I7); then people repeat what
+was lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pytest
+
+from contracts.inventory.commands import InventoryCommand, ReceiveStock
+from contracts.inventory.events import InventoryEvent, StockIssued, StockReturned
+from contracts.order.commands import (
+    CancelOrder,
+    JustifyReservation,
+    OrderCommand,
+    PlaceOrder,
+    ReturnedLine,
+    ReturnLines,
+    ShipOrder,
+)
+from contracts.order.events import Line, OrderEvent
+from services.inventory.domain.decider import stock_decider
+from services.inventory.process import inventory_process
+from services.kernel.decider import Refused
+from services.kernel.process import Answered
+from services.order.domain.decider import order_decider
+from services.order.domain.state import Confirmed, Rejected, Shipped, units_by_sku
+from services.order.process import order_process
+from tests.unit.process.shop import Shop
+
+EPOCH = 2
+
+
+@dataclass
+class Recording(Shop):
+    """A shop that keeps both logs, and for each client's command where in its log it took effect."""
+
+    order_log: list[tuple[str, OrderEvent]] = field(default_factory=list)
+    stock_log: list[tuple[str, InventoryEvent]] = field(default_factory=list)
+
+    def order(self, command: OrderCommand) -> bool:
+        before = self.orders.get(command.order_id, order_decider.initial)
+        try:
+            events = order_decider.decide(command, before)
+        except Refused:
+            return False
+        self.order_log += [(command.order_id, event) for event in events]
+        return super().order(command)
+
+    def stock(self, sku: str, command: InventoryCommand) -> bool:
+        known = len(self.events)
+        changed = super().stock(sku, command)
+        self.stock_log += [(sku, event) for event in self.events[known:]]
+        return changed
+
+
+@dataclass
+class Sent:
+    """A client's command and the length of its log after it."""
+
+    command: Any
+    order_events: int
+    stock_events: int
+
+
+@dataclass
+class Story:
+    shop: Recording
+    sent: list[Sent]
+    refusals: list[tuple[str, Answered]]
+
+
+@cache
+def story() -> Story:
+    """Two SKUs and five orders: shipped and returned, cancelled late, cancelled early, short, confirmed."""
+    shop, sent = Recording(), []
+
+    def client(command: Any) -> None:
+        if isinstance(command, ReceiveStock):
+            shop.stock(command.sku, command)
+        else:
+            assert shop.order(command)
+        sent.append(Sent(command, len(shop.order_log), len(shop.stock_log)))
+
+    def place(order_id: str, *lines: tuple[str, int]) -> None:
+        wanted = tuple(Line(sku, units, 1) for sku, units in lines)
+        client(PlaceOrder(order_id, "France", "EUR", 1, wanted, (), None, None))
+
+    client(ReceiveStock("A", 20, "", 0))
+    client(ReceiveStock("B", 20, "", 0))
+    place("shipped", ("A", 3), ("B", 2))
+    place("early", ("A", 1), ("B", 1))
+    client(CancelOrder("early", "", 2))
+    shop.drain()
+    place("late", ("B", 4))
+    place("short", ("A", 1), ("C", 1))
+    shop.drain()
+    client(ShipOrder("shipped", 3))
+    client(CancelOrder("late", "", 3))
+    place("kept", ("A", 2))
+    shop.drain()
+    client(ReturnLines("shipped", (ReturnedLine("A", 2),), "", 4))
+    shop.drain()
+    shop.assert_conversations_ended()
+    return Story(shop, sent, list(shop.remembered.items()))
+
+
+def site_after(orders: int, stocks: int, refusals: int) -> Recording:
+    """The passive site: the first events of each log, and the first of the remembered refusals."""
+    told, shop = story(), Recording()
+    for order_id, event in told.shop.order_log[:orders]:
+        state = shop.orders.get(order_id, order_decider.initial)
+        shop.orders[order_id] = order_decider.evolve(state, event)
+        shop.order_log.append((order_id, event))
+    for sku, happened in told.shop.stock_log[:stocks]:
+        shop.stocks[sku] = stock_decider.evolve(shop.stocks[sku], happened)
+        shop.stock_log.append((sku, happened))
+        shop.events.append(happened)
+    shop.remembered.update(told.refusals[:refusals])
+    return shop
+
+
+def take_over(shop: Recording) -> None:
+    """As services/kernel/takeover.py does it: for events, then for claims, each ask once; then questions."""
+    asks: dict[str, tuple[str, Any]] = {}
+    for order_id, event in list(shop.order_log):
+        for ask in order_process.again(event, shop.orders[order_id], EPOCH):
+            asks.setdefault(ask.id, (order_id, ask))
+    for order_id, order in shop.orders.items():
+        for ask in order_process.claims(order):
+            asks.setdefault(ask.id, (order_id, ask))
+    questions = [
+        (sku, ask)
+        for sku, event in shop.stock_log
+        for ask in inventory_process.again(event, shop.stocks[sku], EPOCH)
+    ]
+    for order_id, ask in asks.values():
+        shop.answer(order_id, ask)
+    outcomes, shop.outcomes = shop.outcomes, []
+    for order_id, answered in outcomes:
+        shop.record(order_id, [answered])
+    for sku, ask in questions:
+        question = ask.command
+        try:
+            order_decider.decide(question, shop.orders.get(question.order_id, order_decider.initial))
+            code = ""
+        except Refused as refusal:
+            code = refusal.code
+        answer = Answered(JustifyReservation.TYPE, question.order_id, ask.tag, not code, code)
+        for command in inventory_process.record(sku, [answer]):
+            shop.stock(sku, command)
+    shop.drain()
+
+
+def units(shop: Recording, kind: type[StockIssued] | type[StockReturned], order_id: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for sku, event in shop.stock_log:
+        if isinstance(event, kind) and event.order_id == order_id:
+            found[sku] += event.quantity
+    return found
+
+
+def assert_claims_and_holds_agree(shop: Recording) -> None:
+    for sku, stock in shop.stocks.items():
+        for order_id in stock.reservations:
+            order = shop.orders.get(order_id)
+            assert isinstance(order, Confirmed), f"{sku} holds units for {order_id}: {order}"
+    for order_id, order in shop.orders.items():
+        match order:
+            case Confirmed(lines=lines):
+                issued = units(shop, StockIssued, order_id)
+                for sku, wanted in units_by_sku(lines).items():
+                    assert wanted in (shop.stocks[sku].reservations.get(order_id), issued[sku])
+            case Shipped():
+                assert not any(order_id in stock.reservations for stock in shop.stocks.values())
+            case _:
+                assert not order_process.is_open(order), f"{order_id} is open: {order}"
+
+
+def repeat_what_was_lost(shop: Recording, orders: int, stocks: int) -> None:
+    """Clients repeat, in their order, the commands whose events did not cross."""
+    for sent in story().sent:
+        if isinstance(sent.command, ReceiveStock):
+            if sent.stock_events > stocks:
+                shop.stock(sent.command.sku, sent.command)
+        elif sent.order_events > orders:
+            shop.order(sent.command)
+            shop.drain()
+
+
+def cuts(length: Callable[[Story], int]) -> range:
+    return range(length(story()) + 1)
+
+
+@pytest.mark.parametrize("orders", cuts(lambda told: len(told.shop.order_log)))
+def test_every_combination_of_cuts_is_taken_over_from(orders: int) -> None:
+    for stocks in cuts(lambda told: len(told.shop.stock_log)):
+        for refusals in cuts(lambda told: len(told.refusals)):
+            shop = site_after(orders, stocks, refusals)
+            take_over(shop)
+            shop.assert_stock_is_right()
+            assert_claims_and_holds_agree(shop)
+            repeat_what_was_lost(shop, orders, stocks)
+            shop.assert_stock_is_right()
+            assert_claims_and_holds_agree(shop)
+            take_over(shop)  # again changes nothing
+            assert_claims_and_holds_agree(shop)
+
+
+@pytest.mark.parametrize("stocks", cuts(lambda told: len(told.shop.stock_log))[2:])
+def test_with_the_deliveries_across_every_repeat_leads_where_it_led_before(stocks: int) -> None:
+    """But for what a cut between an order's and its stock's log has undone: that is compensated, and said."""
+    for orders in cuts(lambda told: len(told.shop.order_log)):
+        shop = site_after(orders, stocks, 0)
+        take_over(shop)
+        repeat_what_was_lost(shop, orders, stocks)
+        assert isinstance(shop.orders["short"], Rejected)
+        shipped = shop.orders["shipped"]
+        assert isinstance(shipped, Shipped)
+        left = units_by_sku(shipped.lines)
+        out, back = units(shop, StockIssued, "shipped"), units(shop, StockReturned, "shipped")
+        assert {sku: out[sku] - back[sku] for sku in left} == left
+        assert isinstance(shop.orders["kept"], Confirmed)
