@@ -1,0 +1,179 @@
+"""What a cut mirror lost is listed exactly, and each acknowledged command can be sent again or written off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from contracts.kernel.records import LossReissued, Outcome, SiteRole
+from infra.sites.control import write_role
+from infra.sites.cut import torn_at
+from infra.sites.losses import Report, report
+from infra.sites.reconcile import Undecidable, chosen, load, reissue, save, standings, write_off
+from services.kernel.envelope import uuid7
+from tests.checker.evidence import read_evidence
+from tests.integration.kernel.client import Client
+from tests.integration.sites import shop
+from tests.integration.sites.conftest import Start
+
+CROSSED, LOST, SHIPPED, CANCELLED = (f"o-{name}" for name in ("crossed", "lost", "shipped", "cancelled"))
+
+
+@dataclass(frozen=True)
+class Failover:
+    """A shop whose mirror stopped in the middle: `told` is what clients heard of what they asked after it."""
+
+    old: str
+    new: str
+    told: dict[str, Outcome]
+    found: Report
+
+
+@contextmanager
+def clients(bootstrap: str) -> Iterator[tuple[Client, Client]]:
+    orders, stock = Client(bootstrap, "order"), Client(bootstrap, "inventory")
+    try:
+        yield orders, stock
+    finally:
+        orders.close()
+        stock.close()
+
+
+def ask(client: Client, command: object, key: str) -> Outcome:
+    command_id = uuid7()
+    client.send(command, key, command_id)
+    client.flush()
+    return client.wait_for({command_id})[command_id]
+
+
+def at_rest(bootstrap: str, wanted: dict[str, str]) -> None:
+    """Until the last event of each order is of this type."""
+    until = time.monotonic() + 60
+    while True:
+        last = {one.key: one.metadata.type for one in read_evidence(bootstrap, ["order.events"])}
+        if all(last.get(key) == f"daybook.order.{kind}" for key, kind in wanted.items()):
+            return
+        assert time.monotonic() < until, last
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def failover(two_brokers: tuple[str, str], start_worker: Start) -> Failover:
+    old, new = two_brokers
+    workers = [start_worker(old, service) for service in ("order", "inventory")]
+    for worker in workers:
+        worker.wait_ready()
+    with clients(old) as (orders, stock):
+        ask(stock, shop.receive("tea", 100), "tea")
+        for order_id in (CROSSED, CANCELLED):
+            ask(orders, shop.place(order_id, "tea", 3), order_id)
+        at_rest(old, {CROSSED: "OrderConfirmed", CANCELLED: "OrderConfirmed"})
+        cuts = shop.ends(old)
+        told = [
+            ask(orders, shop.place(LOST, "tea", 4), LOST),
+            ask(orders, shop.place(SHIPPED, "tea", 5), SHIPPED),
+        ]
+        at_rest(old, {LOST: "OrderConfirmed", SHIPPED: "OrderConfirmed"})
+        # the mirror of stock stopped a little later than that of orders
+        cuts |= {place: end for place, end in shop.ends(old).items() if place[0] == "inventory.events"}
+        told.append(ask(orders, shop.ship(SHIPPED), SHIPPED))
+        told.append(ask(orders, shop.cancel(CANCELLED), CANCELLED))
+        at_rest(old, {SHIPPED: "MovementsRecorded", CANCELLED: "MovementsRecorded"})
+        told.append(ask(stock, shop.receive("cups", 7), "cups"))
+        told.append(ask(orders, shop.ship("o-unknown"), "o-unknown"))
+    for worker in workers:
+        worker.end()
+    shop.mirror(old, new, cuts)
+    write_role(new, SiteRole("away", "active", 2))
+    return Failover(old, new, {each.command_id: each for each in told}, report(old, new, "home", "away"))
+
+
+def test_what_is_lost_is_exactly_what_one_log_has_and_the_other_has_not(failover: Failover) -> None:
+    there = {one.metadata.id for one in read_evidence(failover.new)}
+    lost = [one for one in read_evidence(failover.old) if one.metadata.id not in there]
+    listed = [event for loss in failover.found.losses for event in loss.events]
+    assert sorted(event.event_id for event in listed) == sorted(one.metadata.id for one in lost)
+    places = {event.event_id: (event.topic, event.partition, event.offset, event.version) for event in listed}
+    assert places == {
+        one.metadata.id: (one.topic, one.partition, one.offset, one.metadata.version) for one in lost
+    }
+
+
+def test_every_answer_that_a_client_had_is_listed_with_its_amount(failover: Failover) -> None:
+    losses = {loss.command_id: loss for loss in failover.found.acknowledged}
+    assert losses.keys() == failover.told.keys()
+    for command_id, outcome in failover.told.items():
+        loss = losses[command_id]
+        assert (loss.subject, loss.outcome, loss.code) == (outcome.subject, outcome.kind, outcome.code)
+        assert loss.command_type == outcome.command_type
+        assert [event.event_id for event in loss.events] == list(outcome.event_ids)
+    placed = next(loss for loss in losses.values() if loss.subject == LOST)
+    assert placed.amounts == {"gross": 10_000_000, "units": 4, "currency": "EUR"}
+
+
+def test_what_was_cut_through_is_named(failover: Failover) -> None:
+    how = {cut.order_id: cut.how for cut in failover.found.conversations}
+    assert how == {LOST: "order lost", SHIPPED: "order lost", CANCELLED: "both behind"}
+    assert failover.found.parted == ()
+    crossed = {one.metadata.transaction.split("/")[0] for one in read_evidence(failover.new)}
+    torn = {each.id for each in failover.found.torn_transactions}
+    assert torn == {each.id for each in torn_at(failover.new)} and torn <= crossed
+
+
+def test_lost_commands_are_sent_again_in_order_or_written_off(
+    failover: Failover, start_worker: Start, tmp_path: Path
+) -> None:
+    save(failover.found, tmp_path / "kept" / "report.json")
+    kept = load(tmp_path / "kept" / "report.json")
+    assert kept == failover.found
+    for service in ("order", "inventory"):
+        start_worker(failover.new, service).wait_ready()
+    entries = standings(failover.new, kept)
+    open_ids = {entry.loss.command_id for entry in entries if entry.state == "open"}
+    assert open_ids == {each for each, outcome in failover.told.items() if outcome.kind == "accepted"}
+    refused = [entry for entry in entries if entry.loss.outcome == "refused"]
+    with pytest.raises(Undecidable, match="promised nothing"):
+        reissue(failover.new, kept, refused, lambda _: None)
+
+    cups = next(entry for entry in entries if entry.loss.subject == "cups")
+    write_off(failover.new, chosen(entries, [cups.loss.command_id]), "counted by hand")
+    again = [entry for entry in entries if entry.state == "open" and entry is not cups]
+    seen: list[str] = []
+    done = reissue(failover.new, kept, again, lambda standing: seen.append(standing.loss.subject))
+    assert seen == [LOST, SHIPPED, SHIPPED, CANCELLED]
+    kinds = {
+        each.loss.command_id: each.decision.outcome
+        for each in done
+        if isinstance(each.decision, LossReissued)
+    }
+    assert kinds == dict.fromkeys(open_ids - {cups.loss.command_id}, "accepted")
+
+    states = {entry.loss.command_id: entry.state for entry in standings(failover.new, kept)}
+    assert states[cups.loss.command_id] == "written off"
+    assert {states[each.loss.command_id] for each in again} == {"reissued"}
+    with pytest.raises(Undecidable, match="already"):
+        write_off(failover.new, standings(failover.new, kept)[:1], "twice")
+
+    # once more under the same ids changes nothing
+    events = len(read_evidence(failover.new, ["order.events"]))
+    reissue(failover.new, kept, again, lambda _: None)
+    at_rest(failover.new, {SHIPPED: "MovementsRecorded", CANCELLED: "MovementsRecorded"})
+    commands = [one.metadata.causation_id for one in read_evidence(failover.new, ["order.events"])]
+    assert all(commands.count(each.loss.command_id) == 1 for each in again)
+    assert events <= len(commands) <= events + 2
+
+    later = report(failover.old, failover.new, "home", "away")
+    assert {loss.command_id for loss in later.losses if loss.again} >= {
+        each.loss.command_id for each in again
+    }
+    assert {(each.subject, each.version) for each in later.parted} >= {(LOST, 1), (CANCELLED, 3)}
+
+
+def test_a_name_that_fits_no_entry_or_several_is_refused(failover: Failover) -> None:
+    with pytest.raises(Undecidable, match="names 0"):
+        chosen(standings(failover.new, failover.found), ["nothing"])
