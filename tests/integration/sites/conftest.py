@@ -20,7 +20,8 @@ Start = Callable[..., WorkerProcess]
 
 @contextmanager
 def running_broker(folder: Path) -> Iterator[EmbeddedBroker]:
-    broker = EmbeddedBroker(folder, *free_ports(2), heap_megabytes=256)
+    port, controller_port = free_ports(2)
+    broker = EmbeddedBroker(folder, port, controller_port, heap_megabytes=256)
     broker.start()
     try:
         create_topics(broker.bootstrap)

@@ -1,4 +1,4 @@
-"""What a cut mirror lost is listed exactly, and each acknowledged command can be sent again or written off."""
+"""What a cut mirror lost is listed exactly; an acknowledged command can be sent again or written off."""
 
 from __future__ import annotations
 
