@@ -1,0 +1,122 @@
+"""A worker on a passive site stands by, mute; made active it goes on warm; told of a later epoch it stops."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from contracts.inventory.commands import ReceiveStock
+from contracts.inventory.events import StockReceived
+from contracts.kernel.records import SiteRole
+from infra.sites.control import lift_hold, stand_down, write_hold, write_role
+from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
+from services.kernel.serde import encode
+from services.kernel.transactions import Transactions, produce
+from services.kernel.worker import EXIT_LOST, EXIT_STOOD_DOWN
+from tests.checker import Evidence, check, read_evidence
+from tests.integration.kernel.client import Client
+from tests.integration.kernel.workers import WorkerProcess
+
+SKU = "22423"
+
+
+def status(worker: WorkerProcess) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{worker.port}/health/ready", timeout=2) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def wait_for_status(worker: WorkerProcess, wanted: dict[str, Any], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not (worker.ready() and status(worker) == wanted):
+        assert time.monotonic() < until, worker.log.read_text()
+        time.sleep(0.02)
+
+
+def receive(client: Client, name: str, **how: Any) -> None:
+    client.send(ReceiveStock(SKU, 1, "delivery", 1), SKU, name, **how)
+    client.flush()
+
+
+def mirrored(bootstrap: str, version: int, cause: str) -> None:
+    """One event of epoch 1, as the mirror would bring it."""
+    event = StockReceived(SKU, 1, "delivery", 1)
+    metadata = Metadata(
+        id=uuid7(),
+        type=event.TYPE,
+        subject=SKU,
+        source="daybook/inventory",
+        recorded_at=now_micros(),
+        correlation_id=cause,
+        causation_id=cause,
+        epoch=1,
+        version=version,
+        request_hash="h",
+        transaction=f"{uuid7()}/0/1",
+    )
+    mirror = Transactions(bootstrap, ["mirror"], 10_000)
+    mirror.fence()
+    value, where = encode("inventory.events", event), partition_of(SKU, 2)
+    mirror.run(
+        lambda producer: produce(
+            producer, "inventory.events", value, SKU, partition=where, headers=write_headers(metadata)
+        ),
+        [],
+        None,
+    )
+
+
+def test_a_site_stands_down_stands_by_and_takes_over(
+    bootstrap: str, start_worker: Callable[..., WorkerProcess], inventory_client: Client
+) -> None:
+    client = inventory_client
+    old = start_worker("inventory")
+    wait_for_status(old, {"status": "active", "epoch": 1})
+    receive(client, "first")
+    receive(client, "refused", expected=7)
+    first = client.wait_for({"first", "refused"})
+
+    stand_down(bootstrap, "home", 1)
+    assert old.process.wait(30) in (EXIT_STOOD_DOWN, EXIT_LOST), old.log.read_text()
+    standby = start_worker("inventory")
+    wait_for_status(standby, {"status": "standby"})
+    receive(client, "of epoch 1")
+    mirrored(bootstrap, 2, "crossed")
+    with pytest.raises(TimeoutError):
+        client.wait_for({"of epoch 1"}, seconds=2)
+
+    write_hold(bootstrap, "takeover", 2)
+    write_role(bootstrap, SiteRole("home", "active", 2))
+    wait_for_status(standby, {"status": "active", "epoch": 2})
+    lift_hold(bootstrap)
+    client.outcomes.clear()
+    for name, how in (("first", {}), ("refused", {"expected": 7}), ("crossed", {}), ("new", {})):
+        receive(client, name, epoch=2, **how)
+    again = client.wait_for({"first", "refused", "crossed", "new"})
+    assert [again[name].version for name in ("first", "crossed", "new")] == [1, 2, 3]
+    assert again["first"].event_ids == first["first"].event_ids
+    assert (again["refused"].kind, again["refused"].version) == ("conflict", first["refused"].version)
+    assert all(again[name].replayed for name in ("first", "refused", "crossed"))
+    assert "of epoch 1" not in client.answered(), "a command of an older epoch woke up"
+
+    receive(client, "later", epoch=3)
+    assert standby.process.wait(30) == EXIT_STOOD_DOWN, standby.log.read_text()
+    assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
+
+
+def test_a_site_that_is_not_proven_alone_is_mute(
+    bootstrap: str, start_worker: Callable[..., WorkerProcess]
+) -> None:
+    write_role(bootstrap, SiteRole("home", "active", 3))
+    write_hold(bootstrap, "unproven", 3)
+    worker = start_worker("inventory")
+    wait_for_status(worker, {"status": "standby"})
+    lift_hold(bootstrap)
+    wait_for_status(worker, {"status": "active", "epoch": 3})
+    write_hold(bootstrap, "unproven", 3)
+    assert worker.process.wait(30) == EXIT_STOOD_DOWN, worker.log.read_text()
