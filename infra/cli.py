@@ -23,6 +23,7 @@ from infra.commands import (
 from infra.commands.audit import audit
 from infra.commands.notebook import notebook
 from infra.commands.output import fail
+from infra.commands.two_sites import ONE_SITE
 from infra.settings import StackSettings
 from infra.sites.site import AWAY, HOME, sites_of
 
@@ -37,9 +38,7 @@ cli = typer.Typer(
 
 @cli.callback()
 def at_site(
-    site: Annotated[
-        str, typer.Option(metavar="home|away", help="At which of two sites; home unless you say.")
-    ] = "",
+    site: Annotated[str, typer.Option(metavar="home|away", help="One site alone, of a stack with two.")] = "",
 ) -> None:
     # No docstring: typer would show it in place of the help above.
     if not site:
@@ -52,6 +51,7 @@ def at_site(
         "DAYBOOK_HOME": str(own.home),
         "DAYBOOK_PORT_BASE": str(own.port_base),
         "DAYBOOK_SITE": own.site,
+        ONE_SITE: "1",
     }
 
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 
 import psutil
 from rich.markup import escape
@@ -26,10 +27,17 @@ def waiting_bar() -> Progress:
 
 
 def start(
-    settings: StackSettings, journal: Journal, module: str, names: list[str], progress: Progress, task: TaskID
+    settings: StackSettings,
+    journal: Journal,
+    module: str,
+    names: list[str],
+    progress: Progress,
+    task: TaskID,
+    more: Mapping[str, str] | None = None,
 ) -> None:
-    """Run the supervisor `module` detached; return when all is ready, else fail with the reason."""
-    state = _started(settings, journal, _spawn(settings, module, names), progress, task)
+    """Run the supervisor `module` detached, with `more` in its environment; return when all is ready, else
+    fail with the reason."""
+    state = _started(settings, journal, _spawn(settings, module, names, more or {}), progress, task)
     if state.phase is not Phase.RUNNING:
         progress.stop()
         fail(f"{escape(state.failure or 'stopped while starting')}\nLogs are in {settings.logs}")
@@ -50,7 +58,9 @@ def stop(journal: Journal, doing: str) -> bool:
     return True
 
 
-def _spawn(settings: StackSettings, module: str, names: list[str]) -> subprocess.Popen[bytes]:
+def _spawn(
+    settings: StackSettings, module: str, names: list[str], more: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     settings.logs.mkdir(parents=True, exist_ok=True)
     own = {
         "DAYBOOK_HOME": str(settings.home.absolute()),
@@ -61,7 +71,7 @@ def _spawn(settings: StackSettings, module: str, names: list[str]) -> subprocess
         return subprocess.Popen(
             [sys.executable, "-m", module, *names],
             cwd=ROOT,
-            env={**os.environ, **own},
+            env={**os.environ, **own, **more},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -4,16 +4,17 @@ import shutil
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 from rich.markup import escape
 
-from infra.commands import detached
+from infra.commands import detached, two_sites
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
 from infra.embedded.jars import jars_folder
-from infra.embedded.journal import Journal
 from infra.embedded.spark import cluster_journal
-from infra.embedded.stack import NAMES, addresses, members
+from infra.embedded.stack import NAMES, SITE_NAMES, addresses
 from infra.settings import StackSettings
+from infra.sites.site import AWAY, HOME, away_settings, peer, sites_of
 
 app = typer.Typer()
 
@@ -23,27 +24,30 @@ def up(
     only: Annotated[
         str, typer.Option(help="Start these alone, with commas: --only broker,postgres", metavar="NAMES")
     ] = "",
+    sites: Annotated[
+        int, typer.Option(min=1, max=2, help="2: with a second site beside it, from now on.")
+    ] = 1,
+    active: Annotated[
+        str, typer.Option(metavar="home", help="With --force: this site is the active one, whatever.")
+    ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Do not ask the other site first.")] = False,
 ) -> None:
     """Start everything, wait until it is ready, print the addresses and leave it running.
 
     State from an earlier `./daybook up` is still there. Ports begin at DAYBOOK_PORT_BASE (27400); a second
     checkout runs beside this one with another base. Everything is kept under .daybook (DAYBOOK_HOME).
     """
-    names = [name.strip() for name in only.split(",") if name.strip()]
-    unknown = [name for name in names if name not in NAMES]
-    if unknown:
-        raise typer.BadParameter(f"{', '.join(unknown)}: not one of {', '.join(NAMES)}", param_hint="--only")
     settings = StackSettings()
-    journal = Journal(settings.home)
-    if journal.supervised():
-        fail("the stack is up already: `./daybook status` shows it, `./daybook down` stops it")
-    with detached.waiting_bar() as progress:
-        task = progress.add_task("Java's jars", total=sum(len(row) for row in members(settings, names)))
-        try:
-            jars_folder("kafka")
-        except EmbeddedError as reason:
-            fail(escape(str(reason)))
-        detached.start(settings, journal, "infra.embedded.supervisor", names, progress, task)
+    if sites == 2:
+        _second_site(settings)
+    names = _chosen(settings, only)
+    told = _told(settings, active, force)
+    starting = two_sites.to_start(settings)
+    try:
+        jars_folder("kafka")
+    except EmbeddedError as reason:
+        fail(escape(str(reason)))
+    two_sites.start(starting, names, told)
     for name, value in addresses(settings).items():
         results.print(f"{name}={value}", soft_wrap=True, markup=False)
     notes.print("The shop is open. `./daybook status` shows it, `./daybook down` closes it.")
@@ -72,7 +76,48 @@ def clean(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] 
     notes.print(f"Removed {settings.home}.")
 
 
+def _second_site(settings: StackSettings) -> None:
+    """Make the place of away, and hold the mirror where it would copy into the active site."""
+    home, here = sites_of(settings)[HOME], sites_of(settings)
+    if AWAY in here:
+        return
+    if home.journal.supervised():
+        fail("the stack is up with one site: `./daybook down` first, then `./daybook up --sites 2`")
+    try:
+        away_settings(settings).home.mkdir(parents=True)
+    except ValidationError:
+        fail("DAYBOOK_PORT_BASE leaves no room for a second site: its ports begin 200 further on")
+    home.journal.hold("mirror")
+
+
+def _chosen(settings: StackSettings, only: str) -> list[str]:
+    known = (*NAMES, *(SITE_NAMES if peer(settings) else ()))
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(unknown)}: not one of {', '.join(known)}", param_hint="--only")
+    return names
+
+
+def _told(settings: StackSettings, active: str, force: bool) -> str:
+    """The site that is told to be active; empty for none."""
+    if not active and not force:
+        return ""
+    if active not in sites_of(settings) or not force:
+        raise typer.BadParameter("name a site, and say --force too", param_hint="--active")
+    notes.print(
+        f"[yellow]{active} will not ask the other site whether it was promoted.[/yellow] If it was, both "
+        "accept orders until they can see each other; then this one stands down, and what it accepted in "
+        "between is lost but for `./daybook failover report`."
+    )
+    return active
+
+
 def _stop_all(settings: StackSettings) -> bool:
     """False when neither the stack nor a cluster was there to stop."""
     cluster = detached.stop(cluster_journal(settings), "Stopping the Spark cluster")
-    return detached.stop(Journal(settings.home), "Stopping: services first, then the stores") or cluster
+    stopped = [
+        detached.stop(site.journal, f"Stopping {site.name}: services first, then the stores")
+        for site in two_sites.here(settings)
+    ]
+    return any(stopped) or cluster

@@ -22,10 +22,10 @@ _TEN_YEARS_MINUTES = 5_256_000
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=PLAINTEXT://{host}:{port}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}{peer_listener}
+advertised.listeners=PLAINTEXT://{host}:{port}{peer_advertised}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PEER:PLAINTEXT
 controller.quorum.bootstrap.servers={host}:{controller_port}
 log.dirs={logs}
 # topics.yaml is the only catalogue: a topic that is not in it is a mistake
@@ -68,12 +68,18 @@ Configuration:
 
 @dataclass(frozen=True)
 class BrokerPlace:
-    """Where a broker lives: its folder (state, log) and its two ports on loopback."""
+    """Where a broker lives: its folder (state, log) and its ports on loopback.
+
+    `peer_port` is a second listener, for the other site; who comes that way is told to come back by
+    `link_port`.
+    """
 
     folder: Path
     port: int
     controller_port: int
     heap_megabytes: int = 384
+    peer_port: int | None = None
+    link_port: int | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -91,6 +97,8 @@ def prepare_broker(place: BrokerPlace) -> Program:
             port=place.port,
             controller_port=place.controller_port,
             logs=logs,
+            peer_listener=f",PEER://{HOST}:{place.peer_port}" if place.peer_port else "",
+            peer_advertised=f",PEER://{HOST}:{place.link_port}" if place.peer_port else "",
             offsets_minutes=_TEN_YEARS_MINUTES,
         )
     )

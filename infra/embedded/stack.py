@@ -3,16 +3,20 @@
 import os
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from infra.embedded.broker import BrokerPlace, broker_ready, prepare_broker
 from infra.embedded.child import Program
-from infra.embedded.ports import HOST
+from infra.embedded.mirror import MirrorPlace, mirror_ready, prepare_mirror
+from infra.embedded.ports import HOST, listening
 from infra.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
 from infra.embedded.secret import kept_secret
 from infra.settings import StackSettings
+from infra.sites.site import Site, home_settings, own_site, peer
+from infra.sites.start import require_passive
+from infra.topics import mirrored_topics
 
 _PROBE_SECONDS = 2.0
 
@@ -61,11 +65,17 @@ SERVICES = (
     ),
 )
 NAMES = (*STORES, *(service.name for row in SERVICES for service in row))
+# What each of two sites has beside them.
+SITE_NAMES = ("link", "guard", "mirror")
 
 
 def members(settings: StackSettings, only: Collection[str] = ()) -> list[list[Member]]:
     """The stack's members in rows, in order of starting; `only` keeps those names (none: all)."""
     rows = [_stores(settings), *([_service(settings, service) for service in row] for row in SERVICES)]
+    other = peer(settings)
+    if other is not None:
+        rows[0].append(_link(settings))
+        rows.append([_guard(settings), _mirror(settings, other)])
     kept = [[member for member in row if not only or member.name in only] for row in rows]
     return [row for row in kept if row]
 
@@ -97,11 +107,13 @@ def addresses(settings: StackSettings) -> dict[str, str]:
 
 def _stores(settings: StackSettings) -> list[Member]:
     broker = BrokerPlace(settings.home / "broker", settings.port("broker"), settings.port("controller"))
+    if peer(settings) is not None:
+        broker = replace(broker, peer_port=settings.port("peer"), link_port=settings.port("link"))
     postgres = _postgres(settings)
     return [
         Member(
             "broker",
-            (broker.port, broker.controller_port),
+            tuple(port for port in (broker.port, broker.controller_port, broker.peer_port) if port),
             lambda: prepare_broker(broker),
             lambda: broker_ready(broker.bootstrap),
             seconds=120,
@@ -120,6 +132,47 @@ def _postgres(settings: StackSettings) -> PostgresPlace:
     return PostgresPlace(settings.home / "postgres", settings.port("postgres"))
 
 
+def _link(settings: StackSettings) -> Member:
+    port, broker = settings.port("link"), settings.port("peer")
+    state = own_site(settings).link_state.absolute()
+    command = (sys.executable, "-m", "infra.embedded.link", "--listen", str(port), "--to", str(broker))
+    return Member(
+        "link",
+        (port,),
+        lambda: Program("link", (*command, "--state", str(state)), _environment(settings, "link")),
+        lambda: listening(port),
+        seconds=60,
+    )
+
+
+def _guard(settings: StackSettings) -> Member:
+    member = _service(settings, Service("guard", "infra.sites.guard"))
+    return replace(member, seconds=60)
+
+
+def _mirror(settings: StackSettings, source: Site) -> Member:
+    place = mirror_place(settings, source)
+
+    def prepare() -> Program:
+        require_passive(own_site(settings))
+        return prepare_mirror(place)
+
+    return Member("mirror", (place.port,), prepare, lambda: mirror_ready(place), seconds=120, awaited=False)
+
+
+def mirror_place(settings: StackSettings, source: Site) -> MirrorPlace:
+    """The mirror at the site of `settings`, which copies from `source`."""
+    return MirrorPlace(
+        settings.home / "mirror",
+        settings.port("mirror"),
+        source.name,
+        settings.site,
+        source.link,
+        settings.kafka,
+        mirrored_topics(),
+    )
+
+
 def _service(settings: StackSettings, service: Service) -> Member:
     command = (sys.executable, "-m", service.module, *([service.part] if service.part else []))
     return Member(
@@ -136,16 +189,22 @@ def _service(settings: StackSettings, service: Service) -> Member:
 def _environment(settings: StackSettings, name: str) -> dict[str, str]:
     """The caller's environment may tune a service; what makes this one stack is ours to say."""
     tunable = {
-        "DAYBOOK_SITE": "home",
         "DAYBOOK_SLOT": "0",
         "DAYBOOK_SLOTS": "1",
         "DAYBOOK_LAYOUT": "1",
         "DAYBOOK_REPLICA": "0",
-        "DAYBOOK_HASH_KEY": kept_secret(settings.home / "hash-key"),
+        # of both sites: clients take their keys along
+        "DAYBOOK_HASH_KEY": kept_secret(home_settings(settings).home / "hash-key"),
         "PYTHONUNBUFFERED": "1",
     }
-    fixed = {"DAYBOOK_HTTP_HOST": HOST, "DAYBOOK_HTTP_PORT": str(settings.port(name)), **addresses(settings)}
-    return {**tunable, **os.environ, **fixed}
+    fixed = {
+        "DAYBOOK_HTTP_HOST": HOST,
+        "DAYBOOK_HTTP_PORT": str(settings.port(name)),
+        "DAYBOOK_HOME": str(settings.home.absolute()),
+        "DAYBOOK_PORT_BASE": str(settings.port_base),
+        "DAYBOOK_SITE": settings.site,
+    }
+    return {**tunable, **os.environ, **fixed, **addresses(settings)}
 
 
 def log_file(settings: StackSettings, name: str) -> Path:

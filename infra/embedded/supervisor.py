@@ -11,19 +11,16 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from confluent_kafka import KafkaException
-
 from infra.embedded.child import Child
 from infra.embedded.errors import EmbeddedError, NotReady
 from infra.embedded.journal import Journal, Phase, StackState
+from infra.embedded.opening import open_site
 from infra.embedded.ports import require_free
 from infra.embedded.stack import Member, log_file, members
 from infra.embedded.watched import Watched, backoff
 from infra.settings import StackSettings
-from infra.topics import create_topics, ensure_site
 
 POLL_SECONDS = 0.1
-TOPICS_SECONDS = 30.0
 # A process that has lived this long starts again at the first backoff.
 SETTLED_SECONDS = 60.0
 
@@ -81,7 +78,9 @@ class Supervisor:
                 self._first_launch(watched)
             self._await_ready([watched for watched in row if watched.member.awaited and not watched.held])
             if any(watched.member.name == "broker" for watched in row):
-                self._create_topics()
+                open_site(self._settings, self._journal, lambda: self._stop_asked)
+                if self._stop_asked:
+                    raise StopAsked
         self._phase = Phase.RUNNING
         self._journal.record("stack", "running")
 
@@ -92,22 +91,6 @@ class Supervisor:
             self._launch(watched)
         elif not watched.held:
             self._relaunch(watched)
-
-    def _create_topics(self) -> None:
-        """What the catalogue names, and the site's first records, before any service asks for them."""
-        deadline = time.monotonic() + TOPICS_SECONDS
-        while not self._stop_asked:
-            try:
-                created = create_topics(self._settings.kafka)
-                ensure_site(self._settings.kafka, os.environ.get("DAYBOOK_SITE", "home"))
-                self._journal.record("broker", "topics", f"{len(created)} created")
-                return
-            except (KafkaException, TimeoutError) as reason:
-                # A young broker names itself leader of a partition before it is; both steps may be repeated.
-                if time.monotonic() > deadline:
-                    raise NotReady(f"topics could not be created: {reason}") from reason
-                time.sleep(POLL_SECONDS)
-        raise StopAsked
 
     def _await_ready(self, row: Sequence[Watched]) -> None:
         """Raises NotReady when one of the row dies or is too slow, StopAsked when a signal came."""

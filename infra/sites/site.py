@@ -67,7 +67,7 @@ def away_settings(settings: StackSettings) -> StackSettings:
 def sites_of(settings: StackSettings) -> dict[str, Site]:
     """Every site of the stack, by name, given the settings of either: home alone unless away has a folder."""
     home = home_settings(settings)
-    sites = {HOME: Site(HOME, home)}
+    sites: dict[str, Site] = {HOME: Site(HOME, home)}
     if (home.home / AWAY).is_dir():
         sites[AWAY] = Site(AWAY, away_settings(home))
     return sites

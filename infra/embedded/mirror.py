@@ -1,0 +1,153 @@
+"""MirrorMaker2 in dedicated mode: one direction, exactly once, identity names, one process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from infra.embedded.child import Program
+from infra.embedded.jars import classpath
+from infra.embedded.java import find_java
+from infra.embedded.ports import HOST, listening
+
+CANARY = "site.canary"
+FRESH_SECONDS = 5.0
+_ASK_SECONDS = 2.0
+
+_PROPERTIES = """\
+clusters = {source}, {target}
+{source}.bootstrap.servers = {source_bootstrap}
+{target}.bootstrap.servers = {target_bootstrap}
+{source}->{target}.enabled = true
+{source}->{target}.topics = {topics}
+{target}->{source}.enabled = false
+# without this a second worker runs for the direction that is off
+{target}->{source}.emit.heartbeats.enabled = false
+replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
+tasks.max = 1
+# exactly once: positions and records in one transaction at the target, only what is committed at the source
+dedicated.mode.enable.internal.rest = true
+listeners = http://{host}:{port}
+{target}.exactly.once.source.support = {exactly_once}
+{source}.consumer.isolation.level = {isolation}
+# a broker that was away is found again soon
+reconnect.backoff.max.ms = 500
+# entities know their version and consumers their epoch: nobody asks for translated offsets, and the
+# canary tells more than heartbeats; so nothing at all is written at the source
+emit.heartbeats.enabled = false
+emit.checkpoints.enabled = false
+emit.offset-syncs.enabled = false
+sync.group.offsets.enabled = false
+refresh.groups.enabled = false
+# topics.yaml makes the topics of both sites
+sync.topic.configs.enabled = false
+sync.topic.acls.enabled = false
+refresh.topics.interval.seconds = 10
+# one node
+replication.factor = 1
+config.storage.replication.factor = 1
+offset.storage.replication.factor = 1
+status.storage.replication.factor = 1
+# the positions are read whole: few partitions, compacted early
+offset.storage.partitions = 1
+offset.storage.segment.bytes = 4194304
+offset.storage.min.cleanable.dirty.ratio = 0.1
+status.storage.partitions = 1
+offset.flush.interval.ms = 1000
+plugin.discovery = service_load
+"""
+
+_LOGGING = """\
+Configuration:
+  Appenders:
+    Console: {name: STDOUT, PatternLayout: {pattern: "[%d] %p %m (%c)%n"}}
+  Loggers:
+    Root: {level: WARN, AppenderRef: [{ref: STDOUT}]}
+    Logger:
+      # the proof of exactly-once is in this log: ExactlyOnceWorkerSourceTask
+      - {name: org.apache.kafka.connect.runtime, level: INFO}
+      - {name: org.apache.kafka.connect.mirror, level: INFO}
+"""
+
+
+@dataclass(frozen=True)
+class MirrorPlace:
+    """Where a mirror lives and what it connects: `source` and `target` are names, the rest addresses."""
+
+    folder: Path
+    port: int
+    source: str
+    target: str
+    source_bootstrap: str
+    target_bootstrap: str
+    topics: Sequence[str]
+    exactly_once: bool = True
+    heap_megabytes: int = 256
+
+
+def positions_topic(source: str) -> str:
+    """The topic at the target in which the mirror keeps how far it has read each partition of `source`."""
+    return f"mm2-offsets.{source}.internal"
+
+
+def mirror_transactional_id(source: str) -> str:
+    """The id under which the mirror's only task writes at the target: `init_transactions` with it shuts a
+    mirror out that may still be alive, and ends what it has open."""
+    return f"{source}-mm2-MirrorSourceConnector-0"
+
+
+def mirror_properties(place: MirrorPlace) -> str:
+    """The configuration file. `exactly_once=False` is the negative control's."""
+    return _PROPERTIES.format(
+        source=place.source,
+        target=place.target,
+        source_bootstrap=place.source_bootstrap,
+        target_bootstrap=place.target_bootstrap,
+        topics=", ".join(place.topics),
+        host=HOST,
+        port=place.port,
+        exactly_once="enabled" if place.exactly_once else "disabled",
+        isolation="read_committed" if place.exactly_once else "read_uncommitted",
+    )
+
+
+def prepare_mirror(place: MirrorPlace) -> Program:
+    """Write the configuration and return what to run."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    properties, logging = place.folder / "mirror.properties", place.folder / "log4j2.yaml"
+    properties.write_text(mirror_properties(place))
+    logging.write_text(_LOGGING)
+    java = (
+        str(find_java().executable),
+        f"-Dlog4j2.configurationFile={logging.absolute()}",
+        f"-Xmx{place.heap_megabytes}m",
+        "-XX:+UseSerialGC",
+        "-cp",
+        classpath("kafka"),
+        "org.apache.kafka.connect.mirror.MirrorMaker",
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+    return Program("mirror", (*java, str(properties.absolute())), environment)
+
+
+def mirror_ready(place: MirrorPlace) -> bool:
+    """True when it runs and a canary that is not old has come through it."""
+    return listening(place.port) and canary_age(place.target_bootstrap) < FRESH_SECONDS
+
+
+def canary_age(bootstrap: str) -> float:
+    """Seconds since the newest canary that this broker has was sent; infinite where it has none."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    newest = {TopicPartition(CANARY, 0): OffsetSpec.max_timestamp()}
+    try:
+        found = admin.list_offsets(newest, request_timeout=_ASK_SECONDS)
+        sent = max(future.result().timestamp for future in found.values())
+    except KafkaException:
+        return float("inf")
+    return time.time() - sent / 1000 if sent > 0 else float("inf")
