@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from contracts.kernel.records import Outcome
 from services.edge.fields import ID_PATTERN
-from services.edge.gateway import Gateway, Unanswered
+from services.edge.gateway import Gateway
 from services.edge.http import (
     RETRY_AFTER_SECONDS,
     Problem,
@@ -33,6 +33,7 @@ from services.edge.http import (
     parse_body,
     read_body,
 )
+from services.edge.unanswered import Unanswered
 from services.kernel.envelope import uuid7
 from services.kernel.process import derived_id
 from services.kernel.tokens import Token

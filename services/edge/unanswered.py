@@ -1,0 +1,45 @@
+"""Why a command has no outcome. Each becomes a 503 with the class's code; the repeat is always safe."""
+
+from __future__ import annotations
+
+from services.kernel.control import Control
+
+NOT_TAKING = {
+    "passive": ("site_passive", "this site is passive: the other one takes commands"),
+    "quiesced": ("site_quiesced", "this site is being switched over"),
+    "takeover": ("site_taking_over", "this site is taking over"),
+    "unproven": ("site_unproven", "this site does not know yet whether it is the only active one"),
+}
+
+
+class Unanswered(Exception):
+    """No outcome: the command may have been executed or not. It is safe to repeat it under the same id."""
+
+    code = "unanswered"
+
+
+class Overloaded(Unanswered):
+    """Too many commands are waiting; this one was not sent."""
+
+    code = "overloaded"
+
+
+class OutcomeUnknown(Unanswered):
+    """The command was sent and its outcome did not come in time."""
+
+    code = "outcome_unknown"
+
+
+class NotTaking(Unanswered):
+    """This site takes no commands now; it was not sent. `code` says why, see `NOT_TAKING`."""
+
+    def __init__(self, control: Control) -> None:
+        why = control.role.role if control.role.role != "active" else control.held
+        self.code, reason = NOT_TAKING[why]
+        super().__init__(reason)
+
+
+class LogUnavailable(Unanswered):
+    """The log did not take the command in time, or this gateway is not ready."""
+
+    code = "log_unavailable"
