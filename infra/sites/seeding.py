@@ -3,8 +3,8 @@
 With exactly-once on, MirrorMaker2 commits its position in the same transaction as the data: the last record
 of `mm2-offsets.<source>.internal` at the target is the truth. A record's key is
 `["MirrorSourceConnector",{"cluster":<source>,"partition":<n>,"topic":<name>}]`, byte for byte as Connect's
-JSON converter writes it, in the partition that Java's murmur2 gives; its value is `{"offset":<n>}`, the last
-source offset that was copied.
+JSON converter writes it, for the topic is compacted; its value is `{"offset":<n>}`, the last source offset
+that was copied.
 """
 
 from __future__ import annotations
@@ -16,20 +16,16 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from infra.embedded.mirror import positions_topic
 from services.kernel.log_reader import end_offsets, partitions_of, read_to_end
 
 CONNECTOR = "MirrorSourceConnector"
-PARTITIONS = 25  # as Connect makes the topic
+PARTITIONS = 1  # as the mirror is configured
 SECONDS = 30.0
 # A position lies on the last record, and one transaction's markers and aborted records may lie behind it.
 TAIL = 2_000
 
 Place = tuple[str, int]
-
-
-def offsets_topic(source: str) -> str:
-    """Where the mirror from `source` keeps its positions, at its target."""
-    return f"mm2-offsets.{source}.internal"
 
 
 def internal_topics(alias: str) -> frozenset[str]:
@@ -58,7 +54,7 @@ def seed(target: str, source_name: str, positions: Mapping[Place, int]) -> None:
     `target` is the broker that is mirrored to; its old positions must be gone (`reset_internal`). Raises
     KafkaException where the topic is there already, TimeoutError where the broker does not take the records.
     """
-    topic = offsets_topic(source_name)
+    topic = positions_topic(source_name)
     config = {"cleanup.policy": "compact"}
     _admin(target).create_topics([NewTopic(topic, PARTITIONS, 1, config=config)])[topic].result(SECONDS)
     failures: list[KafkaError] = []
@@ -67,7 +63,7 @@ def seed(target: str, source_name: str, positions: Mapping[Place, int]) -> None:
         if error is not None:
             failures.append(error)
 
-    settings = {"bootstrap.servers": target, "partitioner": "murmur2_random", "acks": "all", "log_level": 0}
+    settings = {"bootstrap.servers": target, "acks": "all", "log_level": 0}
     producer = Producer({**settings, "enable.idempotence": True, "message.timeout.ms": int(SECONDS * 1000)})
     for (name, number), offset in sorted(positions.items()):
         key = msgspec.json.encode([CONNECTOR, {"cluster": source_name, "partition": number, "topic": name}])

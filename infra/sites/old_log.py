@@ -1,0 +1,54 @@
+"""Reading the log of a site that is down: its broker alone is started from its folder, and stopped again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from infra.embedded.broker import EmbeddedBroker
+from infra.sites.plan import heard
+from infra.sites.site import Site
+from infra.sites.steps import NotDone, Show
+from infra.topics import SERVICES
+from services.kernel.control import read_control, transactional_ids
+from services.kernel.log_reader import partitions_of
+from services.kernel.transactions import Transactions
+
+TIMEOUT_MS = 10_000
+
+
+@contextmanager
+def readable(site: Site, show: Show) -> Iterator[str]:
+    """The address at which the site's log can be read meanwhile; its role stays as it is. Raises NotDone."""
+    if heard(site.link) is not None:
+        yield site.link
+        return
+    if site.journal.supervised():
+        raise NotDone(
+            f"{site.name} runs and cannot be reached: mend the way (`./daybook sites heal`) or stop it "
+            f"(`./daybook --site {site.name} down`)"
+        )
+    folder = site.settings.home / "broker"
+    if not folder.is_dir():
+        raise NotDone(f"{site.name} has no broker's folder at {folder}")
+    show(f"starting the broker of {site.name} alone")
+    broker = EmbeddedBroker(folder, site.settings.port("broker"), site.settings.port("controller"))
+    broker.start()
+    try:
+        _settle(broker.bootstrap)
+        yield broker.bootstrap
+    finally:
+        broker.stop()
+
+
+def _settle(bootstrap: str) -> None:
+    """End what the crash left undecided: it was acknowledged to nobody, and it holds up every reader."""
+    control = read_control(bootstrap)
+    for service in SERVICES:
+        topics = [f"{service}.{kind}" for kind in ("events", "answers", "outcomes")]
+        topics += [f"{each}.commands" for each in SERVICES]
+        places = [(topic, number) for topic in topics for number in partitions_of(bootstrap, topic)]
+        for slot in range(control.layout(service).slots):
+            transactions = Transactions(bootstrap, transactional_ids(service, slot), TIMEOUT_MS)
+            transactions.fence()
+            transactions.settle(places, [], None)

@@ -1,0 +1,56 @@
+"""The steps of a failover as an operator sees them: named, timed, shown while they last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+POLL_SECONDS = 0.1
+
+Show = Callable[[str], None]
+
+
+class NotDone(Exception):
+    """A failover cannot begin, or a step did not come to its end; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step that is done; `detail` is what it found."""
+
+    name: str
+    seconds: float
+    detail: str = ""
+
+
+@dataclass
+class Doing:
+    """The step under way; whoever does it may set `detail`."""
+
+    detail: str = ""
+
+
+@dataclass
+class Steps:
+    """What was done so far; `show` is told each step when it begins."""
+
+    show: Show = lambda _: None
+    done: list[Step] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Doing]:
+        self.show(name)
+        doing, began = Doing(), time.monotonic()
+        yield doing
+        self.done.append(Step(name, time.monotonic() - began, doing.detail))
+
+
+def wait_until(true: Callable[[], bool], seconds: float, otherwise: Callable[[], str]) -> None:
+    """Raises NotDone with the text of `otherwise` when it is not true in time."""
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            raise NotDone(otherwise())
+        time.sleep(POLL_SECONDS)
