@@ -17,6 +17,7 @@ from infra.commands import (
     parked,
     rebuild,
     replay,
+    sites,
     spark,
     topics,
 )
@@ -38,15 +39,17 @@ cli = typer.Typer(
 
 @cli.callback()
 def at_site(
-    site: Annotated[str, typer.Option(metavar="home|away", help="One site alone, of a stack with two.")] = "",
+    name: Annotated[
+        str, typer.Option("--site", metavar="home|away", help="One site alone, of a stack with two.")
+    ] = "",
 ) -> None:
     # No docstring: typer would show it in place of the help above.
-    if not site:
+    if not name:
         return
-    sites = sites_of(StackSettings())
-    if site not in sites:
-        fail(f"there is no site {site}: `./daybook up --sites 2` makes {AWAY} beside {HOME}")
-    own = sites[site].settings
+    found = sites_of(StackSettings())
+    if name not in found:
+        fail(f"there is no site {name}: `./daybook up --sites 2` makes {AWAY} beside {HOME}")
+    own = found[name].settings
     os.environ |= {
         "DAYBOOK_HOME": str(own.home),
         "DAYBOOK_PORT_BASE": str(own.port_base),
@@ -62,6 +65,7 @@ for commands in (marts, check_source):
     analytics.app.add_typer(commands.app)
 cli.command(rich_help_panel="Analytics")(notebook)
 cli.add_typer(analytics.app, name="analytics", rich_help_panel="Analytics")
+cli.add_typer(sites.app, name="sites", rich_help_panel="Two sites")
 cli.add_typer(spark.app, name="spark", rich_help_panel="Analytics")
 cli.add_typer(parked.app, name="parked", rich_help_panel="Read models")
 cli.add_typer(contracts.app, name="contracts", rich_help_panel="The language")

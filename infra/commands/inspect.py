@@ -12,10 +12,12 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 from rich.table import Table
 
+from infra.commands import two_sites
 from infra.commands.output import fail, notes, results
 from infra.embedded.journal import Journal, MemberState, StackState
-from infra.embedded.stack import NAMES, SILENT, addresses, http_ready, log_file
+from infra.embedded.stack import NAMES, SILENT, SITE_NAMES, addresses, http_ready, log_file
 from infra.settings import StackSettings
+from infra.sites.site import Site, peer
 
 app = typer.Typer()
 LAG = "daybook_lag_events"
@@ -29,14 +31,25 @@ def status() -> None:
 
     Exit code 1 unless the stack is up and every process is ready.
     """
-    journal = Journal(StackSettings().home)
+    shown = list(reversed(two_sites.here(StackSettings())))
+    ready = [_show(site, site.name if len(shown) > 1 else "") for site in shown]
+    if not all(ready):
+        raise typer.Exit(1)
+
+
+def _show(site: Site, title: str) -> bool:
+    """Print one site's table and last events; False unless every process that should be up is ready."""
+    journal = site.journal
     state = journal.read()
     if state is None or not journal.supervised():
+        if title:
+            results.print(f"{title} is not up", markup=False)
+            return False
         if state and state.failure:
             notes.print(f"The last start failed: {state.failure}", markup=False)
         fail("the stack is not up: `./daybook up` starts it")
-    settings = running_settings(journal)
-    table = Table("process", "pid", "memory", "ready", "restarts", "lag", "address")
+    settings = site.settings.model_copy(update={"port_base": state.port_base})
+    table = Table("process", "pid", "memory", "ready", "restarts", "lag", "address", title=title or None)
     with ThreadPoolExecutor(len(NAMES)) as pool:
         rows = list(pool.map(lambda member: _row(settings, member), state.members))
     for row in rows:
@@ -46,8 +59,7 @@ def status() -> None:
     for event in notable[-SHOWN_EVENTS:]:
         first_line = event["detail"].partition("\n")[0]
         results.print(f"{event['at']} {event['process']} {event['event']} {first_line}", markup=False)
-    if any(row[3] == "no" for row in rows):
-        raise typer.Exit(1)
+    return all(row[3] != "no" for row in rows)
 
 
 @app.command(rich_help_panel="For other tools")
@@ -65,9 +77,10 @@ def logs(
 ) -> None:
     """Print the end of a process's log, or of all."""
     settings = StackSettings()
-    if name and name not in (*NAMES, "supervisor"):
-        raise typer.BadParameter(f"{name}: not one of {', '.join(NAMES)}, supervisor", param_hint="NAME")
-    files = [log_file(settings, each) for each in ([name] if name else [*NAMES, "supervisor"])]
+    names = (*NAMES, *(SITE_NAMES if peer(settings) else ()))
+    if name and name not in (*names, "supervisor"):
+        raise typer.BadParameter(f"{name}: not one of {', '.join(names)}, supervisor", param_hint="NAME")
+    files = [log_file(settings, each) for each in ([name] if name else [*names, "supervisor"])]
     present = [file for file in files if file.exists()]
     if not present:
         fail("no log yet: `./daybook up` starts the stack")

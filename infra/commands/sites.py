@@ -1,0 +1,101 @@
+"""`daybook sites`: how the two stand; `sites cut` and `sites heal`: the way between them, for drills."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from infra.commands.output import fail, notes, results
+from infra.embedded.journal import Journal
+from infra.embedded.link import LinkState, write_link
+from infra.settings import StackSettings
+from infra.sites.overview import MirrorView, SitesView, SiteView, overview
+from infra.sites.site import Site, home_settings, sites_of
+
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
+def sites(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="For other tools.")] = False,
+) -> None:
+    """Show roles, epoch, the mirror's exact lag, read models and standbys of both sites."""
+    if context.invoked_subcommand:
+        return
+    with notes.status("Asking both sites"):
+        view = overview(_both())
+    if as_json:
+        results.print(msgspec.json.encode(view).decode(), soft_wrap=True, markup=False)
+        return
+    results.print(_table(view))
+    results.print(_mirror(view.mirror), markup=False)
+
+
+@app.command()
+def cut() -> None:
+    """Cut the two sites off from each other: the mirror and the guards see nothing of the other side."""
+    for site in _both().values():
+        write_link(site.link_state, LinkState(cut=True))
+    notes.print("Cut. `./daybook sites heal` mends it.")
+
+
+@app.command()
+def heal(
+    delay: Annotated[int, typer.Option(min=0, metavar="MS", help="Hold every byte back that long.")] = 0,
+) -> None:
+    """Let the two sites reach each other again."""
+    for site in _both().values():
+        write_link(site.link_state, LinkState(delay_ms=delay))
+    notes.print("Whole again." if not delay else f"Whole, {delay} ms late in each direction.")
+
+
+def _both() -> dict[str, Site]:
+    home = home_settings(StackSettings())
+    # The ports of a running stack were chosen when it started.
+    state = Journal(home.home).read() if home.home.exists() else None
+    if state is not None and Journal(home.home).supervised():
+        home = StackSettings(home=home.home, port_base=state.port_base, site="home")
+    found = sites_of(home)
+    if len(found) < 2:
+        fail("there is one site: `./daybook up --sites 2` makes a second one")
+    return found
+
+
+def _table(view: SitesView) -> Table:
+    table = Table("", *(site.name for site in view.sites))
+    rows = {
+        "role": lambda site: site.role or ("silent" if site.up else "down"),
+        "epoch": lambda site: str(site.epoch or "-"),
+        "hold": lambda site: site.hold or "none",
+        "link": lambda site: site.link,
+        "mirror into it": lambda site: site.mirror,
+        "canary": lambda site: "-" if site.canary_seconds is None else f"{site.canary_seconds:.3f} s",
+        "read models": _read_models,
+    }
+    for name, cell in rows.items():
+        table.add_row(name, *(cell(site) for site in view.sites))
+    for worker in view.sites[0].workers:
+        table.add_row(worker, *(site.workers[worker] for site in view.sites))
+    return table
+
+
+def _read_models(site: SiteView) -> str:
+    """The one that is furthest behind."""
+    if not site.read_models:
+        return "-"
+    name, worst = max(site.read_models.items(), key=lambda each: (each[1].events, each[1].seconds))
+    behind = f"{worst.events} events, {worst.seconds:.1f} s behind"
+    return f"{name}: {behind}" if worst.events else f"{len(site.read_models)} up to date"
+
+
+def _mirror(mirror: MirrorView | None) -> str:
+    if mirror is None:
+        return "No mirror: both sites say that they are active."
+    way = f"Mirror {mirror.source} to {mirror.target}:"
+    if mirror.events is None or mirror.seconds is None:
+        return f"{way} lag unknown, {mirror.reason}"
+    if not mirror.events:
+        return f"{way} caught up, exactly."
+    return f"{way} {mirror.events} events behind, the oldest {mirror.seconds:.2f} s old."

@@ -1,0 +1,150 @@
+"""What `daybook sites` shows: roles, the mirror's exact lag, read models, standbys; any may be unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from infra.embedded.journal import Journal
+from infra.embedded.link import read_link
+from infra.sites.asking import SiteSilent, ask
+from infra.sites.mirror_position import mirror_lag
+from infra.sites.site import Site
+
+WORKERS = ("order-worker", "inventory-worker")
+ANSWER_SECONDS = 2.0
+LAG_SECONDS = 10.0
+CANARY_DELAY = "daybook_mirror_delay_seconds"
+
+
+class ReadModelView(msgspec.Struct, frozen=True):
+    """`events` and `seconds` behind the site's own log, as the projection saw it last."""
+
+    events: int
+    seconds: float
+
+
+class SiteView(msgspec.Struct, frozen=True):
+    """One site. `role` is empty, `epoch` 0 where its broker is silent; `workers`: what each says of itself."""
+
+    name: str
+    up: bool
+    role: str
+    epoch: int
+    hold: str
+    link: str
+    mirror: str
+    canary_seconds: float | None
+    read_models: Mapping[str, ReadModelView]
+    workers: Mapping[str, str]
+
+
+class MirrorView(msgspec.Struct, frozen=True):
+    """From `source` to `target`. `events` and `seconds` are null where a site cannot be reached."""
+
+    source: str
+    target: str
+    events: int | None
+    seconds: float | None
+    reason: str = ""
+
+
+class SitesView(msgspec.Struct, frozen=True):
+    sites: list[SiteView]
+    mirror: MirrorView | None
+
+
+def overview(sites: Mapping[str, Site]) -> SitesView:
+    """Ask every process; silence is an answer too."""
+    with ThreadPoolExecutor(len(sites)) as pool:
+        views = list(pool.map(_site, sites.values()))
+    active = [view.name for view in views if view.role == "active"]
+    passive = [view.name for view in views if view.role == "passive"]
+    # With one of the two silent the other's role tells which way the mirror goes.
+    source = active or [name for name in sites if [name] != passive][:1]
+    target = [name for name in sites if name not in source[:1]]
+    if len(sites) < 2 or not target or len(active) > 1:
+        return SitesView(views, None)
+    return SitesView(views, _mirror(sites[source[0]], sites[target[0]]))
+
+
+def _site(site: Site) -> SiteView:
+    try:
+        control = ask(site.bootstrap, ANSWER_SECONDS)
+        said: tuple[str, int, str] = control.role.role, control.role.epoch, control.held
+    except SiteSilent:
+        said = "", 0, ""
+    link = read_link(site.link_state)
+    return SiteView(
+        site.name,
+        site.journal.supervised(),
+        *said,
+        "cut" if link.cut else f"{link.delay_ms} ms late" if link.delay_ms else "whole",
+        _member(site.journal, "mirror"),
+        _canary(site),
+        _read_models(site),
+        {name: _worker(site, name) for name in WORKERS},
+    )
+
+
+def _member(journal: Journal, name: str) -> str:
+    if name in journal.held():
+        return "held"
+    state = journal.read() if journal.supervised() else None
+    found = [member for member in state.members if member.name == name] if state else []
+    if not found or found[0].pid is None:
+        return "down"
+    return "ready" if found[0].ready else "starting"
+
+
+def _worker(site: Site, name: str) -> str:
+    """`active`, `standby`, … as the worker says it; else why it is not ready."""
+    answer = _get(f"{site.settings.url(name)}/health/ready")
+    if answer is None:
+        return "silent"
+    body: dict[str, Any] = answer.json()
+    return str(body["status"]) if answer.status_code == 200 else str(body.get("reason", "not ready"))
+
+
+def _read_models(site: Site) -> dict[str, ReadModelView]:
+    answer = _get(f"{site.settings.url('query-api')}/projections")
+    if answer is None or answer.status_code != 200:
+        return {}
+    return {
+        model["read_model"]: ReadModelView(
+            sum(part["lag_events"] or 0 for part in model["partitions"]),
+            max((part["lag_seconds"] or 0.0 for part in model["partitions"]), default=0.0),
+        )
+        for model in answer.json()["projections"]
+    }
+
+
+def _canary(site: Site) -> float | None:
+    answer = _get(f"{site.settings.url('guard')}/metrics")
+    if answer is None:
+        return None
+    for family in text_string_to_metric_families(answer.text):
+        for sample in family.samples:
+            if sample.name == CANARY_DELAY and sample.value == sample.value:  # NaN: not known
+                return float(sample.value)
+    return None
+
+
+def _mirror(source: Site, target: Site) -> MirrorView:
+    try:
+        lag = mirror_lag(source.link, target.bootstrap, source.name, LAG_SECONDS)
+    except TimeoutError as reason:
+        return MirrorView(source.name, target.name, None, None, str(reason))
+    return MirrorView(source.name, target.name, lag.total, lag.oldest_seconds)
+
+
+def _get(url: str) -> httpx.Response | None:
+    try:
+        return httpx.get(url, timeout=ANSWER_SECONDS, trust_env=False, follow_redirects=True)
+    except httpx.HTTPError:
+        return None
