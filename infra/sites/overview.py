@@ -30,7 +30,7 @@ class ReadModelView(msgspec.Struct, frozen=True):
 
 
 class SiteView(msgspec.Struct, frozen=True):
-    """One site. `role` is empty, `epoch` 0 where its broker is silent; `workers`: what each says of itself."""
+    """One site. `role` is empty, `epoch` 0 where its broker is silent; `workers`: its own words."""
 
     name: str
     up: bool

@@ -38,6 +38,7 @@ from services.projection.read_models import (
 )
 from services.projection.sales_daily import queries as sales
 from services.projection.settings import QuerySettings
+from services.projection.site import SiteHeaders, Standing
 from services.projection.stock import queries as stock
 from services.projection.visibility import Notifications, Visibility
 
@@ -48,6 +49,7 @@ class QueryApi:
     def __init__(self, settings: QuerySettings) -> None:
         self._settings = settings
         self._notifications = Notifications()
+        self.standing = Standing(settings.site)
         self._pool: asyncpg.Pool[Any]
         self._visibility: Visibility
 
@@ -57,9 +59,13 @@ class QueryApi:
             async with connections.acquire() as connection:
                 await migrate(connection, READ_MODELS)
             self._pool, self._visibility = connections, Visibility(connections, self._notifications)
-            listening = asyncio.create_task(self._notifications.listen(self._settings.database_url))
+            following = [
+                asyncio.create_task(self._notifications.listen(self._settings.database_url)),
+                asyncio.create_task(self.standing.follow(connections)),
+            ]
             yield
-            listening.cancel()
+            for task in following:
+                task.cancel()
 
     def not_ready(self) -> str | None:
         return None if self._notifications.listening else "not connected to PostgreSQL"
@@ -173,7 +179,9 @@ def query_app(settings: QuerySettings) -> Starlette:
         Route("/projections", api.projections),
         *documentation(DOCUMENT),
     ]
-    return application(routes, api.not_ready, api.lifespan)
+    app = application(routes, api.not_ready, api.lifespan)
+    app.add_middleware(SiteHeaders, standing=api.standing)
+    return app
 
 
 def _as_of(given: Mapping[str, str]) -> history.AsOf | None:

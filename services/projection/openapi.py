@@ -120,6 +120,11 @@ READS = {
     422: INVALID,
     503: refusal("The token's write has not arrived yet; repeat with the same token", 503, "not_yet_visible"),
 }
+SITE = {
+    "Daybook-Site": "The site that answers: home or away.",
+    "Daybook-Role": "Its role, active or passive, where there are two sites.",
+    "Daybook-Lag-Seconds": "How far the answer may be behind the active site's log; absent where not known.",
+}
 ETAG = {"ETag": "The entity's version, quoted: what If-Match takes."}
 
 
@@ -131,7 +136,7 @@ def _read(
     path: str, summary: str, body: type, example: Any, *parameters: Parameter, one: str = "", about: str = ""
 ) -> Operation:
     """A GET; `one` names the entity where it answers a single one."""
-    replies = {200: Reply("The answer", body, example, ETAG if one else None), **READS}
+    replies = {200: Reply("The answer", body, example, {**(ETAG if one else {}), **SITE}), **READS}
     if one:
         replies[404] = refusal("There is none", 404, f"{one}_not_found")
     return Operation("GET", path, summary, dict(sorted(replies.items())), parameters, about=about)

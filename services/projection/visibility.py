@@ -24,7 +24,15 @@ from services.projection.lineage import epoch_of
 from services.projection.read_models import ORDERS, STOCK
 
 RECONNECT_SECONDS = 0.5
-_EPOCHS = "SELECT epoch FROM position WHERE read_model = $1 ORDER BY partition"
+# Of each partition: the highest epoch seen, and whether all that was mirrored before a promotion to a later
+# epoch than the token's is applied.
+_EPOCHS = """
+SELECT at.epoch, EXISTS (
+    SELECT FROM promotion p
+    WHERE p.topic = at.topic AND p.partition = at.partition
+      AND p.epoch > $2 AND p.ends_at <= at.next_offset
+) AS ended
+FROM position at WHERE at.read_model = $1 ORDER BY at.partition"""
 
 log = structlog.get_logger(__name__)
 
@@ -127,17 +135,21 @@ class Visibility:
         async with self._pool.acquire() as connection:
             row = (await model.store(model.name).load(connection, [key])).get(key)
             if row is None or row.version < token.version:
-                if await self._epoch(connection, guard, key) > token.epoch:
+                if await self._ended(connection, guard, key, token.epoch):
                     raise _lost(token)
                 return token.version == 0
         if model is guard and _another_event(row, token):
             raise _lost(token)
         return True
 
-    async def _epoch(self, connection: Connection, guard: ReadModel[Any], key: str) -> int:
-        """The highest site epoch in the key's partition: no event of an older one can follow there."""
-        epochs = [row["epoch"] for row in await connection.fetch(_EPOCHS, guard.name)]
-        return epochs[partition_of(key, len(epochs))] if epochs else 0
+    async def _ended(self, connection: Connection, guard: ReadModel[Any], key: str, epoch: int) -> bool:
+        """Whether no event of `epoch` can follow in the key's partition: one of a later epoch was applied, or
+        all that had come over when the site was promoted."""
+        partitions = await connection.fetch(_EPOCHS, guard.name, epoch)
+        if not partitions:
+            return False
+        at = partitions[partition_of(key, len(partitions))]
+        return bool(at["epoch"] > epoch or at["ended"])
 
 
 def _another_event(row: Any, token: Token) -> bool:

@@ -170,3 +170,40 @@ async def parameters_api(fresh_database: str) -> AsyncIterator[httpx.AsyncClient
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://query") as client:
             yield client
+
+
+async def test_a_token_beyond_the_end_of_a_promoted_site_is_lost(shop: Shop, api: httpx.AsyncClient) -> None:
+    life = order_life("order-lost-1", random.Random(3))
+    shop.writer.write_all(life[:2], 10)
+    await until(lambda: applied(shop.connection, life[:2]), "not all events were applied")
+    beyond = token(life[2])
+    path, quick = "/orders/order-lost-1", {"wait": "0s"}
+    assert (await api.get(path, params=quick, headers=beyond)).json()["code"] == "not_yet_visible"
+    rows = await shop.connection.fetch(
+        "SELECT topic, partition, next_offset FROM position WHERE read_model = 'orders'"
+    )
+    # what had come over is not applied yet: the token's event may be in it
+    await shop.connection.executemany(
+        "INSERT INTO promotion VALUES (2, $1, $2, $3 + 1)", [tuple(row) for row in rows]
+    )
+    assert (await api.get(path, params=quick, headers=beyond)).json()["code"] == "not_yet_visible"
+    await shop.connection.execute("UPDATE promotion SET ends_at = ends_at - 1")
+    assert (await api.get(path, params=quick, headers=beyond)).json()["code"] == "lost_in_failover"
+    later = token(life[2], epoch=2)
+    assert (await api.get(path, params=quick, headers=later)).json()["code"] == "not_yet_visible"
+    assert (await api.get(path, params=quick, headers=token(life[1]))).status_code == 200
+
+
+async def test_answers_say_which_site_they_come_from_and_how_old_they_may_be(
+    shop: Shop, api: httpx.AsyncClient
+) -> None:
+    alone = await api.get("/projections")
+    assert alone.headers["daybook-site"] == "home"
+    assert "daybook-role" not in alone.headers
+    await shop.connection.execute("INSERT INTO site VALUES ('home', 'passive', 2, 7, 1.5, now())")
+
+    async def told() -> bool:
+        headers = (await api.get("/projections")).headers
+        return headers.get("daybook-role") == "passive" and float(headers["daybook-lag-seconds"]) >= 1.5
+
+    await until(told, "the headers did not follow")
