@@ -56,7 +56,8 @@ def seed(target: str, source_name: str, positions: Mapping[Place, int]) -> None:
     """
     topic = positions_topic(source_name)
     config = {"cleanup.policy": "compact"}
-    _admin(target).create_topics([NewTopic(topic, PARTITIONS, 1, config=config)])[topic].result(SECONDS)
+    admin = _admin(target)  # its requests end with it
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)])[topic].result(SECONDS)
     failures: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:

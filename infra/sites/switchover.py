@@ -113,10 +113,14 @@ def _quiesce(source: Site, target: Site, epoch: int, timeout: float, steps: Step
     """No new requests, then wait until those that were taken are through. Raises NotDone, writes going on."""
     if not mirror_running(target):
         raise NotDone(f"the mirror at {target.name} does not run: `./daybook --site {target.name} status`")
-    with MirrorMeter(source.link, target.bootstrap, source.name) as meter:
-        lag = meter.read(at_most=MOST_LAG)
-        if lag.total > MOST_LAG:
-            raise NotDone(f"the mirror is {lag.total} events behind: wait until `./daybook sites` shows less")
+    with (
+        steps.step("mirror looked at") as doing,
+        MirrorMeter(source.link, target.bootstrap, source.name) as meter,
+    ):
+        behind = meter.read(at_most=MOST_LAG).total
+        if behind > MOST_LAG:
+            raise NotDone(f"the mirror is {behind} events behind: wait until `./daybook sites` shows less")
+        doing.detail = f"{behind} events behind"
     try:
         with steps.step(f"{source.name} takes no requests"):
             write_hold(source.link, "quiesced", epoch)
