@@ -79,6 +79,7 @@ def rebuild(
         except NoLake:
             say("there was no lake before")
         write_manifest(lake, folder / MANIFEST)
+        beside.unlink()
         return lake
 
 

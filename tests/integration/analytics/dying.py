@@ -1,7 +1,7 @@
-"""`python -m tests.integration.analytics.dying update|compact POINT TOPIC LAKE`: a lake's job that is killed.
+"""`python -m tests.integration.analytics.dying update|rebuild|compact POINT TOPIC LAKE`: a job dies.
 
-Points, in an update's second batch or in the one part of a compaction:
-    writing   Parquet files are being written (update alone); the JVM dies as well
+Points, in the second batch of an update or rebuild, or in the one part of a compaction:
+    writing   Parquet files are being written (no compaction); the JVM dies as well
     written   the part is there, the manifest does not name it; the JVM outlives this process
     switched  the manifest names it, Spark does not know; the JVM dies as well
 """
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from analytics.lake import compaction, copying
-from analytics.lake.manifest import Manifest, write_manifest
+from analytics.lake.manifest import REBUILDING, Manifest, write_manifest
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
 
@@ -29,8 +29,8 @@ def kill_this() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kill_while_writing(folder: Path) -> None:
-    while not (list(folder.glob("parts/*")) and list(folder.glob("aside/**/*.parquet"))):
+def kill_while_writing(folder: Path, first_batch: str) -> None:
+    while not (list(folder.glob(first_batch)) and list(folder.glob("aside/**/*.parquet"))):
         time.sleep(0.0005)
     kill_all()
 
@@ -54,11 +54,13 @@ def main() -> None:
         vars(module)["write_manifest"] = dying
     session = open_session("dying", settings)
     if point == "writing":
-        threading.Thread(target=kill_while_writing, args=[folder], daemon=True).start()
+        first_batch = REBUILDING if step == "rebuild" else "parts/*"
+        threading.Thread(target=kill_while_writing, args=[folder, first_batch], daemon=True).start()
     if step == "compact":
         compaction.compact(session, folder)
     else:
-        copying.update(session, settings.kafka, folder, print, [topic], BATCH)
+        copy = copying.rebuild if step == "rebuild" else copying.update
+        copy(session, settings.kafka, folder, print, [topic], BATCH)
 
 
 if __name__ == "__main__":

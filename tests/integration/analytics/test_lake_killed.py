@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.lake.compaction import compact
-from analytics.lake.copying import update
-from analytics.lake.manifest import read_manifest
+from analytics.lake.copying import rebuild, update
+from analytics.lake.manifest import REBUILDING, read_manifest
 from analytics.replay import replay
 from tests.integration.analytics.test_lake import assert_same, everything, quiet
 from tests.integration.analytics.writing import create_topics
@@ -51,6 +51,26 @@ def test_a_killed_update_loses_and_doubles_nothing(
     assert_same(spark, kafka, lake)
     assert len(list(lake.glob("parts/*"))) == len(whole.parts)
     assert not list(lake.glob("aside/*"))
+
+
+def test_a_killed_rebuild_leaves_the_lake_before_it(
+    spark: SparkSession, kafka: str, tmp_path: Path, spark_environment: Mapping[str, str]
+) -> None:
+    topic, lake = create_topics(kafka).orders, tmp_path / "lake"
+    everything(kafka, topic, EVENTS)
+    before = update(spark, kafka, lake, quiet, [topic])
+    killed("rebuild", "writing", topic, lake, {**spark_environment, "DAYBOOK_KAFKA": kafka})
+    assert (lake / REBUILDING).exists()
+    assert list(lake.glob("aside/*")), "it was killed too late"
+    assert read_manifest(lake) == before
+    assert_same(spark, kafka, lake)
+    again = rebuild(spark, kafka, lake, quiet, [topic])
+    assert (again.ends, again.schemas) == (before.ends, before.schemas)
+    assert {part.name for part in again.parts}.isdisjoint(part.name for part in before.parts)
+    assert_same(spark, kafka, lake)
+    assert not (lake / REBUILDING).exists()
+    assert not list(lake.glob("aside/*"))
+    assert len(list(lake.glob("parts/*"))) == len(again.parts) + len(before.parts), "readers may use the old"
 
 
 def test_a_killed_compaction_changes_nothing(
