@@ -30,5 +30,8 @@ def spark(
         spark_scratch=tmp_path_factory.mktemp("spark"),
     )
     session = open_session("tests", settings)
+    # Inputs are a handful of rows: to plan again after each stage costs a sixth of a test, and gains nothing.
+    # The jobs that are child processes, the notebooks and the benchmark run as the shop does.
+    session.conf.set("spark.sql.adaptive.enabled", "false")
     yield session
     session.stop()
