@@ -47,6 +47,7 @@ class Topic:
         settings = {
             "cleanup.policy": self.cleanup,
             "min.insync.replicas": str(self.min_in_sync),
+            "unclean.leader.election.enable": "false",
             "max.message.bytes": str(self.max_record_bytes),
             "message.timestamp.type": "CreateTime",
         }

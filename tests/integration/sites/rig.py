@@ -1,0 +1,89 @@
+"""Two sites as `daybook up --sites 2` starts them, with the members that a test names."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from infra.embedded.ports import HOST
+from infra.settings import OFFSETS, ROOT, StackSettings
+from infra.sites.site import AWAY_PORTS, Site, sites_of
+
+SECONDS = 120
+
+
+def free_base() -> int:
+    """A port base below the ports that the kernel gives to clients, both sites' ports free."""
+    for base in range(20_000, 30_000, 400):
+        try:
+            for port in OFFSETS.values():
+                for each in (base + port, base + AWAY_PORTS + port):
+                    with socket.socket() as probe:
+                        probe.bind((HOST, each))
+        except OSError:
+            continue
+        return base
+    raise AssertionError("no free range of ports")
+
+
+class TwoSites:
+    """The stack's command and its two sites."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = StackSettings(home=folder, port_base=free_base())
+        self._environment = {
+            **os.environ,
+            "DAYBOOK_HOME": str(folder),
+            "DAYBOOK_PORT_BASE": str(self.settings.port_base),
+        }
+
+    @property
+    def home(self) -> Site:
+        return sites_of(self.settings)["home"]
+
+    @property
+    def away(self) -> Site:
+        return sites_of(self.settings)["away"]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "infra.cli", *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+
+    def member(self, site: Site, name: str) -> tuple[int | None, bool]:
+        """Its pid and whether it is ready."""
+        state = site.journal.read()
+        assert state is not None
+        found = next(member for member in state.members if member.name == name)
+        return found.pid, found.ready
+
+
+@contextmanager
+def two_sites(folder: Path, *names: str) -> Iterator[TwoSites]:
+    """Up until the end of the block."""
+    stack = TwoSites(folder)
+    try:
+        up = stack.run("up", "--sites", "2", *(("--only", ",".join(names)) if names else ()))
+        assert up.returncode == 0, up.stderr
+        yield stack
+    finally:
+        stack.run("down")
+
+
+def eventually(true: Callable[[], bool], seconds: float = SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it never became so"
+        time.sleep(0.1)

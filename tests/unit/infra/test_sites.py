@@ -1,0 +1,92 @@
+"""Names and places of sites, held members, the link's file, the mirror's properties: no process here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from infra.embedded.journal import Journal
+from infra.embedded.link import LinkState, read_link, write_link
+from infra.embedded.mirror import MirrorPlace, mirror_properties
+from infra.embedded.stack import NAMES, SITE_NAMES, members
+from infra.settings import StackSettings
+from infra.sites.site import away_settings, home_settings, peer, sites_of
+from infra.topics import mirrored_topics
+
+PLACE = MirrorPlace(Path("mirror"), 15, "home", "away", "127.0.0.1:95", "127.0.0.1:292", ["a.b", "c.d"])
+
+
+def two(tmp_path: Path) -> StackSettings:
+    settings = StackSettings(home=tmp_path, port_base=20_000)
+    away_settings(settings).home.mkdir()
+    return settings
+
+
+def test_a_second_site_is_there_once_it_has_a_folder(tmp_path: Path) -> None:
+    alone = StackSettings(home=tmp_path, port_base=20_000)
+    assert list(sites_of(alone)) == ["home"]
+    assert peer(alone) is None
+    home = two(tmp_path)
+    away = sites_of(home)["away"].settings
+    assert (away.home, away.port_base, away.site) == (tmp_path / "away", 20_200, "away")
+    assert home_settings(away) == home_settings(home) == home
+    assert sites_of(away) == sites_of(home)
+    found = peer(away)
+    assert found is not None
+    assert (found.name, found.link) == ("home", "127.0.0.1:20095")
+
+
+def test_a_second_site_needs_room_for_its_ports(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError):
+        away_settings(StackSettings(home=tmp_path, port_base=65_400))
+
+
+def test_two_sites_share_no_port_and_have_three_more_members(tmp_path: Path) -> None:
+    home = two(tmp_path)
+
+    def named(settings: StackSettings) -> dict[str, tuple[int, ...]]:
+        return {member.name: member.ports for row in members(settings) for member in row}
+
+    here, there = named(home), named(away_settings(home))
+    assert set(here) == set(there) == {*NAMES, *SITE_NAMES}
+    ports = [port for each in (here, there) for some in each.values() for port in some]
+    assert len(ports) == len(set(ports))
+
+
+def test_a_held_member_is_held_over_restarts_until_released(tmp_path: Path) -> None:
+    assert Journal(tmp_path).held() == frozenset()
+    Journal(tmp_path).hold("mirror")
+    Journal(tmp_path).hold("guard")
+    assert Journal(tmp_path).held() == {"mirror", "guard"}
+    Journal(tmp_path).release("guard")
+    Journal(tmp_path).release("never-held")
+    assert Journal(tmp_path).held() == {"mirror"}
+
+
+def test_the_link_is_whole_until_told(tmp_path: Path) -> None:
+    file = tmp_path / "link.json"
+    assert read_link(file) == LinkState(cut=False, delay_ms=0)
+    write_link(file, LinkState(cut=True, delay_ms=20))
+    assert read_link(file) == LinkState(cut=True, delay_ms=20)
+
+
+def test_the_mirror_copies_one_way_exactly_once_and_writes_nothing_at_its_source() -> None:
+    lines = dict(
+        line.split(" = ")
+        for line in mirror_properties(PLACE).splitlines()
+        if " = " in line and line[0] != "#"
+    )
+    assert lines["home->away.enabled"] == "true"
+    assert lines["away->home.enabled"] == "false"
+    assert lines["home->away.topics"] == "a.b, c.d"
+    assert lines["away.exactly.once.source.support"] == "enabled"
+    assert lines["home.consumer.isolation.level"] == "read_committed"
+    assert lines["replication.policy.class"].endswith("IdentityReplicationPolicy")
+    assert lines["emit.offset-syncs.enabled"] == lines["emit.checkpoints.enabled"] == "false"
+    assert "site.control" not in mirrored_topics()
+    once_off = mirror_properties(replace(PLACE, exactly_once=False))
+    assert "away.exactly.once.source.support = disabled" in once_off
+    assert "home.consumer.isolation.level = read_uncommitted" in once_off
