@@ -1,0 +1,139 @@
+"""Two brokers, a link between them and MirrorMaker2: what crosses, how far it is, and who may stop it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from contracts.kernel.records import SiteRole
+from infra.sites.control import write_role
+from infra.sites.mirror_position import caught_up, mirror_lag
+from infra.topics import drift
+from services.kernel.control import read_control, transactional_ids
+from services.kernel.log_reader import partitions_of, read_to_end
+from services.kernel.transactions import transactional_producer
+from tests.integration.sites.rig import TwoSites, eventually, two_sites
+
+TOPIC = "order.events"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoSites]:
+    folder: Path = tmp_path_factory.mktemp("sites") / "home"
+    with two_sites(folder, "broker", "link", "guard", "mirror") as stack:
+        eventually(lambda: stack.member(stack.away, "mirror")[1])
+        yield stack
+
+
+def write(bootstrap: str, numbers: range, *, commit: bool = True, flow: str = "") -> None:
+    """One transaction over both partitions. Not the shop's events: the mirror does not look inside."""
+    producer = transactional_producer(bootstrap, f"test-{flow or uuid.uuid4().hex}", 10_000)
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in numbers:
+        value = f"{'kept' if commit else 'aborted'} {number}".encode()
+        headers: list[tuple[str, str | bytes | None]] = [("ce_id", str(number).encode()), ("empty", b"")]
+        producer.produce(
+            TOPIC,
+            value,
+            f"key-{number}",
+            partition=number % 2,
+            timestamp=1_700_000_000_000 + number,
+            headers=headers,
+        )
+    producer.flush(30)
+    if commit:
+        producer.commit_transaction(30)
+    else:
+        producer.abort_transaction(30)
+
+
+def content(bootstrap: str) -> dict[int, list[tuple[object, ...]]]:
+    """Each partition's committed records, offsets apart."""
+    partitions = partitions_of(bootstrap, TOPIC)
+    found: dict[int, list[tuple[object, ...]]] = {partition: [] for partition in partitions}
+    for record in read_to_end(bootstrap, TOPIC, dict.fromkeys(partitions, 0)):
+        found[record.partition()].append((record.key(), record.value(), record.headers(), record.timestamp()))
+    return found
+
+
+def behind(stack: TwoSites) -> int:
+    """Counted beside home's broker, so that a cut link does not matter."""
+    return mirror_lag(stack.home.bootstrap, stack.away.bootstrap, "home").total
+
+
+def test_topics_of_both_sites_are_as_the_catalogue_says(stack: TwoSites) -> None:
+    assert drift(stack.home.bootstrap) == []
+    assert drift(stack.away.bootstrap) == []
+    assert read_control(stack.home.bootstrap).role == SiteRole("home", "active", 1)
+    assert read_control(stack.away.bootstrap).role == SiteRole("away", "passive", 1)
+
+
+def test_what_is_committed_arrives_in_order_and_what_is_aborted_does_not(stack: TwoSites) -> None:
+    for start in range(0, 300, 30):
+        write(stack.home.bootstrap, range(start, start + 30), commit=start % 60 == 0, flow="arrives")
+    eventually(lambda: caught_up(stack.home.link, stack.away.bootstrap, "home"))
+    here, there = content(stack.home.bootstrap), content(stack.away.bootstrap)
+    assert here == there
+    assert sum(len(records) for records in there.values()) == 150
+
+
+def test_a_cut_link_stops_the_mirror_and_a_healed_one_lets_it_go_on(stack: TwoSites) -> None:
+    assert stack.run("sites", "cut").returncode == 0
+    time.sleep(0.5)
+    write(stack.home.bootstrap, range(1000, 1005))
+    with pytest.raises(TimeoutError):
+        mirror_lag(stack.home.link, stack.away.bootstrap, "home", seconds=1)
+    time.sleep(2)
+    lag = mirror_lag(stack.home.bootstrap, stack.away.bootstrap, "home")
+    assert {place: count for place, count in lag.events.items() if count} == {(TOPIC, 0): 3, (TOPIC, 1): 2}
+    assert stack.run("sites", "heal").returncode == 0
+    eventually(lambda: behind(stack) == 0)
+    assert content(stack.home.bootstrap) == content(stack.away.bootstrap)
+
+
+def test_a_held_mirror_stays_down_and_the_lag_is_exact(stack: TwoSites) -> None:
+    stack.away.journal.hold("mirror")
+    eventually(lambda: stack.member(stack.away, "mirror") == (None, False))
+    write(stack.home.bootstrap, range(2000, 2007))
+    write(stack.home.bootstrap, range(2007, 2020), commit=False)
+    assert behind(stack) == 7
+    assert stack.member(stack.away, "mirror")[0] is None
+    stack.away.journal.release("mirror")
+    eventually(lambda: behind(stack) == 0)
+    assert content(stack.home.bootstrap) == content(stack.away.bootstrap)
+
+
+def test_a_promotion_that_becomes_visible_ends_the_old_site(stack: TwoSites) -> None:
+    name = transactional_ids("order", 0)[0]
+    worker: Producer = transactional_producer(stack.home.bootstrap, name, 10_000)
+    worker.init_transactions(30)
+    worker.begin_transaction()
+    worker.produce("order.answers", b"too late", "key", partition=0)
+    stack.away.journal.hold("mirror")
+    assert stack.run("sites", "cut").returncode == 0
+    write_role(stack.away.bootstrap, SiteRole("away", "active", 2))
+    time.sleep(2)
+    assert read_control(stack.home.bootstrap).role.role == "active"  # it cannot know
+    assert stack.run("sites", "heal").returncode == 0
+    eventually(lambda: read_control(stack.home.bootstrap).role == SiteRole("home", "passive", 2), 30)
+
+    def fenced() -> bool:
+        try:
+            worker.commit_transaction(10)
+        except KafkaException as error:
+            return bool(error.args[0].fatal())
+        raise AssertionError("a worker of the old epoch committed")
+
+    # the role is written first, the slots are fenced within the same moment
+    eventually(lambda: stack.home.journal.events() is not None and _logged(stack, "stood_down"), 30)
+    assert fenced()
+
+
+def _logged(stack: TwoSites, event: str) -> bool:
+    return event in (stack.home.settings.logs / "guard.log").read_text()
