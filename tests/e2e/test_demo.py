@@ -7,6 +7,8 @@ from datetime import date
 
 import pytest
 
+from infra.checker.evidence import Evidence, read_evidence
+from infra.checker.invariants import check
 from infra.demo import census
 from infra.embedded.stack import NAMES
 from infra.retail.shop import Shop as Reader
@@ -14,8 +16,6 @@ from infra.retail.shop import api_urls
 from infra.source_check.checks import check as check_marts
 from infra.source_check.outputs import Outputs
 from infra.source_check.source import read_source
-from tests.checker.evidence import Evidence, read_evidence
-from tests.checker.invariants import check
 from tests.e2e.shop import SECONDS, Shop
 
 TWO_DAYS = ("load", "--from", "2010-12-21", "--to", "2010-12-22")

@@ -10,9 +10,9 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
 from contracts.kernel.records import Outcome
+from infra.checker import Acknowledged
 from services.kernel.envelope import Metadata, ReplyAddress, now_micros, write_headers
 from services.kernel.serde import decode, encode
-from tests.checker import Acknowledged
 
 
 class Client:

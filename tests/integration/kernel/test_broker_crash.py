@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from contracts.inventory.commands import ReceiveStock
+from infra.checker import Evidence, check, read_evidence
 from infra.embedded.broker import EmbeddedBroker
 from infra.embedded.ports import free_ports
 from infra.topics import create_topics, ensure_site
-from tests.checker import Evidence, check, read_evidence
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
 

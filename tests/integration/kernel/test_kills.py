@@ -16,7 +16,7 @@ from contracts.inventory.commands import (
     ReleaseStock,
     ReserveStock,
 )
-from tests.checker import Evidence, check, read_evidence
+from infra.checker import Evidence, check, read_evidence
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import Snapshot
+from infra.checker import Evidence, check, read_evidence
 from services.inventory.domain.state import Stock
 from services.inventory.worker import INVENTORY
 from services.kernel.aggregate import StateCodec
@@ -16,7 +17,6 @@ from services.kernel.log_reader import read_to_end
 from services.kernel.serde import decode
 from services.kernel.transactions import OwnershipLost, Transactions, produce
 from services.kernel.worker import EXIT_LAYOUT, EXIT_LOST
-from tests.checker import Evidence, check, read_evidence
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import FIRST_BATCH, WorkerProcess
 

@@ -13,12 +13,12 @@ import pytest
 from contracts.inventory.commands import ReceiveStock
 from contracts.inventory.events import StockReceived
 from contracts.kernel.records import SiteRole
+from infra.checker import Evidence, check, read_evidence
 from infra.sites.control import lift_hold, stand_down, write_hold, write_role
 from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 from services.kernel.serde import encode
 from services.kernel.transactions import Transactions, produce
 from services.kernel.worker import EXIT_LOST, EXIT_STOOD_DOWN
-from tests.checker import Evidence, check, read_evidence
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
 

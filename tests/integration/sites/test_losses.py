@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from contracts.kernel.records import LossReissued, Outcome, SiteRole
+from infra.checker.evidence import read_evidence
 from infra.sites.control import write_role
 from infra.sites.cut import torn_at
 from infra.sites.losses import Report, report
 from infra.sites.reconcile import Undecidable, chosen, load, reissue, save, standings, write_off
 from services.kernel.envelope import uuid7
-from tests.checker.evidence import read_evidence
 from tests.integration.kernel.client import Client
 from tests.integration.sites import shop
 from tests.integration.sites.conftest import Start

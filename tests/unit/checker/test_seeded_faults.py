@@ -20,8 +20,8 @@ from contracts.order.events import (
     RefundedLine,
     ReservationsRecorded,
 )
+from infra.checker import Acknowledged, Evidence, Recorded, check
 from services.kernel.envelope import Metadata, partition_of
-from tests.checker import Acknowledged, Evidence, Recorded, check
 
 MICRO = 1_000_000
 

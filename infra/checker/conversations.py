@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from contracts.inventory import events as stock
 from contracts.order import events as order
-from tests.checker.evidence import Recorded
+from infra.checker.evidence import Recorded
 
 Found = Iterator[tuple[str, str]]
 ENDED = (order.OrderRejected, order.OrderCancelled, order.OrderExpired)

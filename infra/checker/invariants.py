@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from infra.checker.conversations import conversations_end, money_is_conserved, stock_adds_up
+from infra.checker.evidence import Acknowledged, Evidence, Recorded
 from services.kernel.envelope import partition_of
-from tests.checker.conversations import conversations_end, money_is_conserved, stock_adds_up
-from tests.checker.evidence import Acknowledged, Evidence, Recorded
 
 
 @dataclass(frozen=True)
