@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from confluent_kafka import KafkaException
 
 from infra.embedded.broker import EmbeddedBroker
 from infra.sites.plan import heard
 from infra.sites.site import Site
 from infra.sites.steps import NotDone, Show
-from infra.topics import SERVICES
+from infra.topics import SERVICES, mirrored_topics
 from services.kernel.control import read_control, transactional_ids
-from services.kernel.log_reader import partitions_of
-from services.kernel.transactions import Transactions
+from services.kernel.log_reader import end_offsets, partitions_of
+from services.kernel.transactions import OwnershipLost, Transactions
 
 TIMEOUT_MS = 10_000
+YOUNG_SECONDS = 60.0
 
 
 @contextmanager
@@ -35,14 +39,29 @@ def readable(site: Site, show: Show) -> Iterator[str]:
     broker = EmbeddedBroker(folder, site.settings.port("broker"), site.settings.port("controller"))
     broker.start()
     try:
-        _settle(broker.bootstrap)
+        _settle_patiently(broker.bootstrap)
         yield broker.bootstrap
     finally:
         broker.stop()
 
 
+def _settle_patiently(bootstrap: str) -> None:
+    """A young broker names itself leader of a partition before it is; all of it may be repeated."""
+    until = time.monotonic() + YOUNG_SECONDS
+    while True:
+        try:
+            _settle(bootstrap)
+            return
+        except (KafkaException, OwnershipLost):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
 def _settle(bootstrap: str) -> None:
     """End what the crash left undecided: it was acknowledged to nobody, and it holds up every reader."""
+    for topic in mirrored_topics():
+        end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
     control = read_control(bootstrap)
     for service in SERVICES:
         topics = [f"{service}.{kind}" for kind in ("events", "answers", "outcomes")]

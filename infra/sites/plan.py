@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -74,7 +75,13 @@ def both_sites(settings: StackSettings) -> dict[str, Site]:
 
 def controls(sites: dict[str, Site]) -> dict[str, Control | None]:
     """What each site's own broker says; None where it is silent."""
-    return {name: heard(site.bootstrap) for name, site in sites.items()}
+    return dict(zip(sites, hear(*(site.bootstrap for site in sites.values())), strict=True))
+
+
+def hear(*bootstraps: str) -> list[Control | None]:
+    """`heard` of each, at the same time: a silent one is waited for only once."""
+    with ThreadPoolExecutor(len(bootstraps)) as pool:
+        return list(pool.map(heard, bootstraps))
 
 
 def heard(bootstrap: str) -> Control | None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from contextlib import suppress
 
 import asyncpg
 import httpx
@@ -28,14 +31,21 @@ _INSERT = """
 INSERT INTO promotion (epoch, topic, partition, ends_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"""
 
 
-def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[tuple[str, int], int]:
+def stop_mirror(
+    site: Site, source: Site, steps: Steps, *, at_once: bool = False
+) -> dict[tuple[str, int], int]:
     """Hold the mirror at `site` for good, shut out what may be left of it, and see where its log ends.
+
+    `at_once` kills it: one whose source is gone takes its time to stop, and the fence ends what it has open.
 
     Answers the offset of the last record of each mirrored partition, -1 for an empty one. Raises NotDone
     where it does not stop.
     """
     with steps.step("mirror stopped for good"):
         site.journal.hold(MIRROR)
+        if at_once and (pid := _mirror_pid(site)) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         wait_until(
             lambda: not mirror_running(site),
             STOP_SECONDS,
@@ -51,10 +61,14 @@ def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[tuple[str, int],
 
 def mirror_running(site: Site) -> bool:
     """Whether the site's supervisor has a mirror running; one that has no supervisor is dead."""
+    return _mirror_pid(site) is not None
+
+
+def _mirror_pid(site: Site) -> int | None:
     state = site.journal.read()
     if state is None or not site.journal.supervised():
-        return False
-    return any(member.name == MIRROR and member.pid is not None for member in state.members)
+        return None
+    return next((member.pid for member in state.members if member.name == MIRROR), None)
 
 
 def promote(site: Site, epoch: int, ends: dict[str, int], steps: Steps) -> None:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from infra.settings import StackSettings
 from infra.sites.control import stand_down
 from infra.sites.cut import torn_at
-from infra.sites.plan import Plan, PlanFile, find_target, heard
+from infra.sites.plan import Plan, PlanFile, find_target, hear, heard
 from infra.sites.promotion import promote, stop_mirror
 from infra.sites.site import Site
 from infra.sites.steps import NotDone, Show, Steps
@@ -35,7 +35,7 @@ def take_over(
     plan = _plan(under_way, source, target, force)
     file.write(plan)
     if plan.ends is None:
-        plan = file.with_ends(plan, stop_mirror(target, source, steps))
+        plan = file.with_ends(plan, stop_mirror(target, source, steps, at_once=True))
     with steps.step("torn transactions") as doing:
         torn = torn_at(target.bootstrap)
         missing = sum(each.count - each.crossed for each in torn)
@@ -51,7 +51,7 @@ def take_over(
 
 def _plan(under_way: Plan | None, source: Site, target: Site, force: bool) -> Plan:
     """The plan under way, also that of a switchover in which the old site was lost, or a new one."""
-    theirs, ours = heard(source.link), heard(target.bootstrap)
+    theirs, ours = hear(source.link, target.bootstrap)
     if ours is None:
         raise NotDone(f"{target.name} does not answer: `./daybook --site {target.name} status`")
     if theirs is not None and theirs.role.role == "active" and not force:
