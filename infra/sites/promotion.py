@@ -31,19 +31,18 @@ _INSERT = """
 INSERT INTO promotion (epoch, topic, partition, ends_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"""
 
 
-def stop_mirror(
-    site: Site, source: Site, steps: Steps, *, at_once: bool = False
-) -> dict[tuple[str, int], int]:
+def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[tuple[str, int], int]:
     """Hold the mirror at `site` for good, shut out what may be left of it, and see where its log ends.
 
-    `at_once` kills it: one whose source is gone takes its time to stop, and the fence ends what it has open.
+    It is killed: nothing that it could finish is wanted (what it must have copied is proven, or its source is
+    gone), a clean stop takes seconds without writes, and the fence ends what it has open.
 
     Answers the offset of the last record of each mirrored partition, -1 for an empty one. Raises NotDone
     where it does not stop.
     """
     with steps.step("mirror stopped for good"):
         site.journal.hold(MIRROR)
-        if at_once and (pid := _mirror_pid(site)) is not None:
+        if (pid := _mirror_pid(site)) is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         wait_until(
@@ -53,9 +52,11 @@ def stop_mirror(
         )
     with steps.step("mirror fenced"):
         Transactions(site.bootstrap, [mirror_transactional_id(source.name)], FENCE_TIMEOUT_MS).fence()
-    ends = last_data(site.bootstrap, mirrored_topics())
-    topics = [topic for topic in catalogue().values() if topic.mirrored]
-    every = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
+    with steps.step("end of the mirrored log") as doing:
+        ends = last_data(site.bootstrap, mirrored_topics())
+        topics = [topic for topic in catalogue().values() if topic.mirrored]
+        every = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
+        doing.detail = f"{len(ends)} of {len(every)} partitions hold records"
     return {place: ends.get(place, NOTHING) for place in every}
 
 

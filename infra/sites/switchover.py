@@ -47,9 +47,12 @@ def switch_over(
     file, steps = PlanFile(settings), Steps(show)
     plan, source, target = _plan(settings, file, to)
     theirs = _control(source)
-    resumed, began = theirs.role.role == "passive", time.monotonic()
+    resumed = theirs.role.role == "passive"
     if not resumed:
-        _quiesce(source, target, theirs.role.epoch, timeout, steps)
+        _look_at_mirror(source, target, steps)
+    began = time.monotonic()
+    if not resumed:
+        _quiesce(source, theirs.role.epoch, timeout, steps)
         file.write(plan)
     if plan.ends is None:
         with steps.step(f"{source.name} stands down"):
@@ -109,8 +112,8 @@ def _control(source: Site) -> Control:
     return control
 
 
-def _quiesce(source: Site, target: Site, epoch: int, timeout: float, steps: Steps) -> None:
-    """No new requests, then wait until those that were taken are through. Raises NotDone, writes going on."""
+def _look_at_mirror(source: Site, target: Site, steps: Steps) -> None:
+    """Raises NotDone where it does not run, or is so far behind that writes would rest for long."""
     if not mirror_running(target):
         raise NotDone(f"the mirror at {target.name} does not run: `./daybook --site {target.name} status`")
     with (
@@ -121,6 +124,10 @@ def _quiesce(source: Site, target: Site, epoch: int, timeout: float, steps: Step
         if behind > MOST_LAG:
             raise NotDone(f"the mirror is {behind} events behind: wait until `./daybook sites` shows less")
         doing.detail = f"{behind} events behind"
+
+
+def _quiesce(source: Site, epoch: int, timeout: float, steps: Steps) -> None:
+    """No new requests, then wait until those that were taken are through. Raises NotDone, writes going on."""
     try:
         with steps.step(f"{source.name} takes no requests"):
             write_hold(source.link, "quiesced", epoch)

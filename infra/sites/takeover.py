@@ -35,7 +35,7 @@ def take_over(
     plan = _plan(under_way, source, target, force)
     file.write(plan)
     if plan.ends is None:
-        plan = file.with_ends(plan, stop_mirror(target, source, steps, at_once=True))
+        plan = file.with_ends(plan, stop_mirror(target, source, steps))
     with steps.step("torn transactions") as doing:
         torn = torn_at(target.bootstrap)
         missing = sum(each.count - each.crossed for each in torn)
