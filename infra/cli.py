@@ -10,6 +10,7 @@ from infra.commands import (
     check_source,
     contracts,
     demo,
+    drill,
     failover,
     inspect,
     lifecycle,
@@ -69,6 +70,7 @@ cli.add_typer(analytics.app, name="analytics", rich_help_panel="Analytics")
 cli.add_typer(sites.app, name="sites", rich_help_panel="Two sites")
 cli.add_typer(failover.app, name="failover", rich_help_panel="Two sites")
 cli.add_typer(failover.way_back)
+cli.add_typer(drill.app, name="drill", rich_help_panel="Two sites")
 cli.add_typer(spark.app, name="spark", rich_help_panel="Analytics")
 cli.add_typer(parked.app, name="parked", rich_help_panel="Read models")
 cli.add_typer(contracts.app, name="contracts", rich_help_panel="The language")

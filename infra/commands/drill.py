@@ -1,0 +1,91 @@
+"""`daybook drill`: a rehearsal of what goes wrong between two sites, under load, with a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from infra.commands.output import fail, notes, results
+from infra.drills.failback import failback as hold_failback
+from infra.drills.pair import DrillFailed, Pair
+from infra.drills.planned import planned as hold_planned
+from infra.drills.report import DrillReport, write
+from infra.drills.unplanned import unplanned as hold_unplanned
+from infra.embedded.journal import Journal
+from infra.settings import StackSettings
+from infra.sites.site import home_settings
+from infra.sites.steps import Show
+
+app = typer.Typer(no_args_is_help=True)
+OWN_PORTS = 400  # beyond those of the stack that may be running
+
+Seed = Annotated[int, typer.Option(help="Decides moments, order and kind of what goes wrong.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where the report goes.")]
+Running = Annotated[
+    bool, typer.Option("--running", help="On the two sites that run, with their orders in them.")
+]
+Drill: TypeAlias = Callable[[Pair, int, Path, Show], DrillReport]
+
+
+@app.command()
+def unplanned(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
+    """Kill, freeze or cut off the active site under load, fail over, and account for every write."""
+    _hold("unplanned", hold_unplanned, seed, out, running)
+
+
+@app.command()
+def planned(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
+    """Switch over under load: nothing may be lost, and both sites must be equal afterwards."""
+    _hold("planned", hold_planned, seed, out, running)
+
+
+@app.command()
+def failback(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
+    """Lose a site, then rebuild it and go back to it under load: nothing lost, nothing copied twice."""
+    _hold("failback", hold_failback, seed, out, running)
+
+
+def _hold(name: str, drill: Drill, seed: int, out: Path | None, running: bool) -> None:
+    """Run a drill, show and keep its report; exit code 1 where a promise was not kept."""
+    pair = Pair(_settings(running))
+    folder = out or pair.settings.home / "drills" / f"{name}-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if not running:
+            notes.print("Starting two sites of the drill's own.")
+            pair.start()
+        with notes.status("") as status:
+            report = drill(pair, seed, folder, lambda text: status.update(escape(text)))
+    except (DrillFailed, TimeoutError) as reason:
+        fail(escape(str(reason)))
+    finally:
+        if not running:
+            pair.run("down")
+    write(report, folder)
+    results.print(_table(report))
+    results.print(f"{folder / 'report.md'}", soft_wrap=True, markup=False)
+    if not report.passed:
+        fail("not every promise was kept")
+
+
+def _settings(running: bool) -> StackSettings:
+    home = home_settings(StackSettings())
+    if not running:
+        return StackSettings(home=home.home / "drill", port_base=home.port_base + OWN_PORTS)
+    state = Journal(home.home).read()
+    if state is None:
+        fail("the stack is not up: `./daybook up --sites 2`, or leave --running away")
+    return StackSettings(home=home.home, port_base=state.port_base, site="home")
+
+
+def _table(report: DrillReport) -> Table:
+    table = Table("", "promised", "measured", "kept", title=f"{report.drill}, seed {report.seed}")
+    for each in report.promises:
+        kept = "yes" if each.kept else "[red]no[/red]"
+        table.add_row(escape(each.what), escape(each.promised), escape(each.measured), kept)
+    return table

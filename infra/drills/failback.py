@@ -1,0 +1,118 @@
+"""Going back after a loss, under load: the old site is rebuilt, and nothing is lost or copied twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from infra.drills.acknowledged import longest_gap
+from infra.drills.damage import Kind
+from infra.drills.judging import judge, not_logged
+from infra.drills.load import Load
+from infra.drills.pair import Pair
+from infra.drills.planned import WITHOUT_WRITES_SECONDS, check_equal
+from infra.drills.probe import ReadProbe
+from infra.drills.report import DrillReport, step_line
+from infra.drills.shopping import Shopping
+from infra.drills.unplanned import unplanned
+from infra.retail.requests import Api
+from infra.sites.failback import Failback
+from infra.sites.plan import controls
+from infra.sites.site import Site
+from infra.sites.steps import Show
+from services.kernel.envelope import format_time, now_micros
+
+WARM_SECONDS = 3.0
+AFTER_SECONDS = 8.0
+FOLLOW_SECONDS = 0.1
+
+
+def failback(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
+    """Hold the drill. Where both sites are well, one is lost first. Raises DrillFailed."""
+    story = []
+    if not _one_lost(pair):
+        before = unplanned(pair, seed, folder / "loss", show, Kind.DEAD)
+        story = [
+            f"First a site was lost: {'all held' if before.passed else 'NOT all held'} in {folder}/loss."
+        ]
+    report = go_back(pair, seed, folder, show)
+    report.story[:0] = story
+    return report
+
+
+def go_back(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
+    """After an unplanned failover: rebuild the site that is not active, and switch to it, under load."""
+    report = DrillReport("failback", seed, format_time(now_micros()))
+    chance = Random(f"failback {seed}")
+    active, epoch = _active(pair)
+    old = pair.other(active)
+    load = Load(pair.urls(), active.name, Shopping(seed, f"b{seed}-{epoch}"), folder / "told.jsonl")
+    with ReadProbe(pair.urls()[active.name][Api.QUERY]) as reads:
+        show("clients at work")
+        load.start()
+        time.sleep(WARM_SECONDS + chance.uniform(0, 3))
+        show(f"failback to {old.name}")
+        with _Follow(pair, load, old):
+            said = pair.run("failback", "--json")
+        time.sleep(AFTER_SECONDS)
+        unanswered = load.finish()
+    done = msgspec.json.decode(said, type=Failback)
+    report.story += [
+        f"{active.name} was active in epoch {epoch}; {len(load.told)} commands were answered in all.",
+        "`daybook failback` was typed.",
+        *map(step_line, (*done.steps, *done.switchover.steps)),
+    ]
+    report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
+    gap = longest_gap((each.at for each in load.told), load.told[0].at)[0]
+    report.at_most("seconds without acknowledged writes", gap, WITHOUT_WRITES_SECONDS)
+    report.at_most("longest time without reads at the site that stayed", reads.gap(), WITHOUT_WRITES_SECONDS)
+    report.nothing("acknowledged writes lost", not_logged(old.bootstrap, load.told))
+    show("coming to rest")
+    pair.await_rest(old)
+    judge(report, old.bootstrap, load.told)
+    show("comparing both sites")
+    pair.await_mirrored(old, active)
+    check_equal(report, pair)
+    return report
+
+
+class _Follow:
+    """Sends the clients to a site as soon as it takes requests, while a command goes on."""
+
+    def __init__(self, pair: Pair, load: Load, site: Site) -> None:
+        self._pair, self._load, self._site = pair, load, site
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="follow", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._load.switch(self._site.name)
+
+    def _follow(self) -> None:
+        while not self._over.wait(FOLLOW_SECONDS):
+            control = controls({self._site.name: self._site})[self._site.name]
+            if control is not None and control.taking:
+                self._load.switch(self._site.name)
+                return
+
+
+def _active(pair: Pair) -> tuple[Site, int]:
+    """The active site of the newest epoch; the other may be down."""
+    said = controls(pair.sites)
+    epochs = {name: each.role.epoch for name, each in said.items() if each and each.role.role == "active"}
+    name = max(epochs, key=lambda name: epochs[name])
+    return pair.sites[name], epochs[name]
+
+
+def _one_lost(pair: Pair) -> bool:
+    """Whether an unplanned failover has left a site behind: no mirror follows the active one."""
+    active, _ = _active(pair)
+    return "mirror" in pair.other(active).journal.held()
