@@ -8,7 +8,7 @@ import msgspec
 import typer
 from confluent_kafka import KafkaException
 from rich.prompt import Prompt
-from rich.table import Table
+from rich.table import Column, Table
 
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
@@ -35,6 +35,8 @@ from services.kernel.transactions import OwnershipLost
 app = typer.Typer()
 MICROS = 1_000_000
 SHOWN_TORN = 10
+SHOWN_ID = 13  # characters: enough for --reissue and --write-off
+SHOWN_TIME = 19  # to the second
 
 ReportFile = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="A kept report; default: the newest.")
@@ -150,12 +152,13 @@ def _show(found: Report, entries: Sequence[Standing]) -> None:
 
 
 def _table(entries: Sequence[Standing]) -> Table:
-    table = Table("command", "what", "entity", "amount", "answered", "at", "now")
+    table = Table(Column("command", no_wrap=True), "what", "entity", "amount", "answered", "at", "now")
     for entry in entries:
         loss = entry.loss
         kind = loss.command_type.rpartition(".")[2] or "gone by retention"
         answered = loss.outcome if not loss.code else f"{loss.outcome}: {loss.code}"
-        table.add_row(loss.command_id, kind, loss.subject, amount(loss), answered, loss.at, _now(entry))
+        name, at = loss.command_id[:SHOWN_ID], loss.at[:SHOWN_TIME]
+        table.add_row(name, kind, loss.subject, amount(loss), answered, at, _now(entry))
     return table
 
 
@@ -188,7 +191,8 @@ def _ask(waiting: Sequence[Standing], again: list[Standing], given_up: list[Stan
 
 
 def _tell(entry: Standing) -> None:
-    notes.print(f"{entry.loss.command_id} of {entry.loss.subject}: {_now(entry)}", markup=False)
+    text = f"{entry.loss.command_id} of {entry.loss.subject}: {_now(entry)}"
+    notes.print(text, markup=False, soft_wrap=True)
 
 
 def _active(settings: StackSettings) -> Site:
