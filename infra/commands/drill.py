@@ -12,9 +12,12 @@ from rich.table import Table
 
 from infra.commands.output import fail, notes, results
 from infra.drills.failback import failback as hold_failback
+from infra.drills.mirror import mirror_crash as hold_mirror_crash
+from infra.drills.mirror import mirror_lag_drill
 from infra.drills.pair import DrillFailed, Pair
 from infra.drills.planned import planned as hold_planned
 from infra.drills.report import DrillReport, write
+from infra.drills.split_brain import split_brain as hold_split_brain
 from infra.drills.unplanned import unplanned as hold_unplanned
 from infra.embedded.journal import Journal
 from infra.settings import StackSettings
@@ -48,6 +51,24 @@ def planned(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
 def failback(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
     """Lose a site, then rebuild it and go back to it under load: nothing lost, nothing copied twice."""
     _hold("failback", hold_failback, seed, out, running)
+
+
+@app.command("split-brain")
+def split_brain(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
+    """Cut two living sites off, promote the passive one, let them meet: the old one must fall silent."""
+    _hold("split-brain", hold_split_brain, seed, out, running)
+
+
+@app.command("mirror-crash")
+def mirror_crash(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
+    """Kill the mirror twice under load, with aborted transactions about: nothing doubled, nothing missing."""
+    _hold("mirror-crash", hold_mirror_crash, seed, out, running)
+
+
+@app.command("mirror-lag")
+def mirror_lag(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
+    """Cut the way between the sites under load, then slow it down: the lag must be told and made up for."""
+    _hold("mirror-lag", mirror_lag_drill, seed, out, running)
 
 
 def _hold(name: str, drill: Drill, seed: int, out: Path | None, running: bool) -> None:

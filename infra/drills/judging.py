@@ -77,14 +77,14 @@ def described(loss: Loss) -> str:
     """One line for the report."""
     figures = ", ".join(f"{name} {value}" for name, value in loss.amounts.items())
     kind = loss.command_type.rpartition(".")[2] or "a command that retention has removed"
-    events = ", ".join(
-        f"{record.type.rpartition('.')[2]} {record.event_id} at {record.topic}/{record.partition}/{record.offset}"
-        for record in loss.events
-    )
+    events = ", ".join(map(_event, loss.events))
     again = f"; now {loss.again.kind} again at version {loss.again.version}" if loss.again else ""
-    return (
-        f"{loss.at} {kind} {loss.command_id} of {loss.subject} ({figures}): {events or loss.outcome}{again}"
-    )
+    return f"{loss.at} {kind} {loss.command_id} of {loss.subject} ({figures}): {events}{again}"
+
+
+def _event(record: LostRecord) -> str:
+    place = f"{record.topic}/{record.partition}/{record.offset}"
+    return f"{record.type.rpartition('.')[2]} {record.event_id} at {place}"
 
 
 def _said(violation: Violation) -> str:

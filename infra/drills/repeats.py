@@ -31,9 +31,10 @@ def check_repeats(
     site: str,
     epoch: int,
 ) -> list[Acknowledgement]:
-    """Repeat the newest answers of the epoch before `epoch`, and every second of those in `gone` (lost command ids) twice.
+    """Repeat the newest answers of the time before `epoch`, and every second lost command twice.
 
-    What crossed is answered as before, what did not is executed once. Answers what clients were told.
+    `gone` are the ids of lost commands. What crossed is answered as before, what did not is executed once.
+    Answers what clients were told.
     """
     before = [each for each in told if each.site != site and each.epoch < epoch]
     crossed = [each for each in before if each.command_id not in gone][-SAMPLE:]

@@ -25,7 +25,6 @@ from infra.sites.reconcile import load as load_report
 from infra.sites.site import Site
 from infra.sites.steps import Show
 from infra.sites.switchover import Failover
-from infra.topics import SERVICES
 from services.kernel.envelope import format_time, now_micros
 
 LOST_SECONDS = 2.0
@@ -35,6 +34,7 @@ STAND_DOWN_SECONDS = 60.0
 WARM = (6.0, 12.0)  # seconds of load before the blow
 NOTICED = (0.3, 2.5)  # until the operator types the command
 AFTER_SECONDS = 8.0
+WORKERS = ("order-worker", "inventory-worker")
 
 
 @dataclass
@@ -141,9 +141,7 @@ def await_passive(pair: Pair, site: Site, epoch: int) -> None:
     while True:
         try:
             _, passive, seen = pair.roles()
-            workers = all(
-                http_ready(site.settings.url(name)) for name in ("order-worker", "inventory-worker")
-            )
+            workers = all(http_ready(site.settings.url(name)) for name in WORKERS)
             if passive.name == site.name and seen == epoch and workers:
                 return
             said = f"roles: {passive.name} passive, epoch {seen}, workers ready: {workers}"

@@ -1,0 +1,54 @@
+"""Transactions that are aborted, among those of the shop: no reader of committed data may ever see one."""
+
+from __future__ import annotations
+
+import threading
+from typing import Self
+
+from confluent_kafka import KafkaException, Producer
+
+TOPICS = ("order.events", "inventory.events", "order.answers")
+RECORDS = 20
+EVERY_SECONDS = 0.5
+TIMEOUT = 20.0
+
+
+class Aborts:
+    """Writes and aborts between `with` and its end; `records` were written in vain."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": "drill-aborts",
+                "transaction.timeout.ms": 10_000,
+                "log_level": 0,
+            }
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="aborts", daemon=True)
+        self._failure: KafkaException | None = None
+        self.records = 0
+
+    def __enter__(self) -> Self:
+        self._producer.init_transactions(TIMEOUT)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        if self._failure:
+            raise self._failure
+
+    def _write(self) -> None:
+        try:
+            while not self._stopping.wait(EVERY_SECONDS):
+                self._producer.begin_transaction()
+                for number in range(RECORDS):
+                    self._producer.produce(TOPICS[number % len(TOPICS)], b"never", f"never-{number}")
+                self._producer.flush(TIMEOUT)
+                self._producer.abort_transaction(TIMEOUT)
+                self.records += RECORDS
+        except KafkaException as error:
+            self._failure = error
