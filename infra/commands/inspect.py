@@ -20,7 +20,7 @@ from infra.settings import StackSettings
 from infra.sites.site import Site, peer
 
 app = typer.Typer()
-LAG = "daybook_lag_events"
+LAGS = ("daybook_lag_events", "daybook_standby_lag_events")
 SHOWN_EVENTS = 5
 FOLLOW_SECONDS = 0.3
 
@@ -130,7 +130,7 @@ def _lag(url: str) -> str:
     except httpx.HTTPError:
         return ""
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    lags = [sample.value for sample in samples if sample.name == LAG]
+    lags = [sample.value for sample in samples if sample.name in LAGS]
     return f"{sum(lags):.0f}" if lags else ""
 
 

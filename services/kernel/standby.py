@@ -19,6 +19,7 @@ class Standby:
     def __init__(self, slot: Slot[Any, Any, Any]) -> None:
         slot.stand_by()
         self._slot = slot
+        self._idle = False
         self._consumer = Consumer(
             {
                 "bootstrap.servers": slot.config.bootstrap,
@@ -41,6 +42,7 @@ class Standby:
     def turn(self) -> int:
         """Fold what has come; how many records. Raises `VersionGap` or KafkaException."""
         records = [record for record in self._consumer.consume(BATCH, IDLE_SECONDS) if _good(record)]
+        self._idle = not records
         if records:
             with self._slot.quiet:
                 for record in records:
@@ -50,7 +52,9 @@ class Standby:
         return len(records)
 
     def behind(self) -> int:
-        """Records and markers not folded yet, as the consumer last heard."""
+        """Records not folded yet, as the consumer last heard; markers between them count as records."""
+        if self._idle:  # what is left in the partitions are markers
+            return 0
         behind = 0
         for at in self._consumer.position(self._consumer.assignment()):
             _, end = self._consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), cached=True)
