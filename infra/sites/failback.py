@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -166,6 +167,10 @@ def _compare(active: Site, passive: Site) -> Comparison:
     """Once the mirror that was turned round runs: it must have begun at the right place."""
     until = time.monotonic() + COMPARE_SECONDS
     with MirrorMeter(active.link, passive.bootstrap, active.name) as meter:
-        while meter.read(at_most=CLOSE_EVENTS).total > CLOSE_EVENTS and time.monotonic() < until:
+        while time.monotonic() < until:
+            # while the mirror starts, its positions may not be readable for a while
+            with suppress(TimeoutError):
+                if meter.read(at_most=CLOSE_EVENTS).total <= CLOSE_EVENTS:
+                    break
             time.sleep(0.2)
     return compare(active.bootstrap, passive.bootstrap)
