@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from random import Random
@@ -11,6 +10,7 @@ import msgspec
 
 from infra.drills.acknowledged import longest_gap
 from infra.drills.damage import Kind
+from infra.drills.following import Following
 from infra.drills.judging import judge, not_logged
 from infra.drills.load import Load
 from infra.drills.pair import Pair
@@ -28,7 +28,6 @@ from services.kernel.envelope import format_time, now_micros
 
 WARM_SECONDS = 3.0
 AFTER_SECONDS = 8.0
-FOLLOW_SECONDS = 0.1
 
 
 def failback(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
@@ -56,7 +55,7 @@ def go_back(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
         load.start()
         time.sleep(WARM_SECONDS + chance.uniform(0, 3))
         show(f"failback to {old.name}")
-        with _Follow(pair, load, old):
+        with Following(load, old):
             said = pair.run("failback", "--json")
         time.sleep(AFTER_SECONDS)
         unanswered = load.finish()
@@ -78,30 +77,6 @@ def go_back(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     pair.await_mirrored(old, active)
     check_equal(report, pair)
     return report
-
-
-class _Follow:
-    """Sends the clients to a site as soon as it takes requests, while a command goes on."""
-
-    def __init__(self, pair: Pair, load: Load, site: Site) -> None:
-        self._pair, self._load, self._site = pair, load, site
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="follow", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._load.switch(self._site.name)
-
-    def _follow(self) -> None:
-        while not self._over.wait(FOLLOW_SECONDS):
-            control = controls({self._site.name: self._site})[self._site.name]
-            if control is not None and control.taking:
-                self._load.switch(self._site.name)
-                return
 
 
 def _active(pair: Pair) -> tuple[Site, int]:

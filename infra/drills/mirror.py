@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -73,8 +74,7 @@ def mirror_lag_drill(pair: Pair, seed: int, folder: Path, show: Show) -> DrillRe
     heal(pair)
     show("catching up")
     began = time.monotonic()
-    behind = mirror_lag(active.link, passive.bootstrap, active.name).total
-    _close(active, passive)
+    behind = _close(active, passive)
     took = time.monotonic() - began
     report.at_most("from contact to a mirror that is close again", took, CATCH_UP_SECONDS)
     report.figures["events behind at contact"] = behind
@@ -133,13 +133,20 @@ def _mirror(site: Site) -> MemberState:
     return found[0]
 
 
-def _close(active: Site, passive: Site) -> None:
-    """Wait until the mirror is less than a second behind. Raises DrillFailed."""
-    until = time.monotonic() + 2 * CATCH_UP_SECONDS
-    while mirror_lag(active.link, passive.bootstrap, active.name).oldest_seconds > 1:
-        if time.monotonic() > until:
-            raise DrillFailed(f"the mirror into {passive.name} does not catch up")
+def _close(active: Site, passive: Site) -> int:
+    """Wait until the mirror is less than a second behind; answers how many events it was behind at first.
+
+    Raises DrillFailed.
+    """
+    until, first = time.monotonic() + 2 * CATCH_UP_SECONDS, None
+    while time.monotonic() < until:
+        with suppress(TimeoutError):  # contact takes a moment
+            lag = mirror_lag(active.link, passive.bootstrap, active.name, seconds=5)
+            first = lag.total if first is None else first
+            if lag.oldest_seconds <= 1:
+                return first
         time.sleep(0.1)
+    raise DrillFailed(f"the mirror into {passive.name} does not catch up")
 
 
 def _now() -> str:

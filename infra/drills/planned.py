@@ -10,6 +10,7 @@ import msgspec
 
 from infra.drills.acknowledged import longest_gap
 from infra.drills.digests import settled_differences
+from infra.drills.following import Following
 from infra.drills.judging import judge, not_logged
 from infra.drills.load import Load
 from infra.drills.pair import Pair
@@ -41,9 +42,8 @@ def planned(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
         time.sleep(chance.uniform(*WARM))
         show(f"switchover to {passive.name}")
         asked = time.time()
-        said = pair.run("failover", "--planned", "--to", passive.name, "--json")
-        # clients find the way when they are told: the old site answers 503 until then
-        load.switch(passive.name)
+        with Following(load, passive):
+            said = pair.run("failover", "--planned", "--to", passive.name, "--json")
         time.sleep(AFTER_SECONDS)
         unanswered = load.finish()
     done = msgspec.json.decode(said, type=Failover)

@@ -1,0 +1,77 @@
+"""Two whole sites for the drills. They are shared as long as each drill leaves a whole pair behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
+
+import pytest
+
+from infra.drills.damage import Kind, strike
+from infra.drills.pair import DrillFailed, Pair
+from infra.drills.report import DrillReport, as_markdown, write
+from infra.embedded.journal import MemberState
+from infra.settings import StackSettings
+from infra.sites.promotion import MIRROR
+from tests.integration.sites.rig import free_base
+
+SEED = int(os.environ.get("DAYBOOK_DRILL_SEED", "1"))
+
+Hold: TypeAlias = Callable[..., DrillReport]
+
+
+@pytest.fixture(scope="session")
+def own_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """The pair as the last drill left it, perhaps with one site dead."""
+    pair = Pair(StackSettings(home=tmp_path_factory.mktemp("pair") / "home", port_base=free_base()))
+    try:
+        pair.start()
+        yield pair
+    finally:
+        pair.run("down")
+
+
+@pytest.fixture
+def pair(own_pair: Pair) -> Pair:
+    """A whole pair: one active, one passive, a mirror between them. Started anew where it is none."""
+    if not whole(own_pair):
+        own_pair.start()
+    return own_pair
+
+
+@pytest.fixture
+def pair_after_loss(own_pair: Pair) -> Pair:
+    """A pair of which one site is lost; it is made so where it is whole."""
+    if whole(own_pair):
+        active, passive, _ = own_pair.roles()
+        strike(own_pair, active, Kind.DEAD, Random(SEED))
+        own_pair.run("failover", "--unplanned", "--to", passive.name)
+    return own_pair
+
+
+@pytest.fixture
+def hold(tmp_path: Path) -> Hold:
+    """Holds a drill with the campaign's seed, and fails with its report where a promise was not kept."""
+
+    def held(drill: Callable[..., DrillReport], pair: Pair, number: int = 0, **more: object) -> DrillReport:
+        report = drill(pair, SEED + number, tmp_path, print, **more)
+        write(report, tmp_path)
+        print(as_markdown(report))
+        broken = [promise for promise in report.promises if not promise.kept]
+        assert broken == [], as_markdown(report)
+        return report
+
+    return held
+
+
+def whole(pair: Pair) -> bool:
+    try:
+        _, passive, _ = pair.roles()
+    except DrillFailed:
+        return False
+    state = passive.journal.read()
+    members: tuple[MemberState, ...] = state.members if state else ()
+    return any(member.name == MIRROR and member.pid is not None for member in members)

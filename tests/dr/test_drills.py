@@ -1,0 +1,34 @@
+"""The small campaign: each drill once or twice, on two whole sites, under load."""
+
+import pytest
+
+from infra.drills.damage import Kind
+from infra.drills.failback import go_back
+from infra.drills.mirror import mirror_crash
+from infra.drills.pair import Pair
+from infra.drills.planned import planned
+from infra.drills.unplanned import unplanned
+from tests.dr.conftest import Hold
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_a_mirror_that_is_killed_twice_doubles_nothing(pair: Pair, hold: Hold) -> None:
+    report = hold(mirror_crash, pair, kills=2)
+    assert report.figures["records in aborted transactions"] > 0
+
+
+def test_a_site_dies_and_every_write_is_accounted_for(pair: Pair, hold: Hold) -> None:
+    hold(unplanned, pair, kind=Kind.DEAD)
+
+
+def test_going_back_loses_and_doubles_nothing(pair_after_loss: Pair, hold: Hold) -> None:
+    hold(go_back, pair_after_loss)
+
+
+def test_a_planned_switchover_loses_nothing(pair: Pair, hold: Hold) -> None:
+    hold(planned, pair)
+
+
+def test_a_site_that_was_only_frozen_stands_down(pair: Pair, hold: Hold) -> None:
+    hold(unplanned, pair, 1, kind=Kind.FROZEN)
