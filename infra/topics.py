@@ -72,12 +72,13 @@ def mirrored_topics() -> list[str]:
     return [topic.name for topic in catalogue().values() if topic.mirrored]
 
 
-def create_topics(bootstrap: str) -> list[str]:
-    """Create what is missing and wait until every partition has a leader; answers the names of the new ones.
+def create_topics(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> list[str]:
+    """Create what is missing of `wanted` (default: the catalogue); answers the names of the new ones.
 
-    Raises KafkaException, or TimeoutError where leaders do not come within a minute.
+    Waits until every partition has a leader. Raises KafkaException, or TimeoutError where leaders do not come
+    within a minute.
     """
-    admin, wanted = _admin(bootstrap), catalogue()
+    admin, wanted = _admin(bootstrap), catalogue() if wanted is None else wanted
     asked = admin.create_topics(
         [NewTopic(t.name, t.partitions, t.replication, config=t.config()) for t in wanted.values()]
     )

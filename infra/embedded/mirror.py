@@ -20,22 +20,32 @@ CANARY = "site.canary"
 FRESH_SECONDS = 5.0
 _ASK_SECONDS = 2.0
 
-_PROPERTIES = """\
+_CLUSTERS = """\
 clusters = {source}, {target}
 {source}.bootstrap.servers = {source_bootstrap}
 {target}.bootstrap.servers = {target_bootstrap}
+"""
+
+# exactly once: positions and records in one transaction at the target, only what is committed at the source
+_FLOW = """\
 {source}->{target}.enabled = true
 {source}->{target}.topics = {topics}
+{target}.exactly.once.source.support = {exactly_once}
+{source}.consumer.isolation.level = {isolation}
+"""
+
+_ONE_WAY = """\
 {target}->{source}.enabled = false
 # without this a second worker runs for the direction that is off
 {target}->{source}.emit.heartbeats.enabled = false
 replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
+"""
+
+_SETTINGS = """\
 tasks.max = 1
-# exactly once: positions and records in one transaction at the target, only what is committed at the source
+# a worker's own REST: exactly-once needs it
 dedicated.mode.enable.internal.rest = true
 listeners = http://{host}:{port}
-{target}.exactly.once.source.support = {exactly_once}
-{source}.consumer.isolation.level = {isolation}
 # a broker that was away is found again soon
 reconnect.backoff.max.ms = 500
 # entities know their version and consumers their epoch: nobody asks for translated offsets, and the
@@ -104,24 +114,46 @@ def mirror_transactional_id(source: str) -> str:
 
 def mirror_properties(place: MirrorPlace) -> str:
     """The configuration file. `exactly_once=False` is the negative control's."""
-    return _PROPERTIES.format(
+    one_way = _ONE_WAY.format(source=place.source, target=place.target)
+    return cluster_lines(place) + flow_lines(place) + one_way + setting_lines(place)
+
+
+def cluster_lines(place: MirrorPlace) -> str:
+    """Both clusters' names and addresses."""
+    return _CLUSTERS.format(
         source=place.source,
         target=place.target,
         source_bootstrap=place.source_bootstrap,
         target_bootstrap=place.target_bootstrap,
+    )
+
+
+def flow_lines(place: MirrorPlace) -> str:
+    """One direction: what it copies, and exactly once or not."""
+    return _FLOW.format(
+        source=place.source,
+        target=place.target,
         topics=", ".join(place.topics),
-        host=HOST,
-        port=place.port,
         exactly_once="enabled" if place.exactly_once else "disabled",
         isolation="read_committed" if place.exactly_once else "read_uncommitted",
     )
 
 
+def setting_lines(place: MirrorPlace) -> str:
+    """What holds for every direction."""
+    return _SETTINGS.format(host=HOST, port=place.port)
+
+
 def prepare_mirror(place: MirrorPlace) -> Program:
     """Write the configuration and return what to run."""
+    return mirror_program(place, mirror_properties(place))
+
+
+def mirror_program(place: MirrorPlace, content: str) -> Program:
+    """Write `content` as the configuration and return what to run."""
     place.folder.mkdir(parents=True, exist_ok=True)
     properties, logging = place.folder / "mirror.properties", place.folder / "log4j2.yaml"
-    properties.write_text(mirror_properties(place))
+    properties.write_text(content)
     logging.write_text(_LOGGING)
     java = (
         str(find_java().executable),
