@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PATHS := contracts services analytics infra tests
 
-.PHONY: help setup up down status demo test check lint types imports contracts format bench clean distclean
+.PHONY: help setup up down status demo test test-dr test-dr-full check lint types imports contracts format bench clean distclean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMPS)/jars ## make .venv with locked dependencies and fetch the jars; instant when done
 	@echo "Ready: try ./daybook up, or make demo."
@@ -31,6 +31,12 @@ demo: setup ## the whole story on real parts and real input
 
 test: setup ## run every test, with a coverage report
 	@$(BIN)/python -m pytest --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered --durations=25
+
+test-dr: setup ## drills on two sites under load (about a quarter of an hour)
+	@$(BIN)/python -m pytest tests/dr --ignore=tests/dr/full -s
+
+test-dr-full: setup ## the whole campaign of drills (up to an hour); another: DAYBOOK_DRILL_SEED=2
+	@$(BIN)/python -m pytest tests/dr/test_control.py tests/dr/full -s
 
 check: lint types imports contracts ## all static checks
 
