@@ -54,7 +54,7 @@ def mirror_crash(pair: Pair, seed: int, folder: Path, show: Show, kills: int = K
         f"answered, {aborts.records} records written and aborted."
     )
     report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
-    _judge_passive(pair, report, active, passive, load, show)
+    judge_passive(pair, report, active, passive, load, show)
     return report
 
 
@@ -91,11 +91,11 @@ def mirror_lag_drill(pair: Pair, seed: int, folder: Path, show: Show) -> DrillRe
         f"Cut off for {apart:.1f} s, {behind} events behind then, close again after {took:.1f} s."
     )
     report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
-    _judge_passive(pair, report, active, passive, load, show)
+    judge_passive(pair, report, active, passive, load, show)
     return report
 
 
-def _judge_passive(
+def judge_passive(
     pair: Pair, report: DrillReport, active: Site, passive: Site, load: Load, show: Show
 ) -> None:
     """The mirrored log is judged as the active one would be, and both must be equal."""

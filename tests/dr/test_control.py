@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from infra.embedded.broker import EmbeddedBroker
 from infra.embedded.child import Child
-from infra.embedded.mirror import MirrorPlace, prepare_mirror
-from infra.embedded.ports import free_ports
+from infra.embedded.mirror import prepare_mirror
 from infra.sites.comparison import compare
-from infra.topics import create_topics, mirrored_topics
-from services.kernel.log_reader import end_offsets
 from services.kernel.transactions import transactional_producer
+from tests.dr.bare import broker, copied_beyond, ends, mirror_place, quiet
 
 TOPIC = "order.events"
 PER_TRANSACTION = 200
 EVERY_SECONDS = 0.1
 KILLS = 2
-PATIENCE = 180.0
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@contextmanager
-def broker(folder: Path) -> Iterator[str]:
-    port, controller_port = free_ports(2)
-    running = EmbeddedBroker(folder, port, controller_port, heap_megabytes=256)
-    running.start()
-    try:
-        create_topics(running.bootstrap)
-        yield running.bootstrap
-    finally:
-        running.kill()
 
 
 @contextmanager
@@ -69,44 +52,21 @@ def writing(bootstrap: str) -> Iterator[None]:
         thread.join()
 
 
-def ends(bootstrap: str) -> int:
-    return sum(end_offsets(bootstrap, TOPIC, [0, 1]).values())
-
-
-def copied_beyond(bootstrap: str, offset: int) -> None:
-    until = time.monotonic() + PATIENCE
-    while ends(bootstrap) <= offset:
-        assert time.monotonic() < until, "the mirror copies nothing"
-        time.sleep(0.05)
-
-
-def quiet(bootstrap: str) -> None:
-    """Wait until nothing has come for five seconds."""
-    before, since = -1, time.monotonic()
-    while time.monotonic() < since + 5:
-        if (now := ends(bootstrap)) != before:
-            before, since = now, time.monotonic()
-        time.sleep(0.2)
-
-
 @pytest.mark.parametrize("exactly_once", [True, False])
 def test_kills_double_records_only_without_exactly_once(tmp_path: Path, exactly_once: bool) -> None:
     with broker(tmp_path / "home") as source, broker(tmp_path / "away") as target:
-        ports = free_ports(1)
-        place = MirrorPlace(
-            tmp_path / "mirror", ports[0], "home", "away", source, target, mirrored_topics(), exactly_once
-        )
+        place = mirror_place(tmp_path / "mirror", source, target, exactly_once)
         with writing(source):
             for _ in range(KILLS):
-                before = ends(target)
+                before = ends(target, TOPIC)
                 mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
                 # in the midst: something was copied since it began
-                copied_beyond(target, before + 2 * PER_TRANSACTION)
+                copied_beyond(target, TOPIC, before + 2 * PER_TRANSACTION)
                 mirror.kill()
         mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
         try:
-            copied_beyond(target, before + 4 * PER_TRANSACTION)
-            quiet(target)
+            copied_beyond(target, TOPIC, before + 4 * PER_TRANSACTION)
+            quiet(target, TOPIC)
         finally:
             mirror.kill()
         found = compare(source, target)

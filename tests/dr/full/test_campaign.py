@@ -1,0 +1,54 @@
+"""The whole campaign: losses of every kind, switchovers, ways back, kills of the mirror, on shared sites."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.drills.damage import Kind
+from infra.drills.failback import go_back
+from infra.drills.mirror import mirror_crash, mirror_lag_drill
+from infra.drills.pair import Pair
+from infra.drills.planned import planned
+from infra.drills.split_brain import split_brain
+from infra.drills.unplanned import unplanned
+from tests.dr.conftest import Hold
+from tests.dr.full.drills import brokers_restart, database_is_lost
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+def test_the_mirror_is_killed_five_times(pair: Pair, hold: Hold) -> None:
+    report = hold(mirror_crash, pair, kills=5)
+    assert report.figures["records in aborted transactions"] > 0
+
+
+def test_the_way_is_cut_and_slow(pair: Pair, hold: Hold) -> None:
+    hold(mirror_lag_drill, pair)
+
+
+def test_either_broker_restarts(pair: Pair, hold: Hold) -> None:
+    hold(brokers_restart, pair)
+
+
+def test_the_passive_database_is_lost(pair: Pair, hold: Hold) -> None:
+    hold(database_is_lost, pair)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_planned(pair: Pair, hold: Hold, number: int) -> None:
+    hold(planned, pair, number)
+
+
+@pytest.mark.parametrize("kind", [Kind.DEAD, Kind.FROZEN])
+def test_a_loss_and_the_way_back(pair: Pair, hold: Hold, kind: Kind) -> None:
+    hold(unplanned, pair, list(Kind).index(kind), kind=kind)
+    hold(go_back, pair, list(Kind).index(kind))
+
+
+@pytest.mark.parametrize(("number", "kind"), [(2, Kind.DEAD), (3, Kind.CUT), (4, None)])
+def test_a_loss(pair: Pair, hold: Hold, number: int, kind: Kind | None) -> None:
+    hold(unplanned, pair, number, kind=kind)
+
+
+def test_two_sites_write(pair: Pair, hold: Hold) -> None:
+    hold(split_brain, pair)

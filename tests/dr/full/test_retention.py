@@ -1,0 +1,97 @@
+"""What retention and compaction do at one site, and what the other makes of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from infra.embedded.child import Child
+from infra.embedded.mirror import prepare_mirror
+from services.kernel.log_reader import partitions_of, read_to_end
+from tests.dr.bare import broker, copied_beyond, ends, mirror_place, quiet
+
+KEPT_FOR_A_DAY, COMPACTED = "order.answers", "site.reconciliation"
+COMPACTION_SECONDS = 120.0
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def produce(bootstrap: str, topic: str, records: list[tuple[str, bytes | None]]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
+    for key, value in records:
+        producer.produce(topic, value, key, partition=0)
+    assert producer.flush(30) == 0
+
+
+def content(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    partitions = partitions_of(bootstrap, topic)
+    return [
+        (each.key(), each.value()) for each in read_to_end(bootstrap, topic, dict.fromkeys(partitions, 0))
+    ]
+
+
+def test_what_retention_removed_unseen_is_left_out_and_the_rest_comes_once(tmp_path: Path) -> None:
+    numbered: list[tuple[str, bytes | None]] = [(f"key-{number}", b"%d" % number) for number in range(300)]
+    with broker(tmp_path / "home") as source, broker(tmp_path / "away") as target:
+        place = mirror_place(tmp_path / "mirror", source, target)
+        produce(source, KEPT_FOR_A_DAY, numbered[:100])
+        mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
+        copied_beyond(target, KEPT_FOR_A_DAY, 99)
+        mirror.kill()
+        produce(source, KEPT_FOR_A_DAY, numbered[100:])
+        removed = AdminClient({"bootstrap.servers": source}).delete_records(
+            [TopicPartition(KEPT_FOR_A_DAY, 0, 150)]
+        )
+        for future in removed.values():
+            future.result(30)
+        before = ends(target, KEPT_FOR_A_DAY)
+        mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
+        try:
+            copied_beyond(target, KEPT_FOR_A_DAY, before + 100)
+            quiet(target, KEPT_FOR_A_DAY)
+        finally:
+            mirror.kill()
+        expected = [(key.encode(), value) for key, value in (*numbered[:100], *numbered[150:])]
+        assert content(target, KEPT_FOR_A_DAY) == expected
+
+
+def test_tombstones_cross_and_both_sites_compact_to_the_same(tmp_path: Path) -> None:
+    with broker(tmp_path / "home") as source, broker(tmp_path / "away") as target:
+        for bootstrap in (source, target):
+            compact_at_once(bootstrap)
+        place = mirror_place(tmp_path / "mirror", source, target)
+        mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
+        try:
+            produce(source, COMPACTED, [(f"key-{number % 20}", b"%d" % number) for number in range(200)])
+            produce(source, COMPACTED, [(f"key-{number}", None) for number in range(5)])
+            copied_beyond(target, COMPACTED, 204)
+            # a closed segment is what is compacted
+            for number in range(3):
+                time.sleep(1.2)
+                produce(source, COMPACTED, [(f"late-{number}", b"late")])
+            until = time.monotonic() + COMPACTION_SECONDS
+            while len(content(source, COMPACTED)) > 30 or len(content(target, COMPACTED)) > 30:
+                assert time.monotonic() < until, "nothing is compacted"
+                time.sleep(1)
+        finally:
+            mirror.kill()
+        kept = dict(content(target, COMPACTED))
+        assert kept == dict(content(source, COMPACTED))
+        assert [kept.get(f"key-{number}".encode()) for number in range(5)] == [None] * 5
+        assert kept[b"key-19"] == b"199"
+
+
+def compact_at_once(bootstrap: str) -> None:
+    """The catalogue mirrors no compacted topic: one is made so."""
+    wanted = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"}
+    entries = [
+        ConfigEntry(name, text, incremental_operation=AlterConfigOpType.SET) for name, text in wanted.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, COMPACTED, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
