@@ -15,7 +15,7 @@ from infra.embedded.postgres import PostgresPlace, postgres_ready, prepare_postg
 from infra.embedded.secret import kept_secret
 from infra.settings import StackSettings
 from infra.sites.site import Site, home_settings, own_site, peer
-from infra.sites.start import require_passive
+from infra.sites.start import end_last_mirror, require_passive
 from infra.topics import mirrored_topics
 
 _PROBE_SECONDS = 2.0
@@ -155,6 +155,7 @@ def _mirror(settings: StackSettings, source: Site) -> Member:
 
     def prepare() -> Program:
         require_passive(own_site(settings))
+        end_last_mirror(own_site(settings), source.name)
         return prepare_mirror(place)
 
     return Member("mirror", (place.port,), prepare, lambda: mirror_ready(place), seconds=120, awaited=False)

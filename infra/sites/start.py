@@ -7,13 +7,16 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from infra.embedded.errors import NotReady
+from infra.embedded.mirror import mirror_transactional_id
 from infra.sites.asking import ControlReader, SiteSilent, ask
 from infra.sites.control import lift_hold, stand_down, write_hold
 from infra.sites.site import Site
+from services.kernel.transactions import OwnershipLost, Transactions
 
 PEER_SECONDS = 60.0  # both sites may be starting
 PAUSE_SECONDS = 0.2
 OWN_SECONDS = 20.0
+FENCE_TIMEOUT_MS, FENCE_SECONDS = 2_000, 5.0  # the supervisor waits meanwhile
 
 
 class Standing(StrEnum):
@@ -64,6 +67,18 @@ def require_passive(site: Site) -> None:
         raise NotReady(f"the mirror waits for the site's own broker: {silent}") from silent
     if role.role != "passive":
         raise NotReady(f"no mirror into {site.name}, which is active in epoch {role.epoch}")
+
+
+def end_last_mirror(site: Site, source: str) -> None:
+    """End what a mirror from `source` that was killed has left open in the site's log.
+
+    Until its transaction timed out, a minute later, its successor would wait for it, as every reader does.
+    Raises NotReady where the broker does not do it.
+    """
+    try:
+        Transactions(site.bootstrap, [mirror_transactional_id(source)], FENCE_TIMEOUT_MS).fence(FENCE_SECONDS)
+    except OwnershipLost as error:
+        raise NotReady(f"the last mirror's transaction could not be ended: {error}") from error
 
 
 def _epoch_of(other: Site, patience: float, stopping: Callable[[], bool]) -> int | None:
