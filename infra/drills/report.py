@@ -64,6 +64,9 @@ def as_markdown(report: DrillReport) -> str:
     lines = [
         f"# Drill: {report.drill}, seed {report.seed}",
         "",
+        f"Written by `./daybook drill {report.drill} --seed {report.seed}`, which kills, asks and compares "
+        "for real; nothing here is edited.",
+        "",
         f"Held at {report.began_at}. {'All promises were kept.' if report.passed else 'NOT all were kept.'}",
         "",
         "| what | promised | measured | kept |",

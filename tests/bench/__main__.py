@@ -24,6 +24,8 @@ BENCHMARKS = {
     "P4": ("p4_rebuild", "a read model rebuilt from zero"),
     "P5": ("p5_replay", "the log replayed by Spark, and the lake"),
     "P6": ("p6_visibility", "from acknowledged to visible"),
+    "P7": ("p7_mirror", "the mirror: delay and catching up"),
+    "P8": ("p8_failover", "what a failover costs"),
     "P9": ("p9_restart", "a worker's restart"),
     "P11": ("p11_settled_lines", "settled order lines, the real input"),
     "P10": ("p10_memory", "memory over time"),
