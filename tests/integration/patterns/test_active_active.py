@@ -1,0 +1,97 @@
+"""Both sites active, on two real brokers: events cross under a prefix, and nothing goes round."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from infra.embedded.child import Child, Program
+from infra.embedded.ports import free_ports
+from infra.patterns.active_active import arriving, of_both_sites
+from infra.topics import catalogue, drift
+from services.kernel.log_reader import partitions_of
+from services.kernel.read_model import Arrival, VersionGap, fold_rows
+from services.projection.read_models import ORDERS
+from tests.integration.patterns.seen import arrivals, records
+from tests.integration.projection.shop_log import LogWriter, history, order_life
+
+# A pattern that the copies' names match too: that they stay where they are is the naming's doing.
+PATTERNS = [r".*order\.events", r".*inventory\.events"]
+SECONDS = 120
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mirror(sites: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """MirrorMaker2 in both directions, started as an operator starts it."""
+    folder = tmp_path_factory.mktemp("mirror")
+    home, away = sites
+    where = ("--folder", str(folder), "--port", str(free_ports(1)[0]))
+    brokers = ("--home", home, "--away", away, "--topics", *PATTERNS)
+    command = (sys.executable, "-m", "infra.patterns.active_active", *where, *brokers)
+    child = Child(Program("mirror", command, os.environ), folder / "mirror.log")
+    yield
+    child.kill()
+
+
+def test_both_sites_events_arrive_under_a_prefix_and_nothing_goes_round(sites: tuple[str, str]) -> None:
+    home, away = sites
+    # each entity has one writer: other seeds, other keys
+    at_home, at_away = history(1, 20), history(2, 20)
+    LogWriter(home).write_all(at_home, 10, spoil=0.3)
+    LogWriter(away).write_all(at_away, 10, spoil=0.3)
+    _until(lambda: _content(away, "home.order.events") == _content(home, "order.events"))
+    _until(lambda: _content(home, "away.order.events") == _content(away, "order.events"))
+    _until(lambda: _content(away, "home.inventory.events") == _content(home, "inventory.events"))
+    assert drift(away, catalogue() | arriving("home")) == drift(home, catalogue() | arriving("away")) == []
+
+    # time enough for a second round, were there one: topics are looked up every 10 s
+    time.sleep(12)
+    for bootstrap, peer in ((home, "away"), (away, "home")):
+        names = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
+        assert {name for name in names if name.startswith(("home.", "away."))} == set(arriving(peer))
+    own = sum(len(records) for records in _content(home, "order.events"))
+    assert own == sum(event.body.TYPE.startswith("daybook.order.") for event in at_home)
+
+    # one read model over both logs says the same at both sites
+    rows = fold_rows(ORDERS, {}, _arrivals(home, of_both_sites(ORDERS, "away").topics))
+    assert rows == fold_rows(ORDERS, {}, _arrivals(away, of_both_sites(ORDERS, "home").topics))
+    assert len(rows) == 40
+
+
+def test_a_second_writer_of_one_entity_stops_the_read_model(sites: tuple[str, str]) -> None:
+    """Two active sites do not merge: the guard of every read model says so."""
+    _, away = sites
+    for bootstrap in sites:
+        LogWriter(bootstrap).write(order_life("contested", random.Random(3))[:1])
+    _until(lambda: b"contested" in _keys(away, "home.order.events"))
+    with pytest.raises(VersionGap, match="contested: expected 2, got 1"):
+        fold_rows(ORDERS, {}, _arrivals(away, of_both_sites(ORDERS, "home").topics))
+
+
+def _keys(bootstrap: str, topic: str) -> set[bytes]:
+    return {record.key() for record in records(bootstrap, topic)}
+
+
+def _content(bootstrap: str, topic: str) -> list[list[tuple[object, ...]]]:
+    """Each partition's committed records, offsets apart."""
+    found: dict[int, list[tuple[object, ...]]] = {number: [] for number in partitions_of(bootstrap, topic)}
+    for record in records(bootstrap, topic):
+        found[record.partition()].append((record.key(), record.value(), record.headers(), record.timestamp()))
+    return list(found.values())
+
+
+def _arrivals(bootstrap: str, topics: Iterable[str]) -> list[Arrival]:
+    return arrivals(record for topic in topics for record in records(bootstrap, topic))
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline, "it never arrived"
+        time.sleep(0.2)
