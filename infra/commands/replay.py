@@ -1,4 +1,4 @@
-"""`daybook replay`: read models filled in bulk, from the log or the lake."""
+"""`daybook replay`: read models filled in bulk, from the log or the lake; or a consumer group begun again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import typer
 
 from infra.commands.analytics import default_lake
 from infra.commands.output import fail, notes
+from infra.commands.parked import Kafka
 from infra.commands.rebuild import NAMES, build, projection_settings
+from infra.commands.since import begin_again, running_broker
 from infra.settings import StackSettings
 from services.projection.read_models import READ_MODELS
 from services.projection.settings import ProjectionSettings
@@ -31,20 +33,42 @@ class Source(StrEnum):
 @app.command(rich_help_panel="Read models")
 def replay(
     into: Annotated[
-        list[str], typer.Option(metavar="READ_MODEL", help=f"{', '.join(NAMES)}, or {ALL}; may be repeated.")
-    ],
+        list[str] | None,
+        typer.Option(metavar="READ_MODEL", help=f"{', '.join(NAMES)}, or {ALL}; may be repeated."),
+    ] = None,
     source: Annotated[
         Source, typer.Option("--from", help="The lake as far as it goes, or the log alone.")
     ] = Source.log,
     lake: Annotated[
         Path | None, typer.Option(help="The lake's folder; default: DAYBOOK_LAKE, or in .daybook/.")
     ] = None,
+    group: Annotated[str, typer.Option(help="Instead of a read model: a consumer group of your own.")] = "",
+    topic: Annotated[list[str] | None, typer.Option(help="What the group reads; may be repeated.")] = None,
+    since: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Where the group begins again: 2026-03-01T12:00:00Z, or 15m ago."),
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the group is moved.")] = False,
+    kafka: Kafka = "",
 ) -> None:
     """Fill read models anew in bulk, from the first event, and put them in place without downtime.
 
     Several are filled from one reading. The live ones answer queries until the new ones have caught up; then
     they change places, one after the other. Safe to interrupt.
+
+    With --group, --topic and --since, begin a stopped consumer group again at a moment instead: shows how
+    many records come twice, and asks.
     """
+    match bool(into), (bool(group), bool(topic), bool(since)):
+        case True, (False, False, False):
+            _fill(into or [], source, lake)
+        case False, (True, True, True):
+            begin_again(kafka or running_broker(), group, topic or [], since, ask=not yes)
+        case _:
+            fail("either --into READ_MODEL, or --group, --topic and --since together")
+
+
+def _fill(into: list[str], source: Source, lake: Path | None) -> None:
     unknown = [name for name in into if name not in (*NAMES, ALL)]
     if unknown:
         fail(f"there is no read model {', '.join(unknown)}; there are {', '.join(NAMES)}")
