@@ -16,6 +16,7 @@ from infra.retail.shop import NotAtRest, Shop, api_urls
 from infra.settings import ROOT, StackSettings
 from infra.sites.mirror_position import caught_up
 from infra.sites.plan import controls
+from infra.sites.promotion import MIRROR
 from infra.sites.site import Site, sites_of
 
 COMMAND_SECONDS = 900.0
@@ -43,10 +44,12 @@ class Pair:
         }
 
     def start(self) -> None:
-        """Two fresh sites. Raises DrillFailed."""
+        """Two fresh sites, with a mirror that copies. Raises DrillFailed."""
         if self.settings.home.exists():
             self.run("clean", "--yes")
         self.run("up", "--sites", "2")
+        active, passive, _ = self.roles()
+        self.await_mirrored(active, passive)
 
     @property
     def sites(self) -> dict[str, Site]:
@@ -88,11 +91,11 @@ class Pair:
         return self.sites[active[0]], self.sites[passive[0]], control.role.epoch
 
     def await_mirrored(self, active: Site, passive: Site, seconds: float = REST_SECONDS) -> None:
-        """Wait until the mirror is exactly caught up. Raises DrillFailed."""
+        """Wait until a mirror copies and is exactly caught up. Raises DrillFailed."""
         until = time.monotonic() + seconds
         while True:
             with suppress(TimeoutError):
-                if caught_up(active.link, passive.bootstrap, active.name):
+                if copying(passive) and caught_up(active.link, passive.bootstrap, active.name):
                     return
             if time.monotonic() > until:
                 raise DrillFailed(f"the mirror into {passive.name} is not caught up after {seconds:.0f} s")
@@ -105,3 +108,9 @@ class Pair:
                 shop.await_rest(REST_SECONDS, lambda _: None)
         except (NotAtRest, httpx.HTTPError) as left:
             raise DrillFailed(f"{site.name} does not come to rest: {left!r}") from left
+
+
+def copying(passive: Site) -> bool:
+    """Whether a canary has come through the site's mirror lately."""
+    state = passive.journal.read()
+    return state is not None and any(each.name == MIRROR and each.ready for each in state.members)

@@ -45,6 +45,7 @@ def split_brain(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
         DrillReport("split-brain", seed, format_time(now_micros())),
     )
     sides = Sides(*pair.roles())
+    pair.await_mirrored(sides.old, sides.new)
     name = f"s{seed}-{sides.epoch}"
     show("clients at work")
     stay = Load(pair.urls(), sides.old.name, Shopping(seed, f"{name}-old"), folder / "told-old.jsonl", RATE)

@@ -58,6 +58,7 @@ def unplanned(pair: Pair, seed: int, folder: Path, show: Show, kind: Kind | None
     """
     chance, report = Random(f"unplanned {seed}"), DrillReport("unplanned", seed, format_time(now_micros()))
     active, passive, epoch = pair.roles()
+    pair.await_mirrored(active, passive)
     chosen = chance.choice(list(Kind)) if kind is None else kind
     shopping = Shopping(seed, f"u{seed}-{epoch}")
     loss = Loss(active, passive, epoch, Load(pair.urls(), active.name, shopping, folder / "told.jsonl"))

@@ -11,11 +11,9 @@ from typing import TypeAlias
 import pytest
 
 from infra.drills.damage import Kind, strike
-from infra.drills.pair import DrillFailed, Pair
+from infra.drills.pair import DrillFailed, Pair, copying
 from infra.drills.report import DrillReport, as_markdown, write
-from infra.embedded.journal import MemberState
 from infra.settings import StackSettings
-from infra.sites.promotion import MIRROR
 from tests.integration.sites.rig import free_base
 
 SEED = int(os.environ.get("DAYBOOK_DRILL_SEED", "1"))
@@ -72,6 +70,4 @@ def whole(pair: Pair) -> bool:
         _, passive, _ = pair.roles()
     except DrillFailed:
         return False
-    state = passive.journal.read()
-    members: tuple[MemberState, ...] = state.members if state else ()
-    return any(member.name == MIRROR and member.pid is not None for member in members)
+    return copying(passive)
