@@ -10,7 +10,7 @@ from contextlib import suppress
 import asyncpg
 import httpx
 
-from contracts.kernel.records import SiteRole
+from contracts.kernel.records import HoldKind, SiteRole
 from infra.embedded.mirror import mirror_transactional_id
 from infra.sites.asking import ask
 from infra.sites.control import lift_hold, write_hold, write_role
@@ -72,17 +72,21 @@ def _mirror_pid(site: Site) -> int | None:
     return next((member.pid for member in state.members if member.name == MIRROR), None)
 
 
-def promote(site: Site, epoch: int, ends: dict[str, int], steps: Steps) -> None:
-    """Write the role, wait for the workers, take requests again. Doing it again goes on where it stopped."""
+def promote(site: Site, epoch: int, ends: dict[str, int], steps: Steps, hold: HoldKind) -> None:
+    """Write the role, wait for the workers, take requests again. Doing it again goes on where it stopped.
+
+    `hold` keeps requests out until the workers are active: `takeover` where logs may be cut, and `quiesced`
+    where they are complete.
+    """
     with steps.step("ends of the mirrored log kept") as doing:
         doing.detail = _keep_ends(site, epoch, ends)
     with steps.step(f"{site.name} active in epoch {epoch}"):
         role = ask(site.bootstrap).role
         if (role.role, role.epoch) != ("active", epoch):
             # the hold goes first: it means nothing before the role's epoch, and there is no moment without it
-            write_hold(site.bootstrap, "takeover", epoch)
+            write_hold(site.bootstrap, hold, epoch)
             write_role(site.bootstrap, SiteRole(site.name, "active", epoch))
-    with steps.step("workers active, takeover done") as doing:
+    with steps.step("workers active"):
         wait_until(
             lambda: all(_active(site, service, epoch) for service in SERVICES),
             WORKER_SECONDS,

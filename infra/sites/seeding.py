@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -78,13 +79,15 @@ def seed(target: str, source_name: str, positions: Mapping[Place, int]) -> None:
 
 def last_data(bootstrap: str, topics: Sequence[str]) -> dict[Place, int]:
     """The offset of the last committed record of each partition; a partition without records is absent."""
-    found: dict[Place, int] = {}
-    for topic in topics:
-        for number, end in end_offsets(bootstrap, topic, partitions_of(bootstrap, topic)).items():
-            offset = _last(bootstrap, topic, number, end)
-            if offset is not None:
-                found[topic, number] = offset
-    return found
+    with ThreadPoolExecutor(len(topics)) as pool:  # writes rest meanwhile
+        each = pool.map(lambda topic: _last_of(bootstrap, topic), topics)
+        return {(topic, number): at for topic, last in zip(topics, each, strict=True) for number, at in last}
+
+
+def _last_of(bootstrap: str, topic: str) -> list[tuple[int, int]]:
+    ends = end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
+    found = [(number, _last(bootstrap, topic, number, end)) for number, end in ends.items()]
+    return [(number, offset) for number, offset in found if offset is not None]
 
 
 def _last(bootstrap: str, topic: str, number: int, end: int) -> int | None:

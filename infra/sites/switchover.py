@@ -61,7 +61,7 @@ def switch_over(
         _prove_caught_up(source, target, steps)
         plan = file.with_ends(plan, stop_mirror(target, source, steps))
     ends = plan.ends or {}
-    promote(target, plan.epoch, ends, steps)
+    promote(target, plan.epoch, ends, steps, hold="quiesced")
     without = None if resumed else time.monotonic() - began
     with steps.step(f"{source.name} follows epoch {plan.epoch}"):
         write_role(source.link, SiteRole(source.name, "passive", plan.epoch))

@@ -40,7 +40,7 @@ def take_over(
         torn = torn_at(target.bootstrap)
         missing = sum(each.count - each.crossed for each in torn)
         doing.detail = f"{len(torn)} torn, {missing} of their events did not cross"
-    promote(target, plan.epoch, plan.ends or {}, steps)
+    promote(target, plan.epoch, plan.ends or {}, steps, hold="takeover")
     without = time.monotonic() - began
     with steps.step(f"{source.name} stands down") as doing:
         doing.detail = _stand_down(source, plan.epoch)

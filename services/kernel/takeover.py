@@ -7,7 +7,7 @@ under its old id, before the first new command is executed; asked twice, it chan
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -15,22 +15,25 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from services.kernel.envelope import now_micros, write_headers
 from services.kernel.execution import Executor
-from services.kernel.log_reader import read_to_end
+from services.kernel.log_reader import end_offsets, partitions_of, read_to_end
 from services.kernel.process import Ask
+from services.kernel.registry import topics_written
 from services.kernel.serde import decode
 from services.kernel.slot import Slot
 from services.kernel.staged import StagedAsk
 from services.kernel.transactions import Aborted, produce
 
 ATTEMPTS = 5
+MARGIN_MS = 120_000
+TAIL = 500  # offsets in which the last event of a partition is looked for
 CHUNK = 500
 
 
 def take_over(slot: Slot[Any, Any, Any], executor: Executor[Any, Any, Any], hours: float) -> int:
-    """Ask again for what the events of the last `hours` of the log asked for, and for every open claim.
+    """Ask again for what recent events of the log asked for, and for every open claim.
 
-    How many asks went out, in transactions of their own. The hours end at the log's newest event: a site that
-    was down for a day loses none of them. Raises `OwnershipLost` or `Aborted`.
+    How many asks went out, in transactions of their own. How recent: see `horizon`, at most `hours` before
+    the newest event; a site that was down for a day loses none. Raises `OwnershipLost` or `Aborted`.
     """
     sent, now = 0, now_micros()
     asks = (
@@ -78,9 +81,8 @@ def _asks_again(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, 
 
 
 def _starts(slot: Slot[Any, Any, Any], topic: str, hours: float) -> dict[int, int]:
-    """The offset in each partition at which the last `hours` of the log begin."""
-    newest = max((partition.recorded_at for partition in slot.partitions.values()), default=0)
-    since = max(0, newest // 1000 - int(hours * 3_600_000))
+    """The offset in each partition at which what may have been cut off begins."""
+    since = horizon(_newest(slot.config.bootstrap), int(hours * 3_600_000))
     consumer = Consumer(
         {"bootstrap.servers": slot.config.bootstrap, "group.id": "daybook-reads-without-a-group"}
     )
@@ -93,3 +95,30 @@ def _starts(slot: Slot[Any, Any, Any], topic: str, hours: float) -> dict[int, in
         }
     finally:
         consumer.close()
+
+
+def horizon(newest: Iterable[int], longest: int) -> int:
+    """From when on one log may know what another has lost; all times in ms.
+
+    `newest` is the time of the last event of each partition. A conversation that ended before all of them
+    is in all of them; the margin is for clocks, and for answers under way. A partition that has been silent
+    for longer than `longest` is taken for quiet, not for cut: no mirror is that much uneven.
+    """
+    times = sorted(newest)
+    if not times:
+        return 0
+    recent = min(time for time in times if time >= times[-1] - longest)
+    return max(0, times[-1] - longest, recent - MARGIN_MS)
+
+
+def _newest(bootstrap: str) -> list[int]:
+    """The time of the last committed event of each partition of every log, as far as its end shows one."""
+    found: list[int] = []
+    for topic in (topic for topic in topics_written() if topic.endswith(".events")):
+        ends = end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
+        last: dict[int, int] = {}
+        starts = {number: max(0, end - TAIL) for number, end in ends.items()}
+        for record in read_to_end(bootstrap, topic, starts, ends):
+            last[record.partition()] = record.timestamp()[1]
+        found += last.values()
+    return found
