@@ -10,6 +10,7 @@ from infra.drills.acknowledged import Acknowledgement
 from infra.drills.report import DrillReport
 from infra.sites.losses import Loss, LostRecord, Report
 
+MICROS = 1_000_000
 INVARIANTS = {
     "I1": "what was acknowledged is logged",
     "I2": "one command, one effect, one answer",
@@ -75,11 +76,22 @@ def judge(
 
 def described(loss: Loss) -> str:
     """One line for the report."""
-    figures = ", ".join(f"{name} {value}" for name, value in loss.amounts.items())
     kind = loss.command_type.rpartition(".")[2] or "a command that retention has removed"
     events = ", ".join(map(_event, loss.events))
     again = f"; now {loss.again.kind} again at version {loss.again.version}" if loss.again else ""
-    return f"{loss.at} {kind} {loss.command_id} of {loss.subject} ({figures}): {events}{again}"
+    return f"{loss.at} {kind} {loss.command_id} of {loss.subject}{_amounts(loss)}: {events}{again}"
+
+
+def _amounts(loss: Loss) -> str:
+    """Money in its currency and units, in brackets; empty where there are none."""
+    currency = loss.amounts.get("currency", "")
+    money = [
+        f"{name} {int(loss.amounts[name]) / MICROS:.2f} {currency}".rstrip()
+        for name in ("gross", "refund")
+        if name in loss.amounts
+    ]
+    units = [f"{loss.amounts[name]} units" for name in ("units", "quantity") if name in loss.amounts]
+    return f" ({', '.join([*money, *units])})" if money or units else ""
 
 
 def _event(record: LostRecord) -> str:

@@ -77,6 +77,7 @@ def as_markdown(report: DrillReport) -> str:
             for each in report.promises
         ),
         "",
+        *_besides(report),
         "## What happened",
         "",
         *(f"{number}. {line}" for number, line in enumerate(report.story, start=1)),
@@ -89,6 +90,15 @@ def as_markdown(report: DrillReport) -> str:
             *(f"- {line}" for line in report.lost),
         ]
     return "\n".join(lines) + "\n"
+
+
+def _besides(report: DrillReport) -> list[str]:
+    """Figures that no promise bounds."""
+    bounded = {promise.what for promise in report.promises}
+    free = {name: figure for name, figure in report.figures.items() if name not in bounded}
+    if not free:
+        return []
+    return ["## Counted besides", "", *(f"- {name}: {figure:,.4g}" for name, figure in free.items()), ""]
 
 
 def step_line(step: Step) -> str:
