@@ -57,7 +57,9 @@ def hold(tmp_path: Path) -> Hold:
     def held(drill: Callable[..., DrillReport], pair: Pair, number: int = 0, **more: object) -> DrillReport:
         report = drill(pair, SEED + number, tmp_path, print, **more)
         write(report, tmp_path)
-        print(as_markdown(report))
+        print(f"\n{report.drill}, seed {report.seed}")
+        for each in report.promises:
+            print(f"  {each.what}: {each.promised}, {each.measured}")
         broken = [promise for promise in report.promises if not promise.kept]
         assert broken == [], as_markdown(report)
         return report
