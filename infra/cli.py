@@ -52,6 +52,9 @@ def at_site(
     if name not in found:
         fail(f"there is no site {name}: `./daybook up --sites 2` makes {AWAY} beside {HOME}")
     own = found[name].settings
+    # `eval "$(./daybook env)"` names one site's stores, and may have been about the other
+    for store in ("DAYBOOK_KAFKA", "DAYBOOK_DATABASE_URL"):
+        os.environ.pop(store, None)
     os.environ |= {
         "DAYBOOK_HOME": str(own.home),
         "DAYBOOK_PORT_BASE": str(own.port_base),

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from services.kernel.log_reader import end_offsets, partitions_of
 
-SECONDS = 30.0
+SECONDS, FIRST_SECONDS = 30.0, 5.0
 COUNTED = 500_000  # offsets of one partition that are read to count what comes again; beyond, a bound is told
 _WORKERS = "executes commands: what it has answered must not be asked again"
 _REFUSED = {
@@ -35,6 +35,10 @@ Place = tuple[str, int]
 
 class NotRewindable(Exception):
     """This group must not, or cannot now, be moved; the text says why and what to do."""
+
+
+class NoSuchTopic(Exception):
+    """The broker has no such topic."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,12 @@ def plan(bootstrap: str, group: str, topics: Sequence[str], since_ms: int) -> li
     """What beginning again at `since_ms` (milliseconds since 1970) means; changes nothing.
 
     A position before that moment stays: going on from there leaves nothing out. Raises NotRewindable,
-    KeyError for an unknown topic, KafkaException where the broker does not answer.
+    NoSuchTopic, TimeoutError, KafkaException where the broker does not answer.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    there = admin.list_topics(timeout=FIRST_SECONDS).topics  # a broker that is away is told soon
+    if unknown := [topic for topic in topics if topic not in there]:
+        raise NoSuchTopic(f"there is no topic {', '.join(unknown)}")
     _require_idle(admin, group)
     places = [(topic, number) for topic in topics for number in partitions_of(bootstrap, topic)]
     committed, starts = _committed(admin, group, places), _offsets_at(admin, places, since_ms)

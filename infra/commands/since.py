@@ -14,7 +14,7 @@ from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
 from infra.embedded.journal import Journal
 from infra.embedded.stack import addresses
-from infra.rewinding import NotRewindable, Rewind, plan, rewind
+from infra.rewinding import NoSuchTopic, NotRewindable, Rewind, plan, rewind
 from infra.settings import StackSettings
 from services.kernel.envelope import format_time, parse_time
 
@@ -26,22 +26,22 @@ def begin_again(kafka: str, group: str, topics: Sequence[str], since: str, *, as
     """Show the price, ask, move the group. Leaves with exit code 1 where it cannot or may not be moved."""
     try:
         moment = moment_of(since, time.time_ns() // 1_000_000)
-        planned = plan(kafka, group, topics, moment)
-        _show(planned, group, moment)
+    except ValueError as error:
+        fail(f"{since!r} is no time: {error}")
+    try:
+        with notes.status("counting what comes again"):
+            planned = plan(kafka, group, topics, moment)
+        _show(planned, f"{group} at {kafka}", moment)
         if not any(one.moves for one in planned):
             notes.print("Every position is there or before it: nothing to move.")
             return
         if ask:
-            typer.confirm(f"Move {group}?", abort=True, err=True)
+            typer.confirm(f"Move {group} at {kafka}?", abort=True, err=True)
         rewind(kafka, group, planned)
-    except ValueError as error:
-        fail(f"{since!r} is no time: {error}")
-    except KeyError as error:
-        fail(f"there is no topic {error}")
-    except NotRewindable as error:
+    except (NotRewindable, NoSuchTopic) as error:
         fail(str(error))
     except (KafkaException, TimeoutError) as error:
-        fail(f"the broker does not answer: {error}")
+        fail(f"the broker at {kafka} does not answer ({error}): is it up? `./daybook up` starts the stack")
     notes.print(f"{group} begins there when it is started.")
 
 
@@ -60,7 +60,7 @@ def running_broker() -> str:
     return addresses(running_settings(Journal(StackSettings().home)))["DAYBOOK_KAFKA"]
 
 
-def _show(planned: Sequence[Rewind], group: str, moment: int) -> None:
+def _show(planned: Sequence[Rewind], who: str, moment: int) -> None:
     table = Table("partition", "position", "begins at", "records that come again")
     for one in planned:
         position = "none" if one.committed is None else str(one.committed)
@@ -70,7 +70,7 @@ def _show(planned: Sequence[Rewind], group: str, moment: int) -> None:
     total, exact = sum(one.again for one in planned), all(one.exact for one in planned)
     unknown = any(one.committed is None for one in planned)
     bound = "" if exact and not unknown else "at most "
-    notes.print(f"{group} from {format_time(moment * 1000)}: {bound}{total:,} records come again.")
+    notes.print(f"{who} from {format_time(moment * 1000)}: {bound}{total:,} records come again.")
     if unknown:
         notes.print(
             "Where it has no position here, what it read elsewhere is not known: counted is all there is."

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,7 +108,7 @@ def test_what_was_announced_comes_again_and_nothing_is_left_out(kafka: str, grou
     assert "6 records come again" in refused.stderr
     done = run(kafka, *since, "--yes")
     assert done.exit_code == 0, done.output
-    assert f"{group} from {written(24)}: 6 records come again." in done.stderr
+    assert f"{group} at {kafka} from {written(24)}: 6 records come again." in done.stderr
     # 24 to 29 are the six; from 30 on it had read nothing
     assert read(kafka, group, topic) == list(range(24, 40))
 
@@ -152,6 +156,30 @@ def test_the_shops_own_groups_and_wrong_use_are_refused(kafka: str, topic: str) 
     assert run(kafka, "--into", "orders", "--since", "1h").exit_code == 1
     assert "is no time" in run(kafka, "--group", "g", "--topic", topic, "--since", "yesterday").stderr
     assert "no topic" in run(kafka, "--group", "g", "--topic", "nowhere", "--since", "1h").stderr
+
+
+def test_another_sites_group_is_not_moved_by_a_left_over_address(
+    kafka: str, group: str, topic: str, tmp_path: Path
+) -> None:
+    """The environment may still name home's broker; `--site away` means away's, which is not up here."""
+    (tmp_path / "away").mkdir()
+    command = (sys.executable, "-m", "infra.cli", "--site", "away", "replay", "--yes")
+    done = subprocess.run(
+        [*command, "--group", group, "--topic", topic, "--since", "1h"],
+        env={
+            **os.environ,
+            "DAYBOOK_HOME": str(tmp_path),
+            "DAYBOOK_PORT_BASE": "36000",
+            "DAYBOOK_KAFKA": kafka,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "the broker at 127.0.0.1:36292 does not answer" in done.stderr
+    assert [one.committed for one in plan(kafka, group, [topic], FIRST)] == [None, None]
 
 
 def test_a_moment_names_its_offset_or_is_an_age() -> None:
