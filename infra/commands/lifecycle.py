@@ -48,6 +48,7 @@ def up(
     except EmbeddedError as reason:
         fail(escape(str(reason)))
     two_sites.start(starting, names, told)
+    two_sites.await_mirror(settings)
     for name, value in addresses(settings).items():
         results.print(f"{name}={value}", soft_wrap=True, markup=False)
     notes.print("The shop is open. `./daybook status` shows it, `./daybook down` closes it.")

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 
 from infra.commands import detached
@@ -11,6 +12,9 @@ from infra.embedded.stack import members
 from infra.settings import StackSettings
 from infra.sites.site import Site, sites_of
 
+MIRROR = "mirror"
+MIRROR_SECONDS = 90.0
+POLL_SECONDS = 0.2
 ONE_SITE = "DAYBOOK_ONE_SITE"  # set by the root option --site
 
 
@@ -29,6 +33,27 @@ def to_start(settings: StackSettings) -> list[Site]:
     if len(sites_of(settings)) > 1:
         notes.print(f"Two sites: starting {' and '.join(site.name for site in down)}.")
     return down
+
+
+def await_mirror(settings: StackSettings) -> None:
+    """Wait until the mirror copies: a site that dies before that takes everything with it."""
+    site = next((site for site in here(settings) if _mirror_ready(site) is not None), None)
+    if site is None:
+        return
+    until = time.monotonic() + MIRROR_SECONDS
+    with notes.status(f"waiting for the mirror into {site.name}"):
+        while not _mirror_ready(site) and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+    if not _mirror_ready(site):
+        notes.print(f"The mirror into {site.name} does not copy yet: `./daybook sites` says when it does.")
+
+
+def _mirror_ready(site: Site) -> bool | None:
+    """Whether the site's mirror copies; None where it has none to run."""
+    state = site.journal.read()
+    if state is None or not site.journal.supervised() or MIRROR in site.journal.held():
+        return None
+    return next((member.ready for member in state.members if member.name == MIRROR), None)
 
 
 def start(sites: Sequence[Site], names: list[str], told: str) -> None:
