@@ -46,7 +46,7 @@ def replay(
     topic: Annotated[list[str] | None, typer.Option(help="What the group reads; may be repeated.")] = None,
     since: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Where the group begins again: 2026-03-01T12:00:00Z, or an age: 15m."),
+        typer.Option(metavar="TIME", help="Where it begins again: 2026-03-01T12:00:00Z, or an age: 15m."),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the group is moved.")] = False,
     kafka: Kafka = "",
