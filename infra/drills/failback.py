@@ -50,9 +50,8 @@ def go_back(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     active, epoch = _active(pair)
     old = pair.other(active)
     load = Load(pair.urls(), active.name, Shopping(seed, f"b{seed}-{epoch}"), folder / "told.jsonl")
-    with ReadProbe(pair.urls()[active.name][Api.QUERY]) as reads:
+    with ReadProbe(pair.urls()[active.name][Api.QUERY]) as reads, load:
         show("clients at work")
-        load.start()
         time.sleep(WARM_SECONDS + chance.uniform(0, 3))
         show(f"failback to {old.name}")
         with Following(load, old):

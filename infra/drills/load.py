@@ -27,9 +27,10 @@ Urls = Mapping[Api, str]
 
 
 class Load:
-    """Runs in a thread of its own, from `start` to `finish`. `urls` has every site's APIs.
+    """Runs in a thread of its own, from the beginning of a `with` to `finish`, or to its end at the latest.
 
-    `sent` are all commands ever sent, by command id; `told` the answers, in order of arrival.
+    `urls` has every site's APIs. `sent` are all commands ever sent, by command id; `told` the answers, in
+    order of arrival.
     """
 
     def __init__(
@@ -45,12 +46,19 @@ class Load:
         self.told: list[Acknowledgement] = []
         self.opened = threading.Event()
 
-    def start(self) -> Self:
+    def __enter__(self) -> Self:
         """Return when every SKU is in stock. Raises TimeoutError where the shop takes no orders."""
         self._thread.start()
         if not self.opened.wait(PATIENCE_SECONDS) or self._failure:
+            self.__exit__()
             raise TimeoutError("the shop does not take deliveries") from self._failure
         return self
+
+    def __exit__(self, *_: object) -> None:
+        """A drill that fails leaves no clients behind."""
+        self._stopping.set()
+        self._gave_up.set()
+        self._thread.join()
 
     def switch(self, site: str) -> None:
         """From now on every attempt, repeats too, goes to this site."""

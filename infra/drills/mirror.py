@@ -40,8 +40,7 @@ def mirror_crash(pair: Pair, seed: int, folder: Path, show: Show, kills: int = K
     active, passive, epoch = pair.roles()
     pair.await_mirrored(active, passive)
     load = Load(pair.urls(), active.name, Shopping(seed, f"m{seed}-{epoch}"), folder / "told.jsonl")
-    with Aborts(active.bootstrap) as aborts:
-        load.start()
+    with Aborts(active.bootstrap) as aborts, load:
         for number in range(kills):
             show(f"kill {number + 1} of {kills}")
             time.sleep(chance.uniform(*BETWEEN))
@@ -63,30 +62,31 @@ def mirror_lag_drill(pair: Pair, seed: int, folder: Path, show: Show) -> DrillRe
     chance, report = Random(f"mirror-lag {seed}"), DrillReport("mirror-lag", seed, _now())
     active, passive, epoch = pair.roles()
     pair.await_mirrored(active, passive)
-    load = Load(pair.urls(), active.name, Shopping(seed, f"l{seed}-{epoch}"), folder / "told.jsonl").start()
-    apart = chance.uniform(*APART)
-    show(f"cut off for {apart:.0f} s")
-    cut(pair)
-    time.sleep(apart)
-    told = overview(pair.sites)
-    unknown = told.mirror is not None and told.mirror.events is None
-    report.promise("the lag while they are cut off", "said to be unknown", str(told.mirror), unknown)
-    heal(pair)
-    show("catching up")
-    began = time.monotonic()
-    behind = _close(active, passive)
-    took = time.monotonic() - began
-    report.at_most("from contact to a mirror that is close again", took, CATCH_UP_SECONDS)
-    report.figures["events behind at contact"] = behind
-    show(f"{LATE_MS} ms late")
-    for site in pair.sites.values():
-        write_link(site.link_state, LinkState(delay_ms=LATE_MS))
-    time.sleep(6)
-    canary = next(site.canary_seconds for site in overview(pair.sites).sites if site.name == passive.name)
-    heal(pair)
-    seen = canary is not None and LATE_MS / 1000 <= canary < 5
-    report.promise(f"the canary's delay, {LATE_MS} ms away", "told", f"{canary} s", seen)
-    unanswered = load.finish()
+    load = Load(pair.urls(), active.name, Shopping(seed, f"l{seed}-{epoch}"), folder / "told.jsonl")
+    with load:
+        apart = chance.uniform(*APART)
+        show(f"cut off for {apart:.0f} s")
+        cut(pair)
+        time.sleep(apart)
+        told = overview(pair.sites)
+        unknown = told.mirror is not None and told.mirror.events is None
+        report.promise("the lag while they are cut off", "said to be unknown", str(told.mirror), unknown)
+        heal(pair)
+        show("catching up")
+        began = time.monotonic()
+        behind = _close(active, passive)
+        took = time.monotonic() - began
+        report.at_most("from contact to a mirror that is close again", took, CATCH_UP_SECONDS)
+        report.figures["events behind at contact"] = behind
+        show(f"{LATE_MS} ms late")
+        for site in pair.sites.values():
+            write_link(site.link_state, LinkState(delay_ms=LATE_MS))
+        time.sleep(6)
+        canary = next(site.canary_seconds for site in overview(pair.sites).sites if site.name == passive.name)
+        heal(pair)
+        seen = canary is not None and LATE_MS / 1000 <= canary < 5
+        report.promise(f"the canary's delay, {LATE_MS} ms away", "told", f"{canary} s", seen)
+        unanswered = load.finish()
     report.story.append(
         f"Cut off for {apart:.1f} s, {behind} events behind then, close again after {took:.1f} s."
     )

@@ -36,9 +36,8 @@ def planned(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     active, passive, epoch = pair.roles()
     pair.await_mirrored(active, passive)
     load = Load(pair.urls(), active.name, Shopping(seed, f"p{seed}-{epoch}"), folder / "told.jsonl")
-    with ReadProbe(pair.urls()[passive.name][Api.QUERY]) as reads:
+    with ReadProbe(pair.urls()[passive.name][Api.QUERY]) as reads, load:
         show("clients at work")
-        load.start()
         time.sleep(chance.uniform(*WARM))
         show(f"switchover to {passive.name}")
         asked = time.time()

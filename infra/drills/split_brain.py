@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -49,23 +50,25 @@ def split_brain(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     name = f"s{seed}-{sides.epoch}"
     show("clients at work")
     stay = Load(pair.urls(), sides.old.name, Shopping(seed, f"{name}-old"), folder / "told-old.jsonl", RATE)
-    stay.start()
-    time.sleep(chance.uniform(*WARM))
-    show("cut off from each other")
-    cut(pair)
-    pair.run("failover", "--unplanned", "--to", sides.new.name)
-    promoted = time.time()
     shopping = Shopping(seed, f"{name}-new")
-    moved = Load(pair.urls(), sides.new.name, shopping, folder / "told-new.jsonl", RATE).start()
-    time.sleep(chance.uniform(*APART))
-    show("they see each other again")
-    healed = time.time()
-    heal(pair)
-    await_passive(pair, sides.old, sides.epoch + 1)
-    stood_down = time.time()
-    time.sleep(WATCHED_SECONDS)
-    stay.switch(sides.new.name)
-    unanswered = [*stay.finish(), *moved.finish()]
+    moved = Load(pair.urls(), sides.new.name, shopping, folder / "told-new.jsonl", RATE)
+    with ExitStack() as clients:
+        clients.enter_context(stay)
+        time.sleep(chance.uniform(*WARM))
+        show("cut off from each other")
+        cut(pair)
+        pair.run("failover", "--unplanned", "--to", sides.new.name)
+        promoted = time.time()
+        clients.enter_context(moved)
+        time.sleep(chance.uniform(*APART))
+        show("they see each other again")
+        healed = time.time()
+        heal(pair)
+        await_passive(pair, sides.old, sides.epoch + 1)
+        stood_down = time.time()
+        time.sleep(WATCHED_SECONDS)
+        stay.switch(sides.new.name)
+        unanswered = [*stay.finish(), *moved.finish()]
     report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
     _returned(report, sides, stay.told, promoted, healed, stood_down)
     lost = _lost(pair, folder)

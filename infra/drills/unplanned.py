@@ -62,9 +62,8 @@ def unplanned(pair: Pair, seed: int, folder: Path, show: Show, kind: Kind | None
     chosen = chance.choice(list(Kind)) if kind is None else kind
     shopping = Shopping(seed, f"u{seed}-{epoch}")
     loss = Loss(active, passive, epoch, Load(pair.urls(), active.name, shopping, folder / "told.jsonl"))
-    with ReadProbe(pair.urls()[passive.name][Api.QUERY]) as reads:
+    with ReadProbe(pair.urls()[passive.name][Api.QUERY]) as reads, loss.load:
         show("clients at work")
-        loss.load.start()
         time.sleep(chance.uniform(*WARM))
         show(f"{active.name}: {chosen}")
         loss.damage = strike(pair, active, chosen, chance)

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from confluent_kafka import Message
 
 from infra.topics import mirrored_topics
-from services.kernel.log_reader import partitions_of, read_to_end
+from services.kernel.log_reader import end_offsets, partitions_of, read_to_end
 
 # A canary a second; each is worth nothing an instant later.
 UNCOMPARED = ("site.canary",)
@@ -43,7 +43,8 @@ def compare(active: str, passive: str) -> Comparison:
 
 def _partition(active: str, passive: str, topic: str, number: int) -> tuple[int, int | None, int]:
     """How many records are equal, which is the first that is not, and how many only the active one has."""
-    there = read_to_end(passive, topic, {number: 0})
+    # the passive end is seen first: what it has then, the active log has too, also while both grow
+    there = read_to_end(passive, topic, {number: 0}, end_offsets(passive, topic, [number]))
     here = read_to_end(active, topic, {number: 0})
     equal = missing = 0
     for ours, theirs in zip_longest(here, there):

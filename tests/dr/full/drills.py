@@ -29,16 +29,17 @@ def brokers_restart(pair: Pair, seed: int, folder: Path, show: Show) -> DrillRep
     report = DrillReport("brokers-restart", seed, format_time(now_micros()))
     active, passive, epoch = pair.roles()
     shopping = Shopping(seed, f"r{seed}-{epoch}")
-    load = Load(pair.urls(), active.name, shopping, folder / "told.jsonl").start()
-    for site in (active, passive):
-        time.sleep(chance.uniform(2, 5))
-        show(f"the broker of {site.name} dies")
-        before = member(site, "broker")
-        assert before.pid is not None
-        os.killpg(before.pid, signal.SIGKILL)
-        eventually(lambda site=site, before=before: back(site, before), BACK_SECONDS)  # type: ignore[misc]
-    time.sleep(5)
-    unanswered = load.finish()
+    load = Load(pair.urls(), active.name, shopping, folder / "told.jsonl")
+    with load:
+        for site in (active, passive):
+            time.sleep(chance.uniform(2, 5))
+            show(f"the broker of {site.name} dies")
+            before = member(site, "broker")
+            assert before.pid is not None
+            os.killpg(before.pid, signal.SIGKILL)
+            eventually(lambda site=site, before=before: back(site, before), BACK_SECONDS)  # type: ignore[misc]
+        time.sleep(5)
+        unanswered = load.finish()
     report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
     judge_passive(pair, report, active, passive, load, show)
     return report
@@ -49,14 +50,15 @@ def database_is_lost(pair: Pair, seed: int, folder: Path, show: Show) -> DrillRe
     report = DrillReport("database-lost", seed, format_time(now_micros()))
     active, passive, epoch = pair.roles()
     shopping = Shopping(seed, f"d{seed}-{epoch}")
-    load = Load(pair.urls(), active.name, shopping, folder / "told.jsonl").start()
-    time.sleep(3)
-    show(f"{passive.name} is stopped, its database removed, and started")
-    pair.run("--site", passive.name, "down")
-    shutil.rmtree(passive.settings.home / "postgres")
-    pair.run("--site", passive.name, "up")
-    time.sleep(3)
-    unanswered = load.finish()
+    load = Load(pair.urls(), active.name, shopping, folder / "told.jsonl")
+    with load:
+        time.sleep(3)
+        show(f"{passive.name} is stopped, its database removed, and started")
+        pair.run("--site", passive.name, "down")
+        shutil.rmtree(passive.settings.home / "postgres")
+        pair.run("--site", passive.name, "up")
+        time.sleep(3)
+        unanswered = load.finish()
     report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
     judge_passive(pair, report, active, passive, load, show)
     return report
