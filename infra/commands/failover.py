@@ -93,7 +93,7 @@ def failback(timeout: Timeout = 60.0, as_json: AsJson = False) -> None:
     except FAILURES as reason:
         _stop(settings, reason)
     if as_json:
-        results.print(msgspec.json.encode(done).decode(), soft_wrap=True, markup=False)
+        results.print(msgspec.json.encode(done, enc_hook=str).decode(), soft_wrap=True, markup=False)
     else:
         results.print(_table(done.steps))
         show(done.switchover)

@@ -58,7 +58,7 @@ def go_back(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
             said = pair.run("failback", "--json")
         time.sleep(AFTER_SECONDS)
         unanswered = load.finish()
-    done = msgspec.json.decode(said, type=Failback)
+    done = msgspec.json.decode(said, type=Failback, dec_hook=lambda _, text: Path(text))
     report.story += [
         f"{active.name} was active in epoch {epoch}; {len(load.told)} commands were answered in all.",
         "`daybook failback` was typed.",
