@@ -59,6 +59,7 @@ class Load:
         self._stopping.set()
         self._gave_up.set()
         self._thread.join()
+        self._file.close()
 
     def switch(self, site: str) -> None:
         """From now on every attempt, repeats too, goes to this site."""
