@@ -36,7 +36,7 @@ test-dr: setup ## drills on two sites under load (about a quarter of an hour)
 	@$(BIN)/python -m pytest tests/dr --ignore=tests/dr/full -s
 
 test-dr-full: setup ## the whole campaign of drills (up to an hour); another: DAYBOOK_DRILL_SEED=2
-	@$(BIN)/python -m pytest tests/dr/test_control.py tests/dr/full -s
+	@DAYBOOK_DRILL_STRICT=1 $(BIN)/python -m pytest tests/dr/test_control.py tests/dr/full -s
 
 check: lint types imports contracts ## all static checks
 

