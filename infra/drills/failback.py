@@ -54,7 +54,7 @@ def go_back(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
         show("clients at work")
         time.sleep(WARM_SECONDS + chance.uniform(0, 3))
         show(f"failback to {old.name}")
-        with Following(load, old):
+        with Following(load, old, epoch):
             said = pair.run("failback", "--json")
         time.sleep(AFTER_SECONDS)
         unanswered = load.finish()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Self
 
 from infra.drills.load import Load
@@ -14,14 +13,14 @@ EVERY_SECONDS = 0.1
 
 
 class Following:
-    """While a command goes on: sends the clients to `site` as soon as it takes requests; at the latest when
-    the block ends. `at` is when that was, seconds since 1970."""
+    """While a command goes on: sends the clients to `site` as soon as it takes requests in an epoch beyond
+    `epoch` (a lost site whose broker is started to read its disk still says active); at the latest when the
+    block ends."""
 
-    def __init__(self, load: Load, site: Site) -> None:
-        self._load, self._site = load, site
+    def __init__(self, load: Load, site: Site, epoch: int) -> None:
+        self._load, self._site, self._epoch = load, site, epoch
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="following", daemon=True)
-        self.at = 0.0
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -30,25 +29,21 @@ class Following:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        self._switch()
+        self._load.switch(self._site.name)
 
     def _follow(self) -> None:
         reader = ControlReader(self._site.bootstrap)
         try:
             while not self._over.wait(EVERY_SECONDS):
                 if self._taking(reader):
-                    self._switch()
+                    self._load.switch(self._site.name)
                     return
         finally:
             reader.close()
 
-    def _switch(self) -> None:
-        self._load.switch(self._site.name)
-        self.at = self.at or time.time()
-
-    @staticmethod
-    def _taking(reader: ControlReader) -> bool:
+    def _taking(self, reader: ControlReader) -> bool:
         try:
-            return reader.read().taking
+            control = reader.read()
+            return control.taking and control.role.epoch > self._epoch
         except SiteSilent:
             return False

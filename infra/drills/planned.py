@@ -41,7 +41,7 @@ def planned(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
         time.sleep(chance.uniform(*WARM))
         show(f"switchover to {passive.name}")
         asked = time.time()
-        with Following(load, passive):
+        with Following(load, passive, epoch):
             said = pair.run("failover", "--planned", "--to", passive.name, "--json")
         time.sleep(AFTER_SECONDS)
         unanswered = load.finish()
