@@ -16,7 +16,7 @@ from infra.drills.load import Load
 from infra.drills.pair import Pair
 from infra.drills.planned import WITHOUT_WRITES_SECONDS, check_equal
 from infra.drills.probe import ReadProbe
-from infra.drills.report import DrillReport, step_line
+from infra.drills.report import DrillReport, step_line, write
 from infra.drills.shopping import Shopping
 from infra.drills.unplanned import unplanned
 from infra.retail.requests import Api
@@ -35,6 +35,7 @@ def failback(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     story = []
     if not _one_lost(pair):
         before = unplanned(pair, seed, folder / "loss", show, Kind.DEAD)
+        write(before, folder / "loss")
         story = [
             f"First a site was lost: {'all held' if before.passed else 'NOT all held'} in {folder}/loss."
         ]
