@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,15 @@ from infra.rewinding import NotRewindable, Rewind, plan, rewind
 from services.kernel.envelope import format_time
 from services.kernel.transactions import transactional_producer
 
-# The time of record 0; each next one is a second later. Ahead of the clock: markers bear the clock's time.
-FIRST = (int(time.time()) + 600) * 1000
+
+@cache
+def first() -> int:
+    """The time of record 0, in ms; each next one is a second later.
+
+    Ahead of the clock of these tests, not of their import: markers bear the clock's time, and one that is
+    later than the records would be found in their stead.
+    """
+    return (int(time.time()) + 600) * 1000
 
 
 @pytest.fixture
@@ -37,7 +45,7 @@ def topic(kafka: str) -> str:
         for committed in (False, True):
             producer.begin_transaction()
             for number in range(start, start + 10):
-                at = FIRST + (number if committed else start) * 1000
+                at = first() + (number if committed else start) * 1000
                 producer.produce(name, str(number), str(number), partition=number % 2, timestamp=at)
             producer.flush(30)
             if committed:
@@ -89,7 +97,7 @@ def read(kafka: str, group: str, topic: str, until: int = 40) -> list[int]:
 
 
 def written(number: int) -> str:
-    return format_time((FIRST + number * 1000) * 1000)
+    return format_time((first() + number * 1000) * 1000)
 
 
 def run(kafka: str, *arguments: str, answer: str = "") -> Any:
@@ -115,7 +123,7 @@ def test_what_was_announced_comes_again_and_nothing_is_left_out(kafka: str, grou
 
 def test_a_group_is_never_moved_forward(kafka: str, group: str, topic: str) -> None:
     read(kafka, group, topic, until=10)
-    late = plan(kafka, group, [topic], FIRST + 20_000)
+    late = plan(kafka, group, [topic], first() + 20_000)
     assert [(one.moves, one.again) for one in late] == [(False, 0)] * 2
     rewind(kafka, group, late)
     assert read(kafka, group, topic) == list(range(10, 40))
@@ -131,7 +139,7 @@ def test_a_group_from_the_other_site_begins_at_the_moment(kafka: str, group: str
 
 def test_a_group_that_is_read_is_left_alone(kafka: str, group: str, topic: str) -> None:
     read(kafka, group, topic)
-    planned = plan(kafka, group, [topic], FIRST)
+    planned = plan(kafka, group, [topic], first())
     consumer = reader(kafka, group, topic)
     try:
         until = time.monotonic() + 60
@@ -139,7 +147,7 @@ def test_a_group_that_is_read_is_left_alone(kafka: str, group: str, topic: str) 
             consumer.poll(0.1)
             assert time.monotonic() < until
         with pytest.raises(NotRewindable, match="read by 1 consumer: stop them first"):
-            plan(kafka, group, [topic], FIRST)
+            plan(kafka, group, [topic], first())
         with pytest.raises(NotRewindable, match="was not moved"):  # started after it was asked
             rewind(kafka, group, planned)
     finally:
@@ -150,7 +158,7 @@ def test_a_group_that_is_read_is_left_alone(kafka: str, group: str, topic: str) 
 def test_the_shops_own_groups_and_wrong_use_are_refused(kafka: str, topic: str) -> None:
     for name in ("order-workers", "inventory-workers", "daybook-projection"):
         with pytest.raises(NotRewindable, match=name):
-            plan(kafka, name, [topic], FIRST)
+            plan(kafka, name, [topic], first())
     assert run(kafka).exit_code == 1
     assert run(kafka, "--group", "g", "--topic", topic).exit_code == 1
     assert run(kafka, "--into", "orders", "--since", "1h").exit_code == 1
@@ -179,7 +187,7 @@ def test_another_sites_group_is_not_moved_by_a_left_over_address(
     )
     assert done.returncode == 1
     assert "the broker at 127.0.0.1:36292 does not answer" in done.stderr
-    assert [one.committed for one in plan(kafka, group, [topic], FIRST)] == [None, None]
+    assert [one.committed for one in plan(kafka, group, [topic], first())] == [None, None]
 
 
 def test_a_moment_names_its_offset_or_is_an_age() -> None:
@@ -193,6 +201,6 @@ def test_a_moment_names_its_offset_or_is_an_age() -> None:
 def test_a_long_way_back_is_a_bound(kafka: str, group: str, topic: str, monkeypatch: Any) -> None:
     monkeypatch.setattr("infra.rewinding.COUNTED", 5)
     read(kafka, group, topic)
-    found: list[Rewind] = plan(kafka, group, [topic], FIRST)
+    found: list[Rewind] = plan(kafka, group, [topic], first())
     assert [one.exact for one in found] == [False, False]
     assert all(one.again >= 20 for one in found)

@@ -26,14 +26,18 @@ SKU = "22423"
 
 
 def status(worker: WorkerProcess) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{worker.port}/health/ready", timeout=2) as answer:
-        found: dict[str, Any] = json.load(answer)
+    """What it says of itself; nothing while it is not ready, as for a moment between standby and active."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{worker.port}/health/ready", timeout=2) as answer:
+            found: dict[str, Any] = json.load(answer)
+    except OSError:
+        return {}
     return found
 
 
 def wait_for_status(worker: WorkerProcess, wanted: dict[str, Any], seconds: float = 60) -> None:
     until = time.monotonic() + seconds
-    while not (worker.ready() and status(worker) == wanted):
+    while status(worker) != wanted:
         assert time.monotonic() < until, worker.log.read_text()
         time.sleep(0.02)
 
