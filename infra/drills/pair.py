@@ -62,13 +62,27 @@ class Pair:
         """The APIs of each site."""
         return {name: api_urls(site.settings) for name, site in self.sites.items()}
 
-    def run(self, *arguments: str) -> str:
-        """What `./daybook …` prints. Raises DrillFailed, with all that it said, unless its exit code is 0."""
-        process = subprocess.run(
+    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """`./daybook …`, under way; nobody reads what it prints."""
+        return subprocess.Popen(
             [sys.executable, "-m", "infra.cli", *arguments],
             cwd=ROOT,
             env=self._environment,
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def run(self, *arguments: str, answers: str = "") -> str:
+        """What `./daybook …` prints; `answers` is what is typed into it, with line ends.
+
+        Raises DrillFailed, with all that it said, unless its exit code is 0.
+        """
+        process = subprocess.run(
+            [sys.executable, "-m", "infra.cli", *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            input=answers,
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS,

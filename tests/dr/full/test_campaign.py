@@ -12,6 +12,7 @@ from infra.drills.planned import planned
 from infra.drills.split_brain import split_brain
 from infra.drills.unplanned import unplanned
 from tests.dr.conftest import Hold
+from tests.dr.full.by_hand import forced, interrupted
 from tests.dr.full.drills import brokers_restart, database_is_lost
 
 pytestmark = pytest.mark.timeout(1200)
@@ -52,3 +53,11 @@ def test_a_loss(pair: Pair, hold: Hold, number: int, kind: Kind | None) -> None:
 
 def test_two_sites_write(pair: Pair, hold: Hold) -> None:
     hold(split_brain, pair)
+
+
+def test_the_command_itself_is_killed(pair: Pair, hold: Hold) -> None:
+    hold(interrupted, pair)
+
+
+def test_an_operator_forces_it_and_decides_at_the_prompt(pair: Pair, hold: Hold) -> None:
+    hold(forced, pair)
