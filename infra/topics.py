@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,17 +96,29 @@ def drift(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> list[str
     admin, wanted = _admin(bootstrap), catalogue() if wanted is None else wanted
     found = admin.list_topics(timeout=PATIENCE).topics
     here = [topic for topic in wanted.values() if topic.name in found]
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic.name) for topic in here]
-    settings = {
-        resource.name: {name: entry.value for name, entry in future.result().items()}
-        for resource, future in (admin.describe_configs(resources) if resources else {}).items()
-    }
+    settings = settings_in_force(admin, here)
     lines = [f"{name} is missing" for name in wanted if name not in found]
     for topic in here:
         lines += _differences(topic, found[topic.name], settings[topic.name])
     return lines + [
         f"{name} is not in the catalogue" for name in found if _OURS.fullmatch(name) and name not in wanted
     ]
+
+
+def settings_in_force(admin: AdminClient, topics: Iterable[Topic]) -> dict[str, dict[str, str]]:
+    """By topic; also what the broker's own settings say for it. The topics must exist."""
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic.name) for topic in topics]
+    return {
+        resource.name: {name: entry.value for name, entry in future.result().items()}
+        for resource, future in (admin.describe_configs(resources) if resources else {}).items()
+    }
+
+
+def unequal(topic: Topic, settings: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
+    """Where these settings of a topic are not those of the catalogue, in words."""
+    for name in names:
+        if settings.get(name) != (value := topic.config()[name]):
+            yield f"{topic.name} has {name}={settings.get(name)}, the catalogue says {value}"
 
 
 def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
@@ -182,6 +194,4 @@ def _differences(topic: Topic, found: Any, settings: Mapping[str, str]) -> Itera
     if replicas != {topic.replication}:
         counts = " and ".join(map(str, sorted(replicas)))
         yield f"{topic.name} has {counts} replicas per partition, the catalogue says {topic.replication}"
-    for name, value in topic.config().items():
-        if settings.get(name) != value:
-            yield f"{topic.name} has {name}={settings.get(name)}, the catalogue says {value}"
+    yield from unequal(topic, settings, topic.config())

@@ -11,6 +11,7 @@ from infra.embedded.journal import Journal
 from infra.settings import StackSettings
 from infra.sites.site import own_site, peer
 from infra.sites.start import prove_role
+from infra.topic_safety import Unsafe, make_safe
 from infra.topics import create_topics, ensure_site
 
 TOPICS_SECONDS = 30.0
@@ -41,9 +42,13 @@ def _create_topics(settings: StackSettings, journal: Journal, stopping: Callable
     while not stopping():
         try:
             created = create_topics(settings.kafka)
+            for line in make_safe(settings.kafka):
+                journal.record("broker", "topics", f"{line}: set right")
             ensure_site(settings.kafka, settings.site)
             journal.record("broker", "topics", f"{len(created)} created")
             return
+        except Unsafe as reason:
+            raise NotReady(f"what is acknowledged could be lost: {reason}") from reason
         except (KafkaException, TimeoutError) as reason:
             # A young broker names itself leader of a partition before it is; both steps may be repeated.
             if time.monotonic() > deadline:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
 )
 
 from contracts.kernel.records import SiteRole
+from infra.topic_safety import make_safe
 from infra.topics import CONTROL, catalogue, create_topics, drift, ensure_site
 from services.kernel.control import read_control
 
@@ -40,6 +41,16 @@ def test_a_setting_changed_by_hand_is_drift(bootstrap: str) -> None:
         _drift_becomes(bootstrap, {retention, in_sync})
     finally:
         _set(bootstrap, "order.answers", wanted)
+    _drift_becomes(bootstrap, set())
+
+
+def test_a_start_sets_right_what_could_lose_an_acknowledged_record(bootstrap: str) -> None:
+    assert make_safe(bootstrap) == []
+    _set(bootstrap, "order.events", {"unclean.leader.election.enable": "true", "min.insync.replicas": "2"})
+    unclean = "order.events has unclean.leader.election.enable=true, the catalogue says false"
+    in_sync = "order.events has min.insync.replicas=2, the catalogue says 1"
+    _drift_becomes(bootstrap, {unclean, in_sync})
+    assert set(make_safe(bootstrap)) == {unclean, in_sync}
     _drift_becomes(bootstrap, set())
 
 
