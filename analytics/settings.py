@@ -1,8 +1,12 @@
 """What analytics needs to know, from the environment."""
 
+import os
 from pathlib import Path
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+# A folder of files, each named as a variable and read where that is not set: how containers get secrets.
+SECRETS = os.environ.get("DAYBOOK_SECRETS")
 
 
 class AnalyticsSettings(BaseSettings):
@@ -11,7 +15,7 @@ class AnalyticsSettings(BaseSettings):
     `spark_memory` is the driver's; `spark_executor_memory` and `spark_driver_host` count on a cluster alone.
     """
 
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_")
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", secrets_dir=SECRETS)
 
     kafka: str = "127.0.0.1:27492"
     database_url: str = "postgresql://daybook@127.0.0.1:27432/daybook"

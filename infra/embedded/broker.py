@@ -17,9 +17,10 @@ from infra.embedded.java import find_java
 from infra.embedded.ports import HOST, listening
 
 READY_SECONDS = 90
-_TEN_YEARS_MINUTES = 5_256_000
+# What a broker in a container is told too.
+SETTINGS = Path(__file__).parent.parent / "kafka" / "broker.properties"
 
-_PROPERTIES = """\
+_PLACE = """\
 process.roles=broker,controller
 node.id=1
 listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}{peer_listener}
@@ -28,31 +29,6 @@ controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PEER:PLAINTEXT
 controller.quorum.bootstrap.servers={host}:{controller_port}
 log.dirs={logs}
-# topics.yaml is the only catalogue: a topic that is not in it is a mistake
-auto.create.topics.enable=false
-# one node: nobody to replicate to
-default.replication.factor=1
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-# every partition of these costs start-up time and memory
-offsets.topic.num.partitions=4
-transaction.state.log.num.partitions=4
-share.coordinator.state.topic.num.partitions=1
-group.initial.rebalance.delay.ms=0
-# after a crash the controller waits for the old session's end: 9 s by default
-broker.session.timeout.ms=3000
-broker.heartbeat.interval.ms=500
-# a checkout left alone for a season goes on where it was
-offsets.retention.minutes={offsets_minutes}
-# a worker's open transaction holds up every reader: end it soon after its time is up
-transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
-# fits the small heap (default 128 MB)
-log.cleaner.dedupe.buffer.size=16777216
-num.network.threads=2
-num.io.threads=4
 """
 
 _LOGGING = """\
@@ -92,15 +68,15 @@ def prepare_broker(place: BrokerPlace) -> Program:
     properties, logging = place.folder / "server.properties", place.folder / "log4j2.yaml"
     logs = place.folder.absolute() / "logs"
     properties.write_text(
-        _PROPERTIES.format(
+        _PLACE.format(
             host=HOST,
             port=place.port,
             controller_port=place.controller_port,
             logs=logs,
             peer_listener=f",PEER://{HOST}:{place.peer_port}" if place.peer_port else "",
             peer_advertised=f",PEER://{HOST}:{place.link_port}" if place.peer_port else "",
-            offsets_minutes=_TEN_YEARS_MINUTES,
         )
+        + SETTINGS.read_text()
     )
     logging.write_text(_LOGGING)
     java = [

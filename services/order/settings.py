@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+# A folder of files, each named as a variable and read where that is not set: how containers get secrets.
+SECRETS = os.environ.get("DAYBOOK_SECRETS")
 
 Positive = Annotated[float, Field(gt=0)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -14,7 +18,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 class Settings(BaseSettings):
     """What API and worker share: `kafka` is host:port[,host:port…], `http_host` the address to listen on."""
 
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS)
 
     kafka: str = "127.0.0.1:27492"
     site: str = "home"

@@ -1,4 +1,4 @@
-"""`python -m services.projection.main project|query`"""
+"""`python -m services.projection.main project|query|migrate`"""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import uvicorn
 import uvloop
 
 from services.edge.serving import application, configure_logging, serve
+from services.projection.database import migrate, pool
+from services.projection.read_models import READ_MODELS
 from services.projection.settings import ProjectionSettings, QuerySettings
 
 USAGE = 2
@@ -79,12 +81,22 @@ def _query(settings: QuerySettings) -> int:
     return 0
 
 
+async def _migrate(settings: ProjectionSettings) -> int:
+    """Once, before anyone projects: who may change tables need not be who fills them."""
+    configure_logging("migrations", settings.log_level)
+    async with pool(settings.database_url, 1) as connections, connections.acquire() as connection:
+        log.info("migrated", numbers=await migrate(connection, READ_MODELS))
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     match arguments:
         case ["project"]:
             return _project(ProjectionSettings())
         case ["query"]:
             return _query(QuerySettings())
+        case ["migrate"]:
+            return asyncio.run(_migrate(ProjectionSettings()))
         case _:
             print(__doc__, file=sys.stderr)
             return USAGE

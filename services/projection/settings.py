@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+# A folder of files, each named as a variable and read where that is not set: how containers get secrets.
+SECRETS = os.environ.get("DAYBOOK_SECRETS")
 
 
 class Settings(BaseSettings):
     """Shared by the projection and the query API; times are seconds."""
 
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS)
 
     kafka: str = "127.0.0.1:27492"
     database_url: str = "postgresql://daybook@127.0.0.1:27432/daybook"

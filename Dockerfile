@@ -1,0 +1,46 @@
+# Every process of the shop (target `services`) and Spark's jobs (target `analytics`), from the same lock as a
+# checkout: `docker build --target services .`. docs/containers.md says what was proved with it.
+
+FROM python:3.13-slim AS python
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+
+FROM python AS dependencies
+ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never PIP_ROOT_USER_ACTION=ignore
+WORKDIR /build
+COPY infra/setup/uv.lock infra/setup/
+RUN python -m pip install --no-cache-dir --quiet --disable-pip-version-check --require-hashes -r infra/setup/uv.lock \
+    && python -m venv --without-pip /venv
+# Names from pyproject.toml; versions and hashes from the lock, which is a constraint on all that comes along.
+COPY pyproject.toml requirements.lock ./
+RUN uv pip install --quiet --python /venv/bin/python --constraints requirements.lock -r pyproject.toml
+
+FROM dependencies AS analytics-dependencies
+RUN uv pip install --quiet --python /venv/bin/python --constraints requirements.lock --group analytics
+
+FROM python AS code
+WORKDIR /app
+COPY contracts contracts
+COPY services services
+COPY infra/*.py infra/
+COPY infra/contracts infra/contracts
+COPY infra/containers infra/containers
+RUN python -m compileall -q .
+
+FROM python AS runtime
+RUN useradd --uid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin daybook
+COPY --chmod=0755 infra/containers/healthy /usr/local/bin/
+WORKDIR /app
+ENV PATH=/venv/bin:$PATH DAYBOOK_HTTP_HOST=0.0.0.0 DAYBOOK_HTTP_PORT=8080
+EXPOSE 8080
+USER daybook
+# The process itself is number 1 and gets SIGTERM; what to run is the command: services.order.main api
+ENTRYPOINT ["python", "-m"]
+
+FROM runtime AS analytics
+COPY --from=analytics-dependencies /venv /venv
+COPY --from=code /app /app
+COPY analytics analytics
+
+FROM runtime AS services
+COPY --from=dependencies /venv /venv
+COPY --from=code /app /app
