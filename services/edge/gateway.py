@@ -1,8 +1,9 @@
 """The HTTP side of a write service: send a command to the log, await its outcome.
 
-The event loop encodes commands and hands them to librdkafka; one thread serves the producer's callbacks, one
-hears the outcomes. Nothing here is state that matters: what is lost with the process is asked for again under
-the same command id.
+The event loop encodes commands, hands them to librdkafka, and now and then serves the producer's callbacks:
+a thread would want the interpreter for each record, only to learn that it was delivered. One thread hears the
+outcomes, one looks for a lost broker. Nothing here is state that matters: what is lost with the process is
+asked for again under the same command id.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from prometheus_client import Gauge
 
 from contracts.kernel.records import Outcome
 from services.edge.outcomes import OutcomeReader
-from services.edge.unanswered import LogUnavailable, NotTaking, OutcomeUnknown, Overloaded, Unanswered
+from services.edge.unanswered import LogUnavailable, NotTaking, Overloaded
+from services.edge.waiting import Awaited, Waiting, fail
 from services.kernel.envelope import Metadata, ReplyAddress, now_micros, write_headers
 from services.kernel.serde import encode
 
 PENDING = Gauge("daybook_gateway_pending", "Commands sent whose outcome is awaited", ["service"])
+TICK_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,12 @@ class Gateway:
         self._source = f"daybook/{settings.site}/{settings.service}-api/{settings.replica}"
         self._reply_to = ReplyAddress(f"{settings.service}.outcomes", settings.replica, "", "")
         self._reader = OutcomeReader(settings.bootstrap, self._reply_to.topic, settings.replica, self._hear)
-        self._waiters: dict[tuple[str, str], list[asyncio.Future[Outcome]]] = {}
-        self._pending = 0
+        self._waiting = Waiting(settings.wait)
         self._out_of_order: str | None = "not started"
         self._broker_lost = True
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
-        PENDING.labels(settings.service).set_function(lambda: self._pending)
+        PENDING.labels(settings.service).set_function(lambda: len(self._waiting))
 
     async def start(self) -> None:
         """Begin to connect; returns at once. `not_ready` tells when commands are taken."""
@@ -64,20 +66,21 @@ class Gateway:
         self._out_of_order = None
         self._threads = [
             threading.Thread(target=self._reader.run, args=(self._stopping,), name="outcomes", daemon=True),
-            threading.Thread(target=self._serve_producer, name="producer", daemon=True),
+            threading.Thread(target=self._look_for_broker, name="broker", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
+        self._next_tick = self._loop.call_later(TICK_SECONDS, self._tick)
 
     async def close(self) -> None:
         """Stop; whoever still waits gets `OutcomeUnknown`."""
         self._out_of_order = "stopping"
         self._stopping.set()
+        self._next_tick.cancel()
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
-        for waiters in list(self._waiters.values()):
-            for waiter in waiters:
-                _fail(waiter, OutcomeUnknown("the process is stopping"))
+        await asyncio.to_thread(self._producer.flush, self._settings.delivery_timeout)
+        self._waiting.fail_all("the process is stopping")
 
     def not_ready(self) -> str | None:
         """Why commands are not taken, or None."""
@@ -109,8 +112,8 @@ class Gateway:
             raise LogUnavailable(reason)
         if not self._reader.control.taking:
             raise NotTaking(self._reader.control)
-        if self._pending >= self._settings.max_pending:
-            raise Overloaded(f"{self._pending} commands are waiting")
+        if len(self._waiting) >= self._settings.max_pending:
+            raise Overloaded(f"{len(self._waiting)} commands are waiting")
         metadata = Metadata(
             id=command_id,
             type=command.TYPE,
@@ -129,56 +132,39 @@ class Gateway:
             (command_id, request_hash), entity_id, encode(self._commands, command), metadata
         )
 
-    async def _exchange(
-        self, awaited: tuple[str, str], key: str, value: bytes, metadata: Metadata
-    ) -> Outcome:
-        waiter: asyncio.Future[Outcome] = self._loop.create_future()
+    async def _exchange(self, awaited: Awaited, key: str, value: bytes, metadata: Metadata) -> Outcome:
+        waiter = self._waiting.add(awaited)
 
         def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                self._loop.call_soon_threadsafe(_fail, waiter, LogUnavailable(error.str()))
+            if error is not None:  # `close` serves callbacks in another thread
+                self._loop.call_soon_threadsafe(fail, waiter, LogUnavailable(error.str()))
 
-        self._waiters.setdefault(awaited, []).append(waiter)
-        self._pending += 1
-        late = OutcomeUnknown(f"no outcome within {self._settings.wait:g} s")
-        timer = self._loop.call_later(self._settings.wait, _fail, waiter, late)
         try:
             self._producer.produce(
                 self._commands, value, key, headers=write_headers(metadata), on_delivery=delivered
             )
-            return await waiter
+            return await waiter.outcome
         except BufferError as error:
             raise Overloaded("the producer's queue is full") from error
         except KafkaException as error:
             raise LogUnavailable(str(error)) from error
         finally:
-            timer.cancel()
-            self._pending -= 1
-            self._forget(awaited, waiter)
-
-    def _forget(self, awaited: tuple[str, str], waiter: asyncio.Future[Outcome]) -> None:
-        waiters = self._waiters.get(awaited)
-        if waiters is not None and waiter in waiters:
-            waiters.remove(waiter)
-            if not waiters:
-                del self._waiters[awaited]
+            self._waiting.remove(awaited, waiter)
 
     def _hear(self, outcomes: list[Outcome]) -> None:
         if not self._stopping.is_set():
-            self._loop.call_soon_threadsafe(self._resolve, outcomes)
+            self._loop.call_soon_threadsafe(self._waiting.resolve, outcomes)
 
-    def _resolve(self, outcomes: list[Outcome]) -> None:
-        for outcome in outcomes:
-            for waiter in self._waiters.pop((outcome.command_id, outcome.request_hash), ()):
-                if not waiter.done():
-                    waiter.set_result(outcome)
+    def _tick(self) -> None:
+        """Learn of failed deliveries; let go of those who waited too long."""
+        self._next_tick = self._loop.call_later(TICK_SECONDS, self._tick)
+        self._producer.poll(0)
+        self._waiting.expire()
 
-    def _serve_producer(self) -> None:
-        while not self._stopping.is_set():
-            self._producer.poll(0.1)
+    def _look_for_broker(self) -> None:
+        while not self._stopping.wait(0.1):
             if self._broker_lost:
                 self._broker_lost = not self._reachable()
-        self._producer.flush(self._settings.delivery_timeout)
 
     def _reachable(self) -> bool:
         try:
@@ -193,11 +179,6 @@ class Gateway:
             self._on_fatal(self._out_of_order)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._broker_lost = True
-
-
-def _fail(waiter: asyncio.Future[Outcome], error: Unanswered) -> None:
-    if not waiter.done():
-        waiter.set_exception(error)
 
 
 def _producer_config(settings: GatewaySettings) -> dict[str, Any]:

@@ -75,7 +75,8 @@ class Malformed(ValueError):
 def write_headers(meta: Metadata) -> Headers:
     """The headers of a command or an event; empty fields are left out."""
     headers: Headers = [
-        *_shared_headers(meta.type, meta.source, meta.recorded_at, meta.epoch),
+        *_shared_headers(meta.type, meta.source, meta.epoch),
+        ("ce_time", _time_header(meta.recorded_at)),
         ("ce_id", meta.id.encode()),
         ("ce_subject", meta.subject.encode()),
         ("ce_correlationid", meta.correlation_id.encode()),
@@ -126,22 +127,32 @@ def _metadata(of: Mapping[str, bytes]) -> Metadata:
 
 
 @lru_cache(maxsize=64)
-def _shared_headers(kind: str, source: str, recorded_at: int, epoch: int) -> Headers:
-    """What all records of one type in one batch have in common; made once, never changed."""
+def _shared_headers(kind: str, source: str, epoch: int) -> Headers:
+    """What all records of one type have in common; made once, never changed."""
     return [
         ("ce_specversion", b"1.0"),
         ("ce_type", kind.encode()),
         ("ce_source", source.encode()),
-        ("ce_time", format_time(recorded_at).encode()),
         ("content-type", b"application/avro"),
         ("ce_epoch", b"%d" % epoch),
     ]
 
 
+@lru_cache(maxsize=4)
+def _time_header(micros: int) -> bytes:
+    """All records of a batch have the same time."""
+    return format_time(micros).encode()
+
+
 def format_time(micros: int) -> str:
     """RFC 3339 in UTC with six decimals."""
     seconds, rest = divmod(micros, 1_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:06d}Z"
+    return f"{_format_second(seconds)}.{rest:06d}Z"
+
+
+@lru_cache(maxsize=4)
+def _format_second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def parse_time(text: str) -> int:

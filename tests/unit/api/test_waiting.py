@@ -1,0 +1,55 @@
+"""Who waits, who is answered, and who has waited too long."""
+
+import asyncio
+
+import pytest
+
+from contracts.kernel.records import Outcome
+from services.edge.unanswered import LogUnavailable, OutcomeUnknown
+from services.edge.waiting import Waiting, fail
+
+AWAITED = ("command-1", "hash")
+
+
+def outcome(command_id: str = "command-1", request_hash: str = "hash") -> Outcome:
+    return Outcome(
+        command_id, "PlaceOrder", "order-1", "", "accepted", 1, (), "placed", "", "", request_hash, False
+    )
+
+
+async def test_all_who_wait_for_a_command_get_its_outcome_and_others_do_not() -> None:
+    waiting = Waiting(60)
+    first, second = waiting.add(AWAITED), waiting.add(AWAITED)
+    other = waiting.add(("command-1", "another request"))
+    waiting.resolve([outcome(), outcome("command-2")])
+    assert (await first.outcome, await second.outcome) == (outcome(), outcome())
+    assert not other.outcome.done()
+    assert len(waiting) == 3
+    for waiter in (first, second):
+        waiting.remove(AWAITED, waiter)
+    assert len(waiting) == 1
+
+
+async def test_whose_patience_is_over_fails_and_who_came_later_waits_on() -> None:
+    waiting = Waiting(0.2)
+    late = waiting.add(AWAITED)
+    await asyncio.sleep(0.2)
+    later = waiting.add(AWAITED)
+    waiting.expire()
+    with pytest.raises(OutcomeUnknown, match="no outcome within"):
+        await late.outcome
+    waiting.remove(AWAITED, late)
+    waiting.resolve([outcome()])
+    assert await later.outcome == outcome()
+
+
+async def test_the_first_end_counts() -> None:
+    waiting = Waiting(60)
+    waiter = waiting.add(AWAITED)
+    fail(waiter, LogUnavailable("not delivered"))
+    waiting.resolve([outcome()])
+    waiting.fail_all("the process is stopping")
+    with pytest.raises(LogUnavailable, match="not delivered"):
+        await waiter.outcome
+    waiting.remove(AWAITED, waiter)
+    assert len(waiting) == 0
