@@ -8,9 +8,10 @@ from typing import Annotated, TypeAlias
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
+from infra.commands import drill_cluster
 from infra.commands.output import fail, notes, results
+from infra.commands.report_table import report_table
 from infra.drills.failback import failback as hold_failback
 from infra.drills.mirror import mirror_crash as hold_mirror_crash
 from infra.drills.mirror import mirror_lag_drill
@@ -25,6 +26,7 @@ from infra.sites.site import home_settings
 from infra.sites.steps import Show
 
 app = typer.Typer(no_args_is_help=True)
+app.add_typer(drill_cluster.app, name="cluster")
 OWN_PORTS = 400  # beyond those of the stack that may be running
 
 Seed = Annotated[int, typer.Option(help="Decides moments, order and kind of what goes wrong.")]
@@ -88,7 +90,7 @@ def _hold(name: str, drill: Drill, seed: int, out: Path | None, running: bool) -
         if not running:
             pair.run("down")
     write(report, folder)
-    results.print(_table(report))
+    results.print(report_table(report))
     results.print(f"{folder / 'report.md'}", soft_wrap=True, markup=False)
     if not report.passed:
         fail("not every promise was kept")
@@ -102,11 +104,3 @@ def _settings(running: bool) -> StackSettings:
     if state is None:
         fail("the stack is not up: `./daybook up --sites 2`, or leave --running away")
     return StackSettings(home=home.home, port_base=state.port_base, site="home")
-
-
-def _table(report: DrillReport) -> Table:
-    table = Table("", "promised", "measured", "kept", title=f"{report.drill}, seed {report.seed}")
-    for each in report.promises:
-        kept = "yes" if each.kept else "[red]no[/red]"
-        table.add_row(escape(each.what), escape(each.promised), escape(each.measured), kept)
-    return table

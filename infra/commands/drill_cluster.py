@@ -1,0 +1,74 @@
+"""`daybook drill cluster`: what three brokers promise, each promise put to the test and measured."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.markup import escape
+
+from infra.cluster.kafka_tool import ToolFailed
+from infra.cluster.rig import Rig
+from infra.commands.output import fail, notes, results
+from infra.commands.report_table import report_table
+from infra.drills.cluster.acks import acks as hold_acks
+from infra.drills.cluster.broker_loss import broker_loss as hold_broker_loss
+from infra.drills.cluster.elections import elections as hold_elections
+from infra.drills.report import DrillReport, write
+from infra.embedded.errors import EmbeddedError
+from infra.settings import StackSettings
+from infra.sites.site import home_settings
+from infra.sites.steps import Show
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Three brokers of the drill's own: what they promise, measured.",
+)
+OWN_PORTS = 800  # beyond those of the stack that may be running
+
+Seed = Annotated[int, typer.Option(help="Decides moments and order of what goes wrong.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where the report goes.")]
+Drill: TypeAlias = Callable[[Rig, int, Path, Show], DrillReport]
+
+
+@app.command("broker-loss")
+def broker_loss(seed: Seed = 1, out: Out = None) -> None:
+    """Kill one broker, then a second, under load: writes go on, then are refused; nothing is lost."""
+    _hold(hold_broker_loss, "broker-loss", seed, out)
+
+
+@app.command()
+def elections(seed: Seed = 1, out: Out = None) -> None:
+    """Settings read back; leaders lost, elected and brought home; what unclean elections would lose."""
+    _hold(hold_elections, "elections", seed, out)
+
+
+@app.command()
+def acks(seed: Seed = 1, out: Out = None) -> None:
+    """Write with acks 0, 1 and all while the leader is killed, and count what was acknowledged and lost."""
+    _hold(hold_acks, "acks", seed, out)
+
+
+def _hold(drill: Drill, name: str, seed: int, out: Path | None) -> None:
+    """Run a drill on a fresh cluster, show and keep its report; exit code 1 where a promise was not kept."""
+    home = home_settings(StackSettings())
+    own = home.home / "drill-cluster"
+    folder = out or home.home / "drills" / f"cluster-{name}-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(own, ignore_errors=True)
+    try:
+        with (
+            notes.status("starting three brokers and a controller") as status,
+            Rig(own, home.port_base + OWN_PORTS) as rig,
+        ):
+            report = drill(rig, seed, folder, lambda text: status.update(escape(text)))
+    except (EmbeddedError, ToolFailed, TimeoutError) as reason:
+        fail(escape(str(reason)))
+    write(report, folder)
+    results.print(report_table(report))
+    results.print(f"{folder / 'report.md'}", soft_wrap=True, markup=False)
+    if not report.passed:
+        fail("not every promise was kept")
