@@ -1,6 +1,7 @@
 """`daybook`: the one command. Each file of infra/commands brings its own part as `app`."""
 
 import os
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from infra.commands import (
     demo,
     drill,
     failover,
+    in_containers,
     inspect,
     lifecycle,
     load,
@@ -27,8 +29,18 @@ from infra.commands.audit import audit
 from infra.commands.notebook import notebook
 from infra.commands.output import fail
 from infra.commands.two_sites import ONE_SITE
+from infra.containers.engine import compose_home
 from infra.settings import StackSettings
 from infra.sites.site import AWAY, HOME, sites_of
+
+# `eval "$(./daybook env)"` names one stack's stores, and may have been about another
+STORES = ("DAYBOOK_KAFKA", "DAYBOOK_DATABASE_URL")
+
+
+class Stack(StrEnum):
+    embedded = "embedded"
+    compose = "compose"
+
 
 cli = typer.Typer(
     name="daybook",
@@ -40,20 +52,37 @@ cli = typer.Typer(
 
 
 @cli.callback()
-def at_site(
-    name: Annotated[
+def chosen(
+    context: typer.Context,
+    site: Annotated[
         str, typer.Option("--site", metavar="home|away", help="One site alone, of a stack with two.")
     ] = "",
+    stack: Annotated[Stack, typer.Option("--stack", help="Processes here, or containers.")] = Stack.embedded,
 ) -> None:
     # No docstring: typer would show it in place of the help above.
-    if not name:
-        return
+    if stack is Stack.compose:
+        _in_containers(context.invoked_subcommand or "", site)
+    elif site:
+        _at_site(site)
+
+
+def _in_containers(command: str, site: str) -> None:
+    if site or command in in_containers.NOT_HERE:
+        fail(f"{'--site' if site else command} is of the embedded stack: leave --stack compose out")
+    for store in STORES:
+        os.environ.pop(store, None)
+    home = compose_home(StackSettings().home)
+    if not home.exists() and command not in in_containers.BEFORE_THE_FIRST_START:
+        fail("the shop was never in containers here: `./daybook --stack compose up` starts it")
+    os.environ |= {"DAYBOOK_STACK": Stack.compose, "DAYBOOK_HOME": str(home)}
+
+
+def _at_site(name: str) -> None:
     found = sites_of(StackSettings())
     if name not in found:
         fail(f"there is no site {name}: `./daybook up --sites 2` makes {AWAY} beside {HOME}")
     own = found[name].settings
-    # `eval "$(./daybook env)"` names one site's stores, and may have been about the other
-    for store in ("DAYBOOK_KAFKA", "DAYBOOK_DATABASE_URL"):
+    for store in STORES:
         os.environ.pop(store, None)
     os.environ |= {
         "DAYBOOK_HOME": str(own.home),

@@ -1,4 +1,4 @@
-"""Where the embedded stack lives and on which ports: DAYBOOK_HOME, DAYBOOK_PORT_BASE and DAYBOOK_SITE."""
+"""Where a stack lives and on which ports: DAYBOOK_HOME, DAYBOOK_PORT_BASE, DAYBOOK_SITE and DAYBOOK_STACK."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -40,6 +40,7 @@ class StackSettings(BaseSettings):
     """One site: `home` holds all its state, logs and secrets; ports are `port_base` and up to 95 above it.
 
     A second site has its folder inside this one and its ports 200 further on (`infra/sites/site.py`).
+    `stack`: child processes of this machine, or containers, as `./daybook --stack compose` sets it.
     """
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
@@ -47,6 +48,7 @@ class StackSettings(BaseSettings):
     home: Path = ROOT / ".daybook"
     port_base: Annotated[int, Field(ge=1024, le=65535 - 100)] = 27400
     site: Literal["home", "away"] = "home"
+    stack: Literal["embedded", "compose"] = "embedded"
 
     def port(self, name: str) -> int:
         """The port of a process, by its name in OFFSETS."""

@@ -12,7 +12,7 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 from rich.table import Table
 
-from infra.commands import two_sites
+from infra.commands import in_containers, two_sites
 from infra.commands.output import fail, notes, results
 from infra.embedded.journal import Journal, MemberState, StackState
 from infra.embedded.stack import NAMES, SILENT, SITE_NAMES, addresses, http_ready, log_file
@@ -31,7 +31,11 @@ def status() -> None:
 
     Exit code 1 unless the stack is up and every process is ready.
     """
-    shown = list(reversed(two_sites.here(StackSettings())))
+    settings = StackSettings()
+    if settings.stack == "compose":
+        in_containers.status(settings)
+        return
+    shown = list(reversed(two_sites.here(settings)))
     ready = [_show(site, site.name if len(shown) > 1 else "") for site in shown]
     if not all(ready):
         raise typer.Exit(1)
@@ -77,6 +81,9 @@ def logs(
 ) -> None:
     """Print the end of a process's log, or of all."""
     settings = StackSettings()
+    if settings.stack == "compose":
+        in_containers.logs(settings, name, follow=follow, lines=lines)
+        return
     names = (*NAMES, *(SITE_NAMES if peer(settings) else ()))
     if name and name not in (*names, "supervisor"):
         raise typer.BadParameter(f"{name}: not one of {', '.join(names)}, supervisor", param_hint="NAME")

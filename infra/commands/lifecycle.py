@@ -7,7 +7,7 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from infra.commands import detached, two_sites
+from infra.commands import detached, in_containers, two_sites
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
 from infra.embedded.jars import jars_folder
@@ -38,6 +38,10 @@ def up(
     checkout runs beside this one with another base. Everything is kept under .daybook (DAYBOOK_HOME).
     """
     settings = StackSettings()
+    if settings.stack == "compose":
+        in_containers.up(settings)
+        _show_open(settings)
+        return
     if sites == 2:
         _second_site(settings)
     names = _chosen(settings, only)
@@ -49,6 +53,10 @@ def up(
         fail(escape(str(reason)))
     two_sites.start(starting, names, told)
     two_sites.await_mirror(settings)
+    _show_open(settings)
+
+
+def _show_open(settings: StackSettings) -> None:
     for name, value in addresses(settings).items():
         results.print(f"{name}={value}", soft_wrap=True, markup=False)
     notes.print("The shop is open. `./daybook status` shows it, `./daybook down` closes it.")
@@ -57,7 +65,11 @@ def up(
 @app.command(rich_help_panel="The stack")
 def down() -> None:
     """Stop everything cleanly, a Spark cluster too; all state stays for the next `./daybook up`."""
-    if not _stop_all(StackSettings()):
+    settings = StackSettings()
+    if settings.stack == "compose":
+        in_containers.down(settings)
+        return
+    if not _stop_all(settings):
         notes.print("The stack is not up.")
         return
     notes.print("Stopped. The state is kept; `./daybook clean` removes it.")
@@ -72,6 +84,9 @@ def clean(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] 
         return
     if not yes:
         typer.confirm(f"Remove {settings.home} with every order in it?", abort=True)
+    if settings.stack == "compose":
+        in_containers.clean(settings)
+        return
     _stop_all(settings)
     shutil.rmtree(settings.home)
     notes.print(f"Removed {settings.home}.")

@@ -57,8 +57,9 @@ def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None 
 
 def projection_settings() -> ProjectionSettings:
     """The running stack's addresses; without one, what the environment says."""
-    journal = Journal(StackSettings().home)
-    if not journal.supervised():
+    stack = StackSettings()
+    journal = Journal(stack.home)
+    if stack.stack == "embedded" and not journal.supervised():
         return ProjectionSettings()
     found = addresses(running_settings(journal))
     return ProjectionSettings(kafka=found["DAYBOOK_KAFKA"], database_url=found["DAYBOOK_DATABASE_URL"])

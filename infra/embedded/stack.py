@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from infra.containers.engine import database_url as containers_database
 from infra.embedded.broker import BrokerPlace, broker_ready, prepare_broker
 from infra.embedded.child import Program
 from infra.embedded.mirror import MirrorPlace, mirror_ready, prepare_mirror
@@ -97,12 +98,16 @@ def addresses(settings: StackSettings) -> dict[str, str]:
     """What outside tools need: `daybook env` prints it, every process gets it."""
     return {
         "DAYBOOK_KAFKA": settings.kafka,
-        "DAYBOOK_DATABASE_URL": _postgres(settings).url(),
+        "DAYBOOK_DATABASE_URL": _database_url(settings),
         "DAYBOOK_ORDER_URL": settings.url("order-api"),
         "DAYBOOK_INVENTORY_URL": settings.url("inventory-api"),
         "DAYBOOK_QUERY_URL": settings.url("query-api"),
         "DAYBOOK_REGISTRY_URL": settings.url("registry"),
     }
+
+
+def _database_url(settings: StackSettings) -> str:
+    return containers_database(settings) if settings.stack == "compose" else _postgres(settings).url()
 
 
 def _stores(settings: StackSettings) -> list[Member]:

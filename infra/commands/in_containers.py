@@ -1,0 +1,72 @@
+"""`daybook --stack compose up`, `down`, `clean`, `status`, `logs`: the same words for containers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.table import Table
+
+from infra.commands.output import fail, notes, results
+from infra.containers.engine import EngineFailed, compose, containers, make_secrets
+from infra.settings import StackSettings
+
+# All others need the secrets, which the first start makes.
+BEFORE_THE_FIRST_START = ("up", "down", "clean", "demo", "contracts")
+# These know the embedded stack's processes alone.
+NOT_HERE = ("sites", "failover", "failback", "drill", "spark", "notebook")
+
+
+def up(settings: StackSettings) -> None:
+    """Build the images, start all and wait until it is healthy. COMPOSE_PROFILES adds to it."""
+    with failing():
+        make_secrets(settings)
+        compose(settings, "up", "--detach", "--build", "--wait", "--quiet-pull")
+
+
+def down(settings: StackSettings) -> None:
+    """Stop all, of every profile; the volumes stay."""
+    with failing():
+        compose(settings, "--profile", "*", "down")
+    notes.print("Stopped. The volumes are kept; `./daybook --stack compose clean` removes them.")
+
+
+def clean(settings: StackSettings) -> None:
+    """Stop all and remove volumes and secrets."""
+    with failing():
+        compose(settings, "--profile", "*", "down", "--volumes")
+    shutil.rmtree(settings.home, ignore_errors=True)
+    notes.print(f"Removed the volumes and {settings.home}.")
+
+
+def status(settings: StackSettings) -> None:
+    """Every container. Exit code 1 unless all are healthy, and steps done."""
+    with failing():
+        found = containers(settings)
+    if not found:
+        fail("no container is there: `./daybook --stack compose up` starts them")
+    table = Table("container", "state", "health", "addresses")
+    for one in found:
+        state = f"ended with {one.exit_code}" if one.state == "exited" else one.state
+        table.add_row(one.service, state, one.health or "-", " ".join(one.addresses))
+    results.print(table)
+    if not all(one.fine for one in found):
+        raise typer.Exit(1)
+
+
+def logs(settings: StackSettings, name: str, *, follow: bool, lines: int) -> None:
+    """The end of a container's log, or of all."""
+    options = ["--tail", str(lines), *(["--follow"] if follow else []), *([name] if name else [])]
+    with failing():
+        compose(settings, "logs", *options)
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Leave with exit code 1 and one line where Docker does not do it."""
+    try:
+        yield
+    except EngineFailed as reason:
+        fail(str(reason))
