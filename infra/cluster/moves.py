@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from infra.cluster.layout import Layout, read_layout
+from infra.cluster.kafka_tool import run_tool
 
 SECONDS = 60.0
+ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 DURABLE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 
@@ -17,7 +17,8 @@ def create_placed(
     admin: AdminClient, name: str, replicas: Sequence[Sequence[int]], config: Mapping[str, str] = DURABLE
 ) -> None:
     """A topic whose partitions stand on these brokers, the preferred leader first. Raises KafkaException."""
-    new = NewTopic(name, replica_assignment=[list(each) for each in replicas], config=dict(config))
+    placed = [list(each) for each in replicas]
+    new = NewTopic(name, len(placed), replica_assignment=placed, config=dict(config))
     for future in admin.create_topics([new]).values():
         future.result(SECONDS)
 
@@ -28,20 +29,16 @@ def delete_topics(admin: AdminClient, names: Sequence[str]) -> None:
         future.result(SECONDS)
 
 
-def elect_preferred(admin: AdminClient) -> Layout:
-    """Hand every partition that is led astray back to its preferred leader; the layout afterwards."""
-    astray = read_layout(admin).astray()
-    if astray:
-        _elect(admin, ElectionType.PREFERRED, astray)
-    return read_layout(admin)
+def elect_preferred(bootstrap: str) -> None:
+    """Hand every partition that is led astray back to its preferred leader. Raises ToolFailed."""
+    _elect(bootstrap, "preferred", "--all-topic-partitions")
 
 
-def elect_unclean(admin: AdminClient, topic: str, partition: int) -> None:
-    """Let a replica lead that is not in sync: what it does not have is lost."""
-    _elect(admin, ElectionType.UNCLEAN, [(topic, partition)])
+def elect_unclean(bootstrap: str, topic: str, partition: int) -> None:
+    """Let a replica lead that is not in sync: what it does not have is lost. Raises ToolFailed."""
+    _elect(bootstrap, "unclean", "--topic", topic, "--partition", str(partition))
 
 
-def _elect(admin: AdminClient, kind: ElectionType, places: Sequence[tuple[str, int]]) -> None:
-    admin.elect_leaders(kind, [TopicPartition(*place) for place in places], request_timeout=SECONDS).result(
-        SECONDS
-    )
+def _elect(bootstrap: str, kind: str, *which: str) -> None:
+    """By Kafka's own program: confluent-kafka 2.16 cannot pass `elect_leaders` its time-outs."""
+    run_tool(ELECTION, "--bootstrap-server", bootstrap, "--election-type", kind, *which)

@@ -17,6 +17,7 @@ from infra.commands.report_table import report_table
 from infra.drills.cluster.acks import acks as hold_acks
 from infra.drills.cluster.broker_loss import broker_loss as hold_broker_loss
 from infra.drills.cluster.elections import elections as hold_elections
+from infra.drills.cluster.rolling import rolling as hold_rolling
 from infra.drills.report import DrillReport, write
 from infra.embedded.errors import EmbeddedError
 from infra.settings import StackSettings
@@ -50,6 +51,12 @@ def elections(seed: Seed = 1, out: Out = None) -> None:
 def acks(seed: Seed = 1, out: Out = None) -> None:
     """Write with acks 0, 1 and all while the leader is killed, and count what was acknowledged and lost."""
     _hold(hold_acks, "acks", seed, out)
+
+
+@app.command()
+def rolling(seed: Seed = 1, out: Out = None) -> None:
+    """Restart every node under load, each with another setting: no command may fail."""
+    _hold(hold_rolling, "rolling", seed, out)
 
 
 def _hold(drill: Drill, name: str, seed: int, out: Path | None) -> None:

@@ -73,7 +73,7 @@ def _round(cluster: Cluster, behind: bool) -> dict[str, tuple[Numbered, Found]]:
         time.sleep(AFTER_SECONDS)
     cluster.launch(leader)
     cluster.await_in_sync()
-    elect_preferred(cluster.admin)
+    elect_preferred(cluster.bootstrap)
     found = {
         name: (stream.records, count(cluster.bootstrap, topics[name])) for name, stream in streams.items()
     }

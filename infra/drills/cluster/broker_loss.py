@@ -94,17 +94,16 @@ def _two_lost(rig: Rig, report: DrillReport, load: Load, probe: WriteProbe, brok
     slowest = max((each.at - each.asked for each in told), default=0.0)
     report.figures["two lost: longest time to a refusal, s"] = slowest
     began = time.time()
-    readable, held_back = readable_events(rig.cluster.bootstrap)
+    readable, silent = readable_events(rig.cluster.bootstrap)
     report.promise(
-        "two brokers lost: the log is read, committed records only",
+        "two brokers lost: both logs read from the beginning, committed records only",
         "reads go on",
-        f"{len(readable):,} events",
-        bool(readable),
+        f"{len(readable):,} events, {', '.join(silent) or 'no partition'} without an end",
+        bool(readable) and not silent,
     )
     told_before = {each.event_id for each in list(load.told) if each.event_id and each.at < killed}
     report.figures["two lost: events acknowledged before"] = len(told_before)
     report.figures["two lost: of these not readable until a broker is back"] = len(told_before - readable)
-    report.figures["two lost: offsets behind an undecided transaction"] = held_back
     report.figures["two lost: reading the log, s"] = time.time() - began
     report.story.append(f"broker {broker} was killed too; refusals took up to {slowest:.1f} s")
 

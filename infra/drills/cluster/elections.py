@@ -79,7 +79,8 @@ def _leader_lost(cluster: Cluster, report: DrillReport) -> None:
     cluster.await_in_sync()
     astray = len(cluster.layout().astray())
     began = time.monotonic()
-    home = elect_preferred(cluster.admin)
+    elect_preferred(cluster.bootstrap)
+    home = cluster.layout()
     report.promise(
         "preferred election",
         "every partition back with its first replica",
@@ -120,12 +121,12 @@ def _unclean(cluster: Cluster, report: DrillReport) -> None:
     time.sleep(NOBODY_SECONDS)
     led_by = cluster.layout().partitions[safe, 0].leader
     report.promise("the one that missed half returns alone", "unavailable", f"leader {led_by}", led_by == -1)
-    elect_unclean(admin, forced, 0)
+    elect_unclean(cluster.bootstrap, forced, 0)
     _until(lambda: cluster.layout().partitions[forced, 0].leader == first)
     for each in (leader, second):
         cluster.launch(each)
     cluster.await_in_sync()
-    elect_preferred(admin)
+    elect_preferred(cluster.bootstrap)
     lost = count(cluster.bootstrap, safe).lost(written[safe])
     report.nothing("acknowledged records lost where it waited", [str(each) for each in sorted(lost)])
     gone = len(count(cluster.bootstrap, forced).lost(written[forced]))

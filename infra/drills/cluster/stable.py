@@ -1,40 +1,55 @@
-"""What committed readers can have now: the log up to its first undecided transaction."""
+"""What committed readers can have now, while the cluster may be too small to decide anything."""
 
 from __future__ import annotations
 
-from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.checker.evidence import LOGS
 from services.kernel.envelope import read_headers
-from services.kernel.log_reader import Positions, end_offsets, partitions_of, read_to_end
+from services.kernel.log_reader import partitions_of
 
-ASK_SECONDS = 30.0
+READ_SECONDS = 60.0
 
 
-def readable_events(bootstrap: str) -> tuple[set[str], int]:
-    """The ids of all events before the last stable offsets, and how many offsets stand behind these.
+def readable_events(bootstrap: str) -> tuple[set[str], list[str]]:
+    """The ids of all events that a read_committed reader gets, and the partitions that gave no end in time.
 
-    With two of three brokers dead no coordinator can decide a transaction: one that was open stays open, and
-    read_committed readers stop before it. Raises KafkaException, NotCaughtUp.
+    A reader that asks for the end first is told OFFSET_NOT_AVAILABLE where the last replica became leader
+    alone: one that just reads gets what was known as committed. Records behind a transaction that nobody can
+    decide now come later. Raises KafkaException where the broker refuses for good.
     """
-    ids: set[str] = set()
-    held_back = 0
-    for topic in LOGS:
-        numbers = partitions_of(bootstrap, topic)
-        stable = _stable_ends(bootstrap, topic, numbers)
-        for record in read_to_end(bootstrap, topic, dict.fromkeys(numbers, 0), stable):
-            ids.add(read_headers(record.headers()).id)
-        ends = end_offsets(bootstrap, topic, numbers)
-        held_back += sum(ends[number] - stable[number] for number in numbers)
-    return ids, held_back
-
-
-def _stable_ends(bootstrap: str, topic: str, numbers: list[int]) -> Positions:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    asked = admin.list_offsets(
-        {TopicPartition(topic, number): OffsetSpec.latest() for number in numbers},
-        isolation_level=IsolationLevel.READ_COMMITTED,
-        request_timeout=ASK_SECONDS,
+    places = [(topic, number) for topic in LOGS for number in partitions_of(bootstrap, topic)]
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "daybook-reads-without-a-group",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
     )
-    return {place.partition: answer.result(ASK_SECONDS).offset for place, answer in asked.items()}
+    silent = set(places)
+    try:
+        consumer.assign([TopicPartition(topic, number, 0) for topic, number in places])
+        ids = {read_headers(record.headers()).id for record in _until_ends(consumer, silent)}
+    finally:
+        consumer.close()
+    return ids, [f"{topic}/{number}" for topic, number in sorted(silent)]
+
+
+def _until_ends(consumer: Consumer, silent: set[tuple[str, int]]) -> Iterator[Message]:
+    """Every record; a partition leaves `silent` when its end is seen."""
+    until = time.monotonic() + READ_SECONDS
+    while silent and time.monotonic() < until:
+        for record in consumer.consume(1000, 0.2):
+            error = record.error()
+            if error is None:
+                yield record
+            elif error.code() == KafkaError._PARTITION_EOF:
+                silent.discard((record.topic(), record.partition()))
+            elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                raise KafkaException(error)
