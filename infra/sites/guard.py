@@ -98,10 +98,12 @@ class Measure:
     """Each second: a canary from the active site; at the passive one the mirror's lag; a row either way."""
 
     def __init__(self, site: Site, other: Site, watch: Watch, database_url: str) -> None:
-        self._site, self._watch, self._database_url = site, watch, database_url
+        self._site, self._other = site, other
+        self._watch, self._database_url = watch, database_url
         self._sender = CanarySender(site.bootstrap, site.name)
         self._canaries = CanaryWatch(site.bootstrap, site.name)
-        self._meter = MirrorMeter(other.link, site.bootstrap, other.name)
+        self._meter: MirrorMeter | None = None
+        self._metered_epoch = 0
         self._connection: asyncpg.Connection | None = None
 
     async def run(self) -> None:
@@ -118,7 +120,8 @@ class Measure:
     async def _row(self, control: Control) -> None:
         events, seconds = None, None
         if control.role.role == "passive":
-            events, seconds = await asyncio.to_thread(self._lag), self._canaries.delay()
+            lag = await asyncio.to_thread(self._lag, control.role.epoch)
+            events, seconds = lag, self._canaries.delay()
         DELAY.set(float("nan") if seconds is None else seconds)
         LAG.set(float("nan") if events is None else events)
         row = (self._site.name, control.role.role, control.role.epoch, events, seconds)
@@ -130,12 +133,27 @@ class Measure:
             # Before the first migration, or while PostgreSQL is away; the next second tries again.
             log.warning("row_not_written", reason=repr(error))
 
-    def _lag(self) -> int | None:
-        """None where the other site cannot be asked."""
+    def _lag(self, epoch: int) -> int | None:
+        """None where the other site cannot be asked.
+
+        Each epoch and each silence has a meter of its own: the mirror, its positions or the whole other site
+        may be new afterwards.
+        """
+        if self._meter is not None and epoch != self._metered_epoch:
+            self._forget()
+        if self._meter is None:
+            self._meter = MirrorMeter(self._other.link, self._site.bootstrap, self._other.name)
+            self._metered_epoch = epoch
         try:
             return self._meter.read(LAG_SECONDS, at_most=COUNTED_EVENTS).total
         except TimeoutError:
+            self._forget()
             return None
+
+    def _forget(self) -> None:
+        if self._meter is not None:
+            self._meter.close()
+            self._meter = None
 
 
 def _watch_for_ever(watch: Watch) -> None:

@@ -1,0 +1,72 @@
+"""A site that is asked again and again is still heard when its broker was rebuilt from nothing."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from contracts.kernel.records import SiteRole
+from infra.embedded.broker import EmbeddedBroker
+from infra.embedded.ports import free_ports
+from infra.sites.asking import ControlReader, SiteSilent
+from infra.sites.control import write_role
+from infra.topics import CONTROL, catalogue, create_topics
+from tests.integration.sites.rig import eventually
+
+HEARD_SECONDS = 30.0
+
+
+def test_a_rebuilt_site_is_heard(tmp_path: Path) -> None:
+    port, controller_port = free_ports(2)
+    ports = port, controller_port
+    broker = begin(tmp_path / "broker", ports, SiteRole("home", "active", 1))
+    try:
+        with Asking(broker.bootstrap) as asking:
+            eventually(lambda: asking.epoch == 1, HEARD_SECONDS)
+            # each start raises the epoch of the partition's leader, which begins again with a new log
+            for _ in range(2):
+                broker.stop()
+                broker.start()
+            write_role(broker.bootstrap, SiteRole("home", "active", 2))
+            eventually(lambda: asking.epoch == 2, HEARD_SECONDS)
+            broker.stop()
+            shutil.rmtree(tmp_path / "broker")
+            broker = begin(tmp_path / "broker", ports, SiteRole("home", "passive", 7))
+            eventually(lambda: asking.epoch == 7, HEARD_SECONDS)
+    finally:
+        broker.kill()
+
+
+class Asking:
+    """Asks ten times a second, as a guard does: it also sees the broker's half-started states."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._reader = ControlReader(bootstrap)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+        self.epoch = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._reader.close()
+
+    def _ask(self) -> None:
+        while not self._over.wait(0.1):
+            with suppress(SiteSilent):
+                self.epoch = self._reader.read().role.epoch
+
+
+def begin(folder: Path, ports: tuple[int, int], role: SiteRole) -> EmbeddedBroker:
+    broker = EmbeddedBroker(folder, *ports, heap_megabytes=256)
+    broker.start()
+    create_topics(broker.bootstrap, {CONTROL: catalogue()[CONTROL]})
+    write_role(broker.bootstrap, role)
+    return broker
