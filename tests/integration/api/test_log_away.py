@@ -1,0 +1,53 @@
+"""A command that the log does not take: the client hears so when its delivery is given up."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from infra.embedded.broker import EmbeddedBroker
+from infra.embedded.ports import free_ports
+from infra.topics import create_topics
+from tests.integration.api.processes import eventually, process
+from tests.integration.api.responder import Responder
+
+ORDER: dict[str, Any] = {
+    "country": "France",
+    "currency": "EUR",
+    "lines": [{"sku": "85123A", "quantity": 6, "unit_price": "2.55"}],
+}
+WAIT_SECONDS = 60
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    port, controller_port = free_ports(2)
+    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+def test_a_frozen_log_is_a_503_that_can_be_repeated(broker: EmbeddedBroker) -> None:
+    create_topics(broker.bootstrap)
+    (port,) = free_ports(1)
+    settings = {"delivery_seconds": "1", "wait_seconds": str(WAIT_SECONDS), "replica": "3"}
+    with (
+        process("order", "api", broker.bootstrap, port, **settings),
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_SECONDS) as api,
+    ):
+        os.kill(broker.child.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        answer = api.post("/orders", json=ORDER)
+        assert (answer.status_code, answer.json()["code"]) == (503, "log_unavailable")
+        assert time.monotonic() - began < WAIT_SECONDS / 2
+        os.kill(broker.child.pid, signal.SIGCONT)
+        key = {"Idempotency-Key": answer.headers["idempotency-key"]}
+        with closing(Responder(broker.bootstrap)):
+            eventually(lambda: api.post("/orders", json=ORDER, headers=key).status_code == 201, "not taken")
