@@ -2,6 +2,8 @@
 
 import os
 
+from hypothesis import HealthCheck, settings
+
 from tests.spark import spark, spark_environment
 from tests.stack import database_url, fresh_database, kafka, stack_folder
 
@@ -9,3 +11,15 @@ __all__ = ["database_url", "fresh_database", "kafka", "spark", "spark_environmen
 
 # Every JVM here is short-lived and small: code that is quick to compile halves the time of a Spark test.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Examples are bounded, and the same in every run; `HYPOTHESIS_PROFILE=deep` searches on.
+settings.register_profile(
+    "ci",
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("deep", settings.get_profile("ci"), max_examples=10_000, derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
