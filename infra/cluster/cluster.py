@@ -101,6 +101,14 @@ class Cluster:
         self._launch(number)
         self.await_members([*BROKERS, number])
 
+    def remove(self, number: int) -> None:
+        """Stop a broker for good; no partition may have a replica on it. Raises NotReady where one has."""
+        left = [place for place, at in self.layout().partitions.items() if number in at.all]
+        if left:
+            raise NotReady(f"broker {number} still has replicas, of {left[0]} for one")
+        self.stop(number)
+        del self.nodes[number], self._children[number]
+
     def alive(self) -> list[int]:
         """The nodes whose process runs."""
         return [number for number, child in self._children.items() if child.exit_code is None]

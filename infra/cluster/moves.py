@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from infra.cluster.kafka_tool import run_tool
+from infra.cluster.kafka_tool import ToolFailed, run_tool
 
 SECONDS = 60.0
+REASSIGN_SECONDS = 300.0
+ATTEMPTS = 3
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 DURABLE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
@@ -21,6 +27,26 @@ def create_placed(
     new = NewTopic(name, len(placed), replica_assignment=placed, config=dict(config))
     for future in admin.create_topics([new]).values():
         future.result(SECONDS)
+
+
+def reassign(bootstrap: str, plan: Mapping[tuple[str, int], Sequence[int]], folder: Path) -> float:
+    """Move partitions to these brokers, the preferred leader first, and wait until all replicas are there.
+
+    Answers the seconds it took; `folder` keeps the plan. Raises ToolFailed, TimeoutError.
+    """
+    moves = [
+        {"topic": topic, "partition": number, "replicas": list(brokers)}
+        for (topic, number), brokers in plan.items()
+    ]
+    file = folder / "reassignment.json"
+    file.write_text(json.dumps({"version": 1, "partitions": moves}))
+    began = time.monotonic()
+    given = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(file))
+    run_tool(REASSIGN, *given, "--execute")
+    while "still in progress" in run_tool(REASSIGN, *given, "--verify"):
+        if time.monotonic() > began + REASSIGN_SECONDS:
+            raise TimeoutError(f"partitions are still moving after {REASSIGN_SECONDS:.0f} s")
+    return time.monotonic() - began
 
 
 def delete_topics(admin: AdminClient, names: Sequence[str]) -> None:
@@ -40,5 +66,14 @@ def elect_unclean(bootstrap: str, topic: str, partition: int) -> None:
 
 
 def _elect(bootstrap: str, kind: str, *which: str) -> None:
-    """By Kafka's own program: confluent-kafka 2.16 cannot pass `elect_leaders` its time-outs."""
-    run_tool(ELECTION, "--bootstrap-server", bootstrap, "--election-type", kind, *which)
+    """By Kafka's own program: confluent-kafka 2.16 cannot pass `elect_leaders` its time-outs.
+
+    Asked again where no broker answered in time, as happens while one comes back.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            run_tool(ELECTION, "--bootstrap-server", bootstrap, "--election-type", kind, *which)
+            return
+        except ToolFailed as error:
+            if attempt == ATTEMPTS or "TimeoutException" not in str(error):
+                raise

@@ -17,6 +17,9 @@ from infra.commands.report_table import report_table
 from infra.drills.cluster.acks import acks as hold_acks
 from infra.drills.cluster.broker_loss import broker_loss as hold_broker_loss
 from infra.drills.cluster.elections import elections as hold_elections
+from infra.drills.cluster.racks import racks as hold_racks
+from infra.drills.cluster.reassign import reassignment as hold_reassignment
+from infra.drills.cluster.repartition import repartition as hold_repartition
 from infra.drills.cluster.rolling import rolling as hold_rolling
 from infra.drills.report import DrillReport, write
 from infra.embedded.errors import EmbeddedError
@@ -57,6 +60,24 @@ def acks(seed: Seed = 1, out: Out = None) -> None:
 def rolling(seed: Seed = 1, out: Out = None) -> None:
     """Restart every node under load, each with another setting: no command may fail."""
     _hold(hold_rolling, "rolling", seed, out)
+
+
+@app.command()
+def repartition(seed: Seed = 1, out: Out = None) -> None:
+    """Double the order service's partitions under load: every key's order is kept, no command is lost."""
+    _hold(hold_repartition, "repartition", seed, out)
+
+
+@app.command()
+def reassign(seed: Seed = 1, out: Out = None) -> None:
+    """Add a broker under load, move partitions to it and back, and take it away again."""
+    _hold(hold_reassignment, "reassign", seed, out)
+
+
+@app.command()
+def racks(seed: Seed = 1, out: Out = None) -> None:
+    """Read in a rack: the replica there serves, until it is killed."""
+    _hold(hold_racks, "racks", seed, out)
 
 
 def _hold(drill: Drill, name: str, seed: int, out: Path | None) -> None:

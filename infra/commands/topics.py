@@ -1,25 +1,37 @@
-"""`daybook topics`: the catalogue, and whether the broker agrees with it."""
+"""`daybook topics`: the catalogue, whether the broker agrees with it, and more partitions for a service."""
 
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
+from rich.markup import escape
 from rich.table import Table
 
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
 from infra.embedded.broker import broker_ready
 from infra.embedded.journal import Journal
+from infra.repartition.copying import NotCopied
+from infra.repartition.generation import NotPossible
+from infra.repartition.shop import repartition_shop
 from infra.settings import StackSettings
-from infra.topics import catalogue, drift
+from infra.sites.steps import NotDone
+from infra.topics import SERVICES, catalogue, drift
+from services.kernel.transactions import OwnershipLost
 
 app = typer.Typer()
+topics = typer.Typer()
+app.add_typer(topics, name="topics", rich_help_panel="The language")
 
 
-@app.command(rich_help_panel="The language")
-def topics(
+@topics.callback(invoke_without_command=True)
+def show(
+    context: typer.Context,
     check: Annotated[bool, typer.Option("--check", help="Compare with the running broker instead.")] = False,
 ) -> None:
     """Show the catalogue of topics; with --check, list where the broker differs from it (exit code 1)."""
+    if context.invoked_subcommand:
+        return
     if not check:
         _show_catalogue()
         return
@@ -32,6 +44,33 @@ def topics(
     if differences:
         raise typer.Exit(1)
     notes.print("The broker's topics are those of the catalogue.")
+
+
+@topics.command("repartition")
+def repartition(
+    service: Annotated[str, typer.Argument(help="order or inventory.")],
+    partitions: Annotated[int, typer.Option(min=1, help="How many its topics shall have.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Give a service's topics more partitions, every key's order kept. No orders are taken meanwhile."""
+    if service not in SERVICES:
+        fail(f"there is no service {service}: {' or '.join(SERVICES)}")
+    settings = running_settings(Journal(StackSettings().home))
+    if not broker_ready(settings.kafka):
+        fail(f"no broker answers at {settings.kafka}: `./daybook up` starts the stack")
+    if not yes:
+        typer.confirm("The shop stands still until its log is copied. Go on?", abort=True)
+    try:
+        with notes.status("") as status:
+            moved = repartition_shop(
+                settings, service, partitions, catalogue(), lambda text: status.update(escape(text))
+            )
+    except (NotPossible, NotCopied, NotDone, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
+        fail(escape(f"{reason}; the same command goes on where this one stopped"))
+    for each in moved:
+        text = f"{each.topic}: {each.records:,} records of {each.keys:,} keys in {each.partitions} partitions"
+        results.print(text, markup=False)
+    notes.print(f"Now write `partitions: {partitions}` into contracts/topics.yaml, for the next new cluster.")
 
 
 def _show_catalogue() -> None:

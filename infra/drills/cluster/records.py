@@ -12,16 +12,19 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, Message, Producer
 
 from services.kernel.log_reader import partitions_of, read_to_end
+from services.kernel.transactions import produce
 
 FLUSH_SECONDS = 30.0
 
 
 class Numbered:
-    """Writes records 0, 1, 2… whose values are their numbers. `acknowledged` are those that a delivery
-    report called written; `refused` counts the errors of the others by name."""
+    """Writes records 0, 1, 2… whose values are their numbers and so many spaces.
 
-    def __init__(self, bootstrap: str, topic: str, acks: str, **more: Any) -> None:
-        self._topic = topic
+    `acknowledged` are those that a delivery report called written; `refused` counts the errors of the others.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, acks: str, padding: int = 0, **more: Any) -> None:
+        self._topic, self._padding = topic, b" " * padding
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -39,7 +42,8 @@ class Numbered:
     def write(self, count: int) -> None:
         """So many more, without waiting for their acknowledgement."""
         for number in range(self.sent, self.sent + count):
-            self._producer.produce(self._topic, b"%d" % number, b"%d" % number, on_delivery=self._delivered)
+            value = b"%d" % number + self._padding
+            produce(self._producer, self._topic, value, str(number), on_delivery=self._delivered)
             self._producer.poll(0)
         self.sent += count
 

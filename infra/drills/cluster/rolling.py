@@ -99,10 +99,11 @@ def _restart(cluster: Cluster, number: int) -> None:
 
 
 def _change_while_running(cluster: Cluster, report: DrillReport) -> None:
+    admin = cluster.admin
     for broker in BROKERS:
         entry = ConfigEntry(*DYNAMIC, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.BROKER, str(broker), incremental_configs=[entry])
-        for future in cluster.admin.incremental_alter_configs([resource]).values():
+        for future in admin.incremental_alter_configs([resource]).values():
             future.result(60)
     report.story.append(f"{DYNAMIC[0]}={DYNAMIC[1]} was set on each broker as it ran")
 
