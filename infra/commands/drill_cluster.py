@@ -16,11 +16,16 @@ from infra.commands.output import fail, notes, results
 from infra.commands.report_table import report_table
 from infra.drills.cluster.acks import acks as hold_acks
 from infra.drills.cluster.broker_loss import broker_loss as hold_broker_loss
+from infra.drills.cluster.curves import curves as hold_curves
 from infra.drills.cluster.elections import elections as hold_elections
+from infra.drills.cluster.groups import groups as hold_groups
 from infra.drills.cluster.racks import racks as hold_racks
 from infra.drills.cluster.reassign import reassignment as hold_reassignment
 from infra.drills.cluster.repartition import repartition as hold_repartition
+from infra.drills.cluster.retention import retention as hold_retention
 from infra.drills.cluster.rolling import rolling as hold_rolling
+from infra.drills.cluster.semantics import semantics as hold_semantics
+from infra.drills.cluster.sizes import sizes as hold_sizes
 from infra.drills.report import DrillReport, write
 from infra.embedded.errors import EmbeddedError
 from infra.settings import StackSettings
@@ -78,6 +83,36 @@ def reassign(seed: Seed = 1, out: Out = None) -> None:
 def racks(seed: Seed = 1, out: Out = None) -> None:
     """Read in a rack: the replica there serves, until it is killed."""
     _hold(hold_racks, "racks", seed, out)
+
+
+@app.command()
+def retention(seed: Seed = 1, out: Out = None) -> None:
+    """Retention by time and size, segments, compaction with tombstones: what is kept, and until when."""
+    _hold(hold_retention, "retention", seed, out)
+
+
+@app.command()
+def sizes(seed: Seed = 1, out: Out = None) -> None:
+    """An order of 1 MiB passes, a larger one is refused at the edge; a quota slows a client down."""
+    _hold(hold_sizes, "sizes", seed, out)
+
+
+@app.command()
+def semantics(seed: Seed = 1, out: Out = None) -> None:
+    """Kill a copier that promises at most, at least and exactly once: what each loses and doubles."""
+    _hold(hold_semantics, "semantics", seed, out)
+
+
+@app.command()
+def groups(seed: Seed = 1, out: Out = None) -> None:
+    """Kill a projection worker beside a spare one; measure what a group's first rebalance waits for."""
+    _hold(hold_groups, "groups", seed, out)
+
+
+@app.command()
+def curves(seed: Seed = 1, out: Out = None) -> None:
+    """Measure and draw batching, compression and sizes of records from 128 B to 1 MiB."""
+    _hold(hold_curves, "curves", seed, out)
 
 
 def _hold(drill: Drill, name: str, seed: int, out: Path | None) -> None:
