@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PATHS := contracts services analytics infra tests
 
-.PHONY: help setup up down status demo test test-dr test-dr-full test-cluster check lint types imports contracts format bench clean distclean
+.PHONY: help setup up down status demo test test-dr test-dr-full test-containers test-cluster check lint types imports contracts format bench clean distclean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMPS)/jars ## make .venv with locked dependencies and fetch the jars; instant when done
 	@echo "Ready: try ./daybook up, or make demo."
@@ -37,6 +37,9 @@ test-dr: setup ## drills on two sites under load (about a quarter of an hour)
 
 test-dr-full: setup ## the whole campaign of drills (up to an hour); another: DAYBOOK_DRILL_SEED=2
 	@DAYBOOK_DRILL_STRICT=1 $(BIN)/python -m pytest tests/dr/test_control.py tests/dr/full -s
+
+test-containers: setup ## the shop in containers, broken container by container; needs a Docker engine
+	@$(BIN)/python -m pytest tests/containers -s
 
 test-cluster: setup ## what three brokers promise, each drill held (about half an hour)
 	@$(BIN)/python -m pytest tests/cluster -s

@@ -5,9 +5,17 @@ import os
 from hypothesis import HealthCheck, settings
 
 from tests.spark import spark, spark_environment
-from tests.stack import database_url, fresh_database, kafka, stack_folder
+from tests.stack import database_url, fresh_database, kafka, pytest_addoption, stack_folder
 
-__all__ = ["database_url", "fresh_database", "kafka", "spark", "spark_environment", "stack_folder"]
+__all__ = [
+    "database_url",
+    "fresh_database",
+    "kafka",
+    "pytest_addoption",
+    "spark",
+    "spark_environment",
+    "stack_folder",
+]
 
 # Every JVM here is short-lived and small: code that is quick to compile halves the time of a Spark test.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

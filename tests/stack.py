@@ -6,11 +6,13 @@
     stack_folder     the session's folder, removed at its end
 
 Both processes die with the session, also when it is killed. Topic creation is off: create what a test uses.
+With `--stack containers` the stores are containers of the published images; the tests are the same.
 """
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -25,8 +27,24 @@ def stack_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stack")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    about = "where the broker and PostgreSQL of the tests run: child processes, or containers"
+    parser.addoption("--stack", choices=["embedded", "containers"], default="embedded", help=about)
+
+
+def in_containers(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--stack") == "containers")
+
+
 @pytest.fixture(scope="session")
-def kafka(stack_folder: Path) -> Iterator[str]:
+def kafka(request: pytest.FixtureRequest, stack_folder: Path) -> Iterator[str]:
+    if in_containers(request):
+        from tests.stack_in_containers import KafkaContainer  # asks for an engine when it is imported
+
+        with KafkaContainer() as container:
+            yield container.bootstrap
+            tell_if_failed(request, container)
+        return
     port, controller_port = free_ports(2)
     broker = EmbeddedBroker(stack_folder / "broker", port, controller_port, heap_megabytes=256)
     broker.start()
@@ -36,11 +54,26 @@ def kafka(stack_folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def database_url(stack_folder: Path) -> Iterator[str]:
+def database_url(request: pytest.FixtureRequest, stack_folder: Path) -> Iterator[str]:
+    if in_containers(request):
+        from tests.stack_in_containers import postgres_container
+
+        with postgres_container() as container:
+            yield container.get_connection_url()
+            tell_if_failed(request, container)
+        return
     server = EmbeddedPostgres(stack_folder / "postgres", *free_ports(1))
     server.start()
     yield server.url()
     server.kill()
+
+
+def tell_if_failed(request: pytest.FixtureRequest, container: Any) -> None:
+    """Print the end of the container's log where a test failed."""
+    from tests.stack_in_containers import logs
+
+    if request.session.testsfailed:
+        print(f"{container.image}:\n{logs(container)[-20_000:]}")
 
 
 @pytest.fixture

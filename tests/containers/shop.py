@@ -1,0 +1,139 @@
+"""The shop in containers of its own, driven by `daybook --stack compose` and broken with `docker`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from infra.containers.engine import compose_home
+from infra.settings import ROOT, StackSettings
+
+SECONDS = 900.0
+BACK_SECONDS = 240.0
+PROJECT = "daybook-tests"
+STORES = ("broker", "postgres")
+PROCESSES = (
+    "order-worker",
+    "order-api",
+    "inventory-worker",
+    "inventory-api",
+    "projection",
+    "query-api",
+    "registry",
+)
+
+
+class ContainerShop:
+    """One project of compose. `settings` are as the commands see them."""
+
+    def __init__(self, settings: StackSettings) -> None:
+        self.settings = settings.model_copy(update={"stack": "compose", "home": compose_home(settings.home)})
+        self.environment: Mapping[str, str] = {
+            **os.environ,
+            "DAYBOOK_HOME": str(settings.home),
+            "DAYBOOK_PORT_BASE": str(settings.port_base),
+            "DAYBOOK_PORTS": str(settings.port_base // 100),
+            "COMPOSE_PROJECT_NAME": PROJECT,
+            # A store that is away on a busy machine may be away for long: no order expires meanwhile.
+            "DAYBOOK_SETTLE_SECONDS": "600",
+            "COLUMNS": "160",
+        }
+
+    def run(self, *arguments: str) -> str:
+        """What `daybook --stack compose …` says; fails the test when its exit code is not 0."""
+        return self._said(sys.executable, "-m", "infra.cli", "--stack", "compose", *arguments)
+
+    def docker(self, *arguments: str) -> str:
+        return self._said("docker", *arguments)
+
+    def container(self, service: str) -> str:
+        return f"{PROJECT}-{service}-1"
+
+    def state(self, service: str) -> Mapping[str, object]:
+        """The engine's view: Status, ExitCode, Pid…"""
+        (found,) = json.loads(self.docker("inspect", self.container(service)))
+        state: Mapping[str, object] = found["State"]
+        return state
+
+    def restarts(self, service: str) -> int:
+        """How often the engine started it again by itself."""
+        return int(self.docker("inspect", "--format", "{{.RestartCount}}", self.container(service)))
+
+    def answers(self, service: str) -> bool:
+        """Whether the container's own health check says yes, asked now."""
+        (found,) = json.loads(self.docker("inspect", self.container(service)))
+        check = found["Config"]["Healthcheck"]["Test"][1:]
+        command = ["docker", "exec", self.container(service), *check]
+        return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
+
+    def await_all(self) -> None:
+        """Until everything answers."""
+        for service in (*STORES, *PROCESSES):
+            eventually(lambda service=service: self.answers(service), f"{service} answers")  # type: ignore[misc]
+
+    def logs(self) -> str:
+        """The end of every container's log, for a failed test."""
+        command = ["docker", "compose", "logs", "--tail", "40"]
+        done = subprocess.run(
+            command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False
+        )
+        return done.stdout + done.stderr
+
+    def _said(self, *command: str) -> str:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout[-6000:]}"
+        return done.stdout
+
+
+def eventually(holds: Callable[[], bool], what: str, seconds: float = BACK_SECONDS) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.2)
+
+
+@contextmanager
+def killed(shop: ContainerShop, service: str) -> Iterator[None]:
+    """Without warning, and started again. (Who is killed by `docker kill` is not restarted by the engine.)"""
+    shop.docker("kill", "--signal", "KILL", shop.container(service))
+    yield
+    shop.docker("start", shop.container(service))
+
+
+@contextmanager
+def paused(shop: ContainerShop, service: str) -> Iterator[None]:
+    """Alive, connected and silent."""
+    shop.docker("pause", shop.container(service))
+    yield
+    shop.docker("unpause", shop.container(service))
+
+
+@contextmanager
+def cut_off(shop: ContainerShop, service: str) -> Iterator[None]:
+    """Alive, and nobody is there."""
+    network = f"{PROJECT}_default"
+    shop.docker("network", "disconnect", network, shop.container(service))
+    yield
+    shop.docker("network", "connect", "--alias", service, network, shop.container(service))
+
+
+@contextmanager
+def restarted(shop: ContainerShop, service: str) -> Iterator[None]:
+    """Told to stop, and started again."""
+    shop.docker("stop", shop.container(service))
+    yield
+    shop.docker("start", shop.container(service))

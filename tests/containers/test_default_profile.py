@@ -1,0 +1,106 @@
+"""The default profile: it comes up, does what the README says, and survives what happens to containers."""
+
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from infra.checker.evidence import Evidence, read_evidence
+from infra.checker.invariants import check
+from infra.drills.load import Load
+from infra.drills.shopping import Shopping
+from infra.retail.shop import Shop, api_urls
+from infra.settings import ROOT
+from tests.containers.shop import (
+    PROCESSES,
+    SECONDS,
+    STORES,
+    ContainerShop,
+    cut_off,
+    eventually,
+    killed,
+    paused,
+    restarted,
+)
+from tests.e2e.test_readme_walk import BLOCK, WALK
+
+pytestmark = pytest.mark.timeout(2400)
+Failure = Callable[[ContainerShop, str], AbstractContextManager[None]]
+HELD_SECONDS = 3.0
+RATE = 10.0
+
+
+def test_everything_is_up(shop: ContainerShop) -> None:
+    assert "ended with 0" in shop.run("status")  # and its exit code is 0: all are healthy
+    assert "are those of the catalogue" in shop.run("topics", "--check")
+
+
+def test_the_walk_of_the_readme(shop: ContainerShop) -> None:
+    walk = WALK.search((ROOT / "README.md").read_text("utf-8"))
+    assert walk is not None
+    steps = "\n".join(BLOCK.findall(walk.group(1))).replace("./daybook env", "./daybook --stack compose env")
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", steps],
+        cwd=ROOT,
+        env=shop.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r'"status": ?"(\w+)"', done.stdout)[-1] == "shipped"
+
+
+def test_the_demo_in_small(shop: ContainerShop) -> None:
+    output = shop.run("demo", "--small", "--no-spark")
+    assert "nothing has changed" in output
+    assert "1 rejected" in output
+
+
+@pytest.mark.parametrize("failure", [killed, paused, cut_off, restarted])
+def test_each_container_fails_once_and_nothing_is_lost_or_doubled(
+    shop: ContainerShop, failure: Failure, tmp_path: Path
+) -> None:
+    shopping = Shopping(1, failure.__name__)
+    with Load({"home": api_urls(shop.settings)}, "home", shopping, tmp_path / "told", RATE) as load:
+        for service in (*STORES, *PROCESSES):
+            with failure(shop, service):
+                time.sleep(HELD_SECONDS)
+            shop.await_all()
+            accepted_again(load, time.time())
+        assert load.finish() == []
+    with Shop(api_urls(shop.settings)) as reader:
+        reader.await_rest(SECONDS, lambda _: None)
+    told = [each.for_checker() for each in load.told]
+    assert len(told) > 100
+    assert check(Evidence(read_evidence(shop.settings.kafka), told, at_rest=True)) == []
+
+
+def accepted_again(load: Load, since: float) -> None:
+    eventually(
+        lambda: any(each.accepted and each.sent > since for each in load.told[-200:]),
+        "a command that was sent after the failure is accepted",
+    )
+
+
+def test_a_process_that_is_silent_is_ended_and_begins_anew(shop: ContainerShop) -> None:
+    before = shop.restarts("order-worker")
+    shop.docker("exec", shop.container("order-worker"), "bash", "-c", "kill -STOP -1")
+    eventually(lambda: shop.restarts("order-worker") > before, "the silent worker is restarted")
+    shop.await_all()
+
+
+def test_told_to_stop_every_process_ends_by_itself(shop: ContainerShop) -> None:
+    shop.docker("stop", *(shop.container(service) for service in PROCESSES))
+    try:
+        codes = {service: shop.state(service)["ExitCode"] for service in PROCESSES}
+        # 143: in order, and then by the signal that it was told with; 137 would be the engine's patience
+        assert set(codes.values()) <= {0, 143}, codes
+    finally:
+        shop.docker("start", *(shop.container(service) for service in PROCESSES))
+    shop.await_all()
