@@ -65,7 +65,9 @@ def repartition(
             moved = repartition_shop(
                 settings, service, partitions, catalogue(), lambda text: status.update(escape(text))
             )
-    except (NotPossible, NotCopied, NotDone, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
+    except (NotPossible, NotDone) as reason:
+        fail(escape(str(reason)))
+    except (NotCopied, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
         fail(escape(f"{reason}; the same command goes on where this one stopped"))
     for each in moved:
         text = f"{each.topic}: {each.records:,} records of {each.keys:,} keys in {each.partitions} partitions"

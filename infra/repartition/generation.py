@@ -58,7 +58,7 @@ def repartition(
     """
     admin = AdminClient({"bootstrap.servers": bootstrap})
     if not closed(bootstrap, service):
-        _require_more(bootstrap, service, partitions)
+        require_more(bootstrap, service, partitions)
     close_layout(bootstrap, service)
     topics = [replace(wanted[f"{service}.{part}"], partitions=partitions) for part in MOVED]
     left = [topic for topic in topics if not _done(admin, topic)]
@@ -78,7 +78,8 @@ def repartition(
     ]
 
 
-def _require_more(bootstrap: str, service: str, partitions: int) -> None:
+def require_more(bootstrap: str, service: str, partitions: int) -> None:
+    """Raises NotPossible where the service has as many already."""
     for part in MOVED:
         before = len(partitions_of(bootstrap, f"{service}.{part}"))
         if partitions <= before:

@@ -9,7 +9,7 @@ import asyncpg
 
 from infra.embedded.postgres import DATABASE, PostgresPlace
 from infra.embedded.stack import SERVICES, SITE_NAMES
-from infra.repartition.generation import Moved, NotPossible, Show, repartition
+from infra.repartition.generation import Moved, NotPossible, Show, repartition, require_more
 from infra.repartition.layout import closed
 from infra.settings import StackSettings
 from infra.sites.control import lift_hold, write_hold
@@ -41,6 +41,7 @@ def repartition_shop(
         raise NotPossible("a promotion's record names offsets of this log: it must stay as it is")
     asyncio.run(_require_no_decisions(site))
     if not closed(site.bootstrap, service):
+        require_more(site.bootstrap, service, partitions)
         show("waiting for conversations to end")
         write_hold(site.bootstrap, "quiesced", epoch)
         try:

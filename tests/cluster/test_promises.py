@@ -42,7 +42,7 @@ def test_readers_are_served_in_their_rack(hold: Hold) -> None:
 
 def test_no_size_of_a_record_is_refused_up_to_a_mebibyte(hold: Hold) -> None:
     report = hold(curves)
-    assert report.figures["none, 1,048,576 B: MiB/s"] > 0
+    assert report.figures["none, 1,048,576 B, linger 2 ms: MiB/s"] > 0
 
 
 def test_one_broker_lost_stops_nothing_two_lost_refuse_and_both_back_recover(hold: Hold) -> None:

@@ -21,10 +21,10 @@ from services.kernel.transactions import produce
 
 PATIENCE = 120.0
 KIB = 1024
-SEGMENT = 256 * KIB  # the smallest but one that Kafka takes is 14 bytes; the default is 1 GiB
+SEGMENT = 1024 * KIB  # the least that Kafka takes; its default is 1 GiB
 VALUE = b"v" * KIB
-RECORDS = 2_000
-KEPT_BYTES = 4 * SEGMENT
+RECORDS = 8_000
+KEPT_BYTES = 3 * SEGMENT
 KEPT_MS = 10_000
 COMPACTED_KEYS, ROUNDS, DELETED = 100, 10, 40
 TOMBSTONES_MS = 1_000
