@@ -92,6 +92,10 @@ def curves(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:
     return report
 
 
+def _middle(found: Sequence[Window]) -> Window:
+    return sorted(found, key=lambda window: window.throughput)[len(found) // 2]
+
+
 def _draw(
     found: Mapping[Setting, Window], batches: Sequence[Setting], by_size: Sequence[Setting], folder: Path
 ) -> None:
