@@ -17,43 +17,17 @@ from infra.embedded.ports import HOST
 
 FORMAT_SECONDS = 90
 
-# On brokers and controllers alike: 4.3.1 takes the default of min.insync.replicas from the controller, and a
-# value in the brokers' files alone counts for nothing.
-DURABILITY = {
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-    "unclean.leader.election.enable": "false",
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-    "share.coordinator.state.topic.replication.factor": "3",
-    "share.coordinator.state.topic.min.isr": "2",
-}
+# What nodes in containers are told too.
+SETTINGS = Path(__file__).parent.parent / "kafka" / "replicated.properties"
 
-_COMMON = {
+_EVERY_NODE = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    # topics.yaml is the only catalogue
-    "auto.create.topics.enable": "false",
-    # a broker that is silent this long is no leader any more (9 s by default)
-    "broker.session.timeout.ms": "6000",
-    "broker.heartbeat.interval.ms": "1000",
-    "offsets.topic.num.partitions": "6",
-    "transaction.state.log.num.partitions": "6",
-    "share.coordinator.state.topic.num.partitions": "1",
-    "num.network.threads": "2",
-    "num.io.threads": "4",
 }
 
 _BROKER = {
-    # a reader in a rack fetches from the replica in that rack
-    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-    "group.initial.rebalance.delay.ms": "0",
     # leadership goes home when somebody asks, not at a moment of its own: drills ask
     "auto.leader.rebalance.enable": "false",
-    # a worker's open transaction holds up every reader: end it soon after its time is up
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    "log.cleaner.dedupe.buffer.size": "16777216",
     # retention and compaction are looked at every few seconds, so that a drill can watch them
     "log.retention.check.interval.ms": "5000",
     "log.cleaner.backoff.ms": "2000",
@@ -101,13 +75,24 @@ class Node:
             "log.dirs": str(self.folder.absolute() / "logs"),
         }
         if self.role == "controller":
-            return {**_COMMON, **DURABILITY, **place, "listeners": f"CONTROLLER://{self.address}", **self.own}
+            return {
+                **_shared(),
+                **_EVERY_NODE,
+                **place,
+                "listeners": f"CONTROLLER://{self.address}",
+                **self.own,
+            }
         place |= {
             "broker.rack": self.rack,
             "listeners": f"PLAINTEXT://{self.address}",
             "advertised.listeners": f"PLAINTEXT://{self.address}",
         }
-        return {**_COMMON, **DURABILITY, **_BROKER, **place, **self.own}
+        return {**_shared(), **_EVERY_NODE, **_BROKER, **place, **self.own}
+
+
+def _shared() -> dict[str, str]:
+    lines = [line for line in SETTINGS.read_text().splitlines() if line and not line.startswith("#")]
+    return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
 
 def prepare_node(node: Node) -> Program:

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from infra.cluster.node import DURABILITY
+from infra.cluster.replicated import WANTED
 from infra.embedded.stack import SERVICES, STORES
 from infra.settings import OFFSETS, ROOT
 
@@ -44,7 +44,7 @@ def test_every_secret_is_a_file() -> None:
 
 
 def test_the_cluster_keeps_what_the_embedded_one_keeps() -> None:
-    assert DURABILITY.items() <= properties(ROOT / "infra" / "kafka" / "replicated.properties").items()
+    assert WANTED.items() <= properties(ROOT / "infra" / "kafka" / "replicated.properties").items()
     racks = {
         one["environment"].get("KAFKA_BROKER_RACK")
         for one in services("cluster.yml").values()
