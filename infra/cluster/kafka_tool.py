@@ -20,9 +20,12 @@ def run_tool(main: str, *arguments: str, seconds: float = TOOL_SECONDS) -> str:
     # It lives for seconds: code that is quick to compile halves them.
     java = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
     command = [*java, "-cp", classpath("kafka"), main, *arguments]
-    done = subprocess.run(
-        command, env=clean_environment(), capture_output=True, text=True, timeout=seconds, check=False
-    )
+    try:
+        done = subprocess.run(
+            command, env=clean_environment(), capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as slow:
+        raise ToolFailed(f"{main.rpartition('.')[2]} took longer than {seconds:.0f} s") from slow
     if done.returncode:
         said = (done.stdout + done.stderr).strip()[-2000:]
         raise ToolFailed(f"{main.rpartition('.')[2]} ended with {done.returncode}:\n{said}")

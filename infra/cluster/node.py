@@ -15,7 +15,7 @@ from infra.embedded.jars import classpath
 from infra.embedded.java import find_java
 from infra.embedded.ports import HOST
 
-FORMAT_SECONDS = 90
+FORMAT_SECONDS = 300
 
 # What nodes in containers are told too.
 SETTINGS = Path(__file__).parent.parent / "kafka" / "replicated.properties"
@@ -125,7 +125,10 @@ def _format(java: list[str], node: Node, properties: Path) -> None:
     command = [*java, "kafka.tools.StorageTool", "format", who]
     command.insert(1, "-XX:TieredStopAtLevel=1")
     command += [f"--cluster-id={node.cluster_id}", "-c", str(properties)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FORMAT_SECONDS)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FORMAT_SECONDS)
+    except subprocess.TimeoutExpired as slow:
+        raise NotReady(f"formatting the storage of {node.name} took over {FORMAT_SECONDS} s") from slow
     if done.returncode:
         said = (done.stdout + done.stderr).strip()[-2000:]
         raise NotReady(f"formatting the storage of {node.name} failed:\n{said}")
