@@ -30,13 +30,13 @@ def chart(title: str, across: str, up: str, series: Series) -> str:
         x = x_axis.place(value)
         parts += [
             f'<path d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#ddd"/>',
-            f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{value:g}</text>',
+            f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{value:,.10g}</text>',
         ]
     for value in y_axis.ticks:
         y = y_axis.place(value)
         parts += [
             f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>',
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>',
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:,.10g}</text>',
         ]
     for number, (name, line) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
