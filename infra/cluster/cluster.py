@@ -96,8 +96,9 @@ class Cluster:
 
     def add(self, number: int, rack: str) -> None:
         """A broker that the cluster did not have; returns when it is a member."""
-        self.nodes[number] = replace(self._node(number), rack=rack)
-        require_free(self.nodes[number].port, self.nodes[number].name, "DAYBOOK_PORT_BASE")
+        node = replace(self._node(number), rack=rack)
+        require_free(node.port, node.name, "DAYBOOK_PORT_BASE")
+        self.nodes[number] = node
         self._launch(number)
         self.await_members([*BROKERS, number])
 

@@ -32,9 +32,6 @@ class Layout:
             place for place, at in self.partitions.items() if at.leader < 0 or set(at.all) != set(at.in_sync)
         ]
 
-    def leaderless(self) -> list[tuple[str, int]]:
-        return [place for place, at in self.partitions.items() if at.leader < 0]
-
     def leaders(self) -> Counter[int]:
         """How many partitions each broker leads."""
         return Counter(at.leader for at in self.partitions.values())

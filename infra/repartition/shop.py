@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import asyncpg
 
 from infra.embedded.postgres import DATABASE, PostgresPlace
-from infra.embedded.stack import SERVICES, SITE_NAMES
+from infra.embedded.stack import SERVICES
 from infra.repartition.generation import Moved, NotPossible, Show, repartition, require_more
 from infra.repartition.layout import closed
 from infra.settings import StackSettings
@@ -65,7 +65,7 @@ def repartition_shop(
 def _running(site: Site) -> list[str]:
     """The site's own processes that a supervisor watches, stores apart."""
     state = site.journal.read()
-    return [each.name for each in (state.members if state else ()) if each.name in (*PROCESSES, *SITE_NAMES)]
+    return [each.name for each in (state.members if state else ()) if each.name in PROCESSES]
 
 
 def _alive(site: Site) -> list[str]:
