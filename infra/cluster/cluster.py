@@ -110,10 +110,6 @@ class Cluster:
         self.stop(number)
         del self.nodes[number], self._children[number]
 
-    def alive(self) -> list[int]:
-        """The nodes whose process runs."""
-        return [number for number, child in self._children.items() if child.exit_code is None]
-
     def pid(self, number: int) -> int:
         """The process of a node."""
         return self._children[number].pid
