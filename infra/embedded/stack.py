@@ -82,14 +82,19 @@ def members(settings: StackSettings, only: Collection[str] = ()) -> list[list[Me
 
 
 def http_ready(url: str, what: str = "ready") -> bool:
-    """True when the process at `url` says that it is ready (or live). Cheap: it is asked all the time."""
+    """True when the process at `url` says that it is ready (or live)."""
+    return http_status(url, what) == 200
+
+
+def http_status(url: str, what: str) -> int | None:
+    """The status of the process's `/health/…`; None where it does not answer. Cheap: asked all the time."""
     host, _, port = url.removeprefix("http://").partition(":")
     connection = HTTPConnection(host, int(port), timeout=_PROBE_SECONDS)
     try:
         connection.request("GET", f"/health/{what}")
-        return connection.getresponse().status == 200
+        return connection.getresponse().status
     except (OSError, HTTPException):
-        return False
+        return None
     finally:
         connection.close()
 
@@ -163,7 +168,16 @@ def _mirror(settings: StackSettings, source: Site) -> Member:
         end_last_mirror(own_site(settings), source.name)
         return prepare_mirror(place)
 
-    return Member("mirror", (place.port,), prepare, lambda: mirror_ready(place), seconds=120, awaited=False)
+    return Member(
+        "mirror",
+        (place.port,),
+        prepare,
+        lambda: mirror_ready(place),
+        seconds=120,
+        # the guard knows, and without one nobody does
+        alive=lambda: http_status(settings.url("guard"), "mirror") != 503,
+        awaited=False,
+    )
 
 
 def mirror_place(settings: StackSettings, source: Site) -> MirrorPlace:

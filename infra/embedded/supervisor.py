@@ -149,6 +149,8 @@ class Supervisor:
                 watched.ready = watched.member.ready()
                 if watched.ready:
                     self._journal.record(watched.member.name, "ready")
+                elif now > watched.started_at + watched.member.seconds:
+                    self._probe(watched)
         elif now > watched.probed_at + LIVE_SECONDS:
             self._probe(watched)
 

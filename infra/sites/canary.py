@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import structlog
 from confluent_kafka import (
@@ -49,10 +50,10 @@ class CanarySender:
 
 
 class CanaryWatch:
-    """Follows the other site's canaries in this site's log, in a thread of its own."""
+    """Follows the other site's canaries in this site's log, in a thread of its own, which calls `arrived`."""
 
-    def __init__(self, bootstrap: str, site: str) -> None:
-        self._site = site
+    def __init__(self, bootstrap: str, site: str, arrived: Callable[[], None]) -> None:
+        self._site, self._tell = site, arrived
         self._arrived: tuple[float, float] | None = None  # delay, and when it was sent: seconds
         self._consumer = Consumer(
             {
@@ -90,3 +91,4 @@ class CanaryWatch:
             match decode(record.value()):
                 case Canary(site=site, sent_at=sent) if site != self._site:
                     self._arrived = now - sent / 1_000_000, sent / 1_000_000
+                    self._tell()

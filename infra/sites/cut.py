@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from contracts.order.events import OrderPlaced
 from infra.sites.lost_log import EVENTS, LostEvent
 from services.kernel.envelope import Metadata, read_headers
-from services.kernel.log_reader import end_offsets, partitions_of, read_to_end
+from services.kernel.log_reader import newest_times, offsets_at, read_to_end
+from services.kernel.takeover import horizon
 
-# Far more than the mirror copies between two of its commits: no torn transaction begins before.
-TAIL = 20_000
-TRANSACTION = 1_000  # more offsets than a transaction takes in one partition
+# A mirror that follows is nowhere near that far behind in one partition and not in another.
+LONGEST_MS = 3_600_000
+MARGIN_MS = 10_000  # a transaction's events are recorded at one time, and written within this
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,19 @@ def torn_transactions(lost: Iterable[LostEvent]) -> tuple[TornTransaction, ...]:
 
 
 def torn_at(bootstrap: str) -> tuple[TornTransaction, ...]:
-    """The torn transactions that the end of a mirrored log shows by itself, the old site being gone."""
+    """The torn transactions that the end of a mirrored log shows by itself, the old site being gone.
+
+    A partition may be cut earlier than another: what is older than the last event of all of them is in all.
+    """
     torn: list[TornTransaction] = []
     for topic in EVENTS:
-        ends = end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
-        starts = {number: max(0, end - TAIL) for number, end in ends.items()}
+        since = horizon(newest_times(bootstrap, topic), LONGEST_MS, MARGIN_MS)
         seen: dict[tuple[str, int], int] = defaultdict(int)
         begun_before: set[str] = set()
-        for record in read_to_end(bootstrap, topic, starts, ends):
+        for record in read_to_end(bootstrap, topic, offsets_at(bootstrap, topic, since)):
             transaction, count = _transaction(read_headers(record.headers()))
             seen[transaction, count] += 1
-            start = starts[record.partition()]
-            if start > 0 and record.offset() < start + TRANSACTION:
+            if since > 0 and record.timestamp()[1] < since + MARGIN_MS / 2:
                 begun_before.add(transaction)
         torn += [
             TornTransaction(transaction, topic, count, there)

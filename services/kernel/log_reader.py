@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 Positions = dict[int, int]
+TAIL = 500  # offsets in which the last record of a partition is looked for
 
 # what a broker says while it starts, and librdkafka does not try again by itself
 MOVING = (
@@ -54,6 +55,30 @@ def partitions_of(bootstrap: str, topic: str, timeout: float = 30) -> list[int]:
     if not found:
         raise KeyError(topic)
     return found
+
+
+def newest_times(bootstrap: str, topic: str) -> list[int]:
+    """The time (ms) of the last committed record of each partition, as far as its end shows one."""
+    ends = end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
+    last: Positions = {}
+    for record in read_to_end(bootstrap, topic, {n: max(0, end - TAIL) for n, end in ends.items()}, ends):
+        last[record.partition()] = record.timestamp()[1]
+    return list(last.values())
+
+
+def offsets_at(bootstrap: str, topic: str, moment: int, timeout: float = 30) -> Positions:
+    """In each partition the first record that is not older than `moment` (ms); its end where none is."""
+    partitions = partitions_of(bootstrap, topic, timeout)
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "daybook-reads-without-a-group", "log_level": 3}
+    )
+    try:
+        wanted = [TopicPartition(topic, number, moment) for number in partitions]
+        found = consumer.offsets_for_times(wanted, timeout)
+        ends = [consumer.get_watermark_offsets(at, timeout)[1] for at in wanted]
+    finally:
+        consumer.close()
+    return {at.partition: at.offset if at.offset >= 0 else end for at, end in zip(found, ends, strict=True)}
 
 
 def read_to_end(

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from services.kernel.envelope import now_micros, write_headers
 from services.kernel.execution import Executor
-from services.kernel.log_reader import end_offsets, partitions_of, read_to_end
+from services.kernel.log_reader import newest_times, offsets_at, read_to_end
 from services.kernel.process import Ask
 from services.kernel.registry import topics_written
 from services.kernel.serde import decode
@@ -25,7 +25,6 @@ from services.kernel.transactions import Aborted, produce
 
 ATTEMPTS = 5
 MARGIN_MS = 120_000
-TAIL = 500  # offsets in which the last event of a partition is looked for
 CHUNK = 500
 
 
@@ -82,43 +81,23 @@ def _asks_again(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, 
 
 def _starts(slot: Slot[Any, Any, Any], topic: str, hours: float) -> dict[int, int]:
     """The offset in each partition at which what may have been cut off begins."""
-    since = horizon(_newest(slot.config.bootstrap), int(hours * 3_600_000))
-    consumer = Consumer(
-        {"bootstrap.servers": slot.config.bootstrap, "group.id": "daybook-reads-without-a-group"}
-    )
-    try:
-        wanted = [TopicPartition(topic, number, since) for number in slot.partitions]
-        found = consumer.offsets_for_times(wanted, 30)
-        ends = [consumer.get_watermark_offsets(at, 30)[1] for at in wanted]
-        return {
-            at.partition: at.offset if at.offset >= 0 else end for at, end in zip(found, ends, strict=True)
-        }
-    finally:
-        consumer.close()
+    bootstrap = slot.config.bootstrap
+    logs = [topic for topic in topics_written() if topic.endswith(".events")]
+    newest = [time for log in logs for time in newest_times(bootstrap, log)]
+    since = horizon(newest, int(hours * 3_600_000), MARGIN_MS)
+    starts = offsets_at(bootstrap, topic, since)
+    return {number: starts[number] for number in slot.partitions}
 
 
-def horizon(newest: Iterable[int], longest: int) -> int:
+def horizon(newest: Iterable[int], longest: int, margin: int) -> int:
     """From when on one log may know what another has lost; all times in ms.
 
-    `newest` is the time of the last event of each partition. A conversation that ended before all of them
-    is in all of them; the margin is for clocks, and for answers under way. A partition that has been silent
+    `newest` is the time of the last event of each partition. What ended before all of them is in all of
+    them; `margin` is for clocks, and for answers under way. A partition that has been silent
     for longer than `longest` is taken for quiet, not for cut: no mirror is that much uneven.
     """
     times = sorted(newest)
     if not times:
         return 0
     recent = min(time for time in times if time >= times[-1] - longest)
-    return max(0, times[-1] - longest, recent - MARGIN_MS)
-
-
-def _newest(bootstrap: str) -> list[int]:
-    """The time of the last committed event of each partition of every log, as far as its end shows one."""
-    found: list[int] = []
-    for topic in (topic for topic in topics_written() if topic.endswith(".events")):
-        ends = end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
-        last: dict[int, int] = {}
-        starts = {number: max(0, end - TAIL) for number, end in ends.items()}
-        for record in read_to_end(bootstrap, topic, starts, ends):
-            last[record.partition()] = record.timestamp()[1]
-        found += last.values()
-    return found
+    return max(0, times[-1] - longest, recent - margin)

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from contracts.kernel.records import SiteRole
+from infra.embedded.mirror import mirror_transactional_id
 from infra.sites.control import write_role
 from infra.sites.mirror_position import caught_up, mirror_lag
 from infra.topics import drift
@@ -95,6 +96,17 @@ def test_a_cut_link_stops_the_mirror_and_a_healed_one_lets_it_go_on(stack: TwoSi
     assert stack.run("sites", "heal").returncode == 0
     eventually(lambda: behind(stack) == 0)
     assert content(stack.home.bootstrap) == content(stack.away.bootstrap)
+
+
+def test_a_mirror_that_runs_and_copies_nothing_is_started_anew(stack: TwoSites) -> None:
+    before, _ = stack.member(stack.away, "mirror")
+    # its only task ends, as by any fatal error of a transaction; the process stays
+    producer = transactional_producer(stack.away.bootstrap, mirror_transactional_id("home"), 10_000)
+    producer.init_transactions(60)
+    write(stack.home.bootstrap, range(1_000, 1_030), flow="anew")
+    eventually(lambda: stack.member(stack.away, "mirror")[0] not in (None, before))
+    eventually(lambda: caught_up(stack.home.link, stack.away.bootstrap, "home"))
+    assert content(stack.away.bootstrap) == content(stack.home.bootstrap)
 
 
 def test_a_held_mirror_stays_down_and_the_lag_is_exact(stack: TwoSites) -> None:
