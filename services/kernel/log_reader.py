@@ -1,9 +1,8 @@
 """Reading a topic from given positions to its end, exactly.
 
 The end is the high watermark, read uncommitted, captured *before* reading; it is reached when the
-read_committed consumer's
-partition-EOF event stands at or beyond it. A last record's offset never tells: markers and aborted data
-may close the log.
+read_committed consumer's partition-EOF event stands at or beyond it. A last record's offset never tells:
+markers and aborted data may close the log.
 """
 
 from __future__ import annotations
@@ -93,8 +92,7 @@ def read_to_end(
     """Every record of `topic` from `starts` (partition → offset) to `ends` (default: the ends at the call).
 
     A start that retention or compaction has passed begins at the first record left. Raises `NotCaughtUp`
-    when nothing
-    moves for `timeout` seconds.
+    when nothing moves for `timeout` seconds.
     """
     reach = dict(ends if ends is not None else end_offsets(bootstrap, topic, list(starts)))
     todo = {partition for partition, start in starts.items() if reach[partition] > start}
