@@ -19,6 +19,7 @@ from infra.embedded.ports import HOST, listening
 CANARY = "site.canary"
 FRESH_SECONDS = 5.0
 _ASK_SECONDS = 2.0
+_TRANSACTION_MS = 10_000
 
 _CLUSTERS = """\
 clusters = {source}, {target}
@@ -32,6 +33,9 @@ _FLOW = """\
 {source}->{target}.topics = {topics}
 {target}.exactly.once.source.support = {exactly_once}
 {source}.consumer.isolation.level = {isolation}
+# what a killed mirror leaves open holds up its successor, which reads its positions first, and every
+# reader of the target: Connect's own minute is long
+{target}.producer.transaction.timeout.ms = {transaction_ms}
 """
 
 _ONE_WAY = """\
@@ -136,6 +140,7 @@ def flow_lines(place: MirrorPlace) -> str:
         topics=", ".join(place.topics),
         exactly_once="enabled" if place.exactly_once else "disabled",
         isolation="read_committed" if place.exactly_once else "read_uncommitted",
+        transaction_ms=_TRANSACTION_MS,
     )
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count, cycle, islice
 from pathlib import Path
 
 import pytest
 
-from infra.embedded.child import Child
-from infra.embedded.mirror import prepare_mirror
-from infra.sites.comparison import compare
+from infra.embedded.mirror import MirrorPlace
+from infra.sites.comparison import Comparison, compare
 from services.kernel.transactions import transactional_producer
-from tests.dr.bare import broker, copied_beyond, ends, mirror_place, quiet
+from tests.dr.bare import ATTEMPTS, broker, ends, mirror, mirror_place, quiet
 
 TOPIC = "order.events"
 PER_TRANSACTION = 200
@@ -25,23 +25,24 @@ pytestmark = pytest.mark.timeout(600)
 
 @contextmanager
 def writing(bootstrap: str) -> Iterator[None]:
-    """About 2,000 records a second, a tenth of them aborted, until the end of the block."""
+    """About 2,000 records a second, a tenth of them aborted, until the end of the block; one commit more."""
     stopping = threading.Event()
 
     def write() -> None:
         producer = transactional_producer(bootstrap, "control", 10_000)
         producer.init_transactions(30)
-        number = 0
-        while not stopping.wait(EVERY_SECONDS):
+        numbers = count(1)
+        ends_so = (producer.commit_transaction,) * 9 + (producer.abort_transaction,)
+        for end in cycle(ends_so):
+            last = stopping.wait(EVERY_SECONDS)
             producer.begin_transaction()
-            for _ in range(PER_TRANSACTION):
-                number += 1
+            for number in islice(numbers, PER_TRANSACTION):
                 producer.produce(TOPIC, f"value {number}".encode(), f"key {number}", partition=number % 2)
             producer.flush(30)
-            if number % (10 * PER_TRANSACTION) == 0:
-                producer.abort_transaction(30)
-            else:
+            if last:
                 producer.commit_transaction(30)
+                return
+            end(30)
 
     thread = threading.Thread(target=write)
     thread.start()
@@ -59,20 +60,27 @@ def test_kills_double_records_only_without_exactly_once(tmp_path: Path, exactly_
         with writing(source):
             for _ in range(KILLS):
                 before = ends(target, TOPIC)
-                mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
-                # in the midst: something was copied since it began
-                copied_beyond(target, TOPIC, before + 2 * PER_TRANSACTION)
-                mirror.kill()
-        mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
-        try:
-            copied_beyond(target, TOPIC, before + 4 * PER_TRANSACTION)
-            quiet(target, TOPIC)
-        finally:
-            mirror.kill()
-        found = compare(source, target)
+                with mirror(place) as running:
+                    # in the midst: something was copied since it began
+                    running.copies_beyond(TOPIC, before + 2 * PER_TRANSACTION)
+        found = copied_to_the_end(place)
         if exactly_once:
             assert found.different == ()
             assert found.missing == 0
             assert found.records > 5 * PER_TRANSACTION
         else:
             assert found.different != ()
+
+
+def copied_to_the_end(place: MirrorPlace) -> Comparison:
+    """Both logs compared, once the mirror has nothing left to copy."""
+    for _ in range(ATTEMPTS):
+        # the last writing came after the last kill: there is work, also for one that has to wait first
+        before = ends(place.target_bootstrap, TOPIC)
+        with mirror(place) as running:
+            running.copies_beyond(TOPIC, before)
+            quiet(place.target_bootstrap, TOPIC)
+        found = compare(place.source_bootstrap, place.target_bootstrap)
+        if not found.missing or found.different:
+            break
+    return found

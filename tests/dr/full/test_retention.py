@@ -9,10 +9,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from infra.embedded.child import Child
-from infra.embedded.mirror import prepare_mirror
 from services.kernel.log_reader import partitions_of, read_to_end
-from tests.dr.bare import broker, copied_beyond, ends, mirror_place, quiet
+from tests.dr.bare import broker, ends, mirror, mirror_place, quiet
 
 KEPT_FOR_A_DAY, COMPACTED = "order.answers", "site.reconciliation"
 COMPACTION_SECONDS = 120.0
@@ -39,20 +37,16 @@ def test_what_retention_removed_unseen_is_left_out_and_the_rest_comes_once(tmp_p
     with broker(tmp_path / "home") as source, broker(tmp_path / "away") as target:
         place = mirror_place(tmp_path / "mirror", source, target)
         produce(source, KEPT_FOR_A_DAY, numbered[:100])
-        mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
-        copied_beyond(target, KEPT_FOR_A_DAY, 99)
-        mirror.kill()
+        with mirror(place) as running:
+            running.copies_beyond(KEPT_FOR_A_DAY, 99)
         produce(source, KEPT_FOR_A_DAY, numbered[100:])
         admin = AdminClient({"bootstrap.servers": source})  # its requests end with it
         for future in admin.delete_records([TopicPartition(KEPT_FOR_A_DAY, 0, 150)]).values():
             future.result(30)
         before = ends(target, KEPT_FOR_A_DAY)
-        mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
-        try:
-            copied_beyond(target, KEPT_FOR_A_DAY, before + 100)
+        with mirror(place) as running:
+            running.copies_beyond(KEPT_FOR_A_DAY, before + 100)
             quiet(target, KEPT_FOR_A_DAY)
-        finally:
-            mirror.kill()
         expected = [(key.encode(), value) for key, value in (*numbered[:100], *numbered[150:])]
         assert content(target, KEPT_FOR_A_DAY) == expected
 
@@ -60,11 +54,10 @@ def test_what_retention_removed_unseen_is_left_out_and_the_rest_comes_once(tmp_p
 def test_tombstones_cross_and_both_sites_compact_to_the_same(tmp_path: Path) -> None:
     with broker(tmp_path / "home") as source, broker(tmp_path / "away") as target:
         place = mirror_place(tmp_path / "mirror", source, target)
-        mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
-        try:
+        with mirror(place) as running:
             produce(source, COMPACTED, [(f"key-{number % 20}", b"%d" % number) for number in range(200)])
             produce(source, COMPACTED, [(f"key-{number}", None) for number in range(5)])
-            copied_beyond(target, COMPACTED, 204)
+            running.copies_beyond(COMPACTED, 204)
             # only now, so that the tombstones are what crosses, and not what they leave
             for bootstrap in (source, target):
                 compact_at_once(bootstrap)
@@ -76,8 +69,6 @@ def test_tombstones_cross_and_both_sites_compact_to_the_same(tmp_path: Path) -> 
             while len(content(source, COMPACTED)) > 30 or len(content(target, COMPACTED)) > 30:
                 assert time.monotonic() < until, "nothing is compacted"
                 time.sleep(1)
-        finally:
-            mirror.kill()
         kept = dict(content(target, COMPACTED))
         assert kept == dict(content(source, COMPACTED))
         assert [kept.get(f"key-{number}".encode()) for number in range(5)] == [None] * 5
