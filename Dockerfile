@@ -34,10 +34,15 @@ COPY services services
 COPY infra/*.py infra/
 COPY infra/contracts infra/contracts
 COPY infra/containers infra/containers
+# the guard of a site, of profile `sites`
+COPY infra/sites infra/sites
+COPY infra/embedded/__init__.py infra/embedded/errors.py infra/embedded/ports.py infra/embedded/
 RUN python -m compileall -q .
 
 FROM python AS runtime
-RUN useradd --uid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin daybook
+# what a volume begins as, where a step writes into one
+RUN useradd --uid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin daybook \
+    && install -d -o daybook /mirror
 COPY --chmod=0755 infra/containers/healthy /usr/local/bin/
 WORKDIR /app
 ENV PATH=/venv/bin:$PATH DAYBOOK_HTTP_HOST=0.0.0.0 DAYBOOK_HTTP_PORT=8080

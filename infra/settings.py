@@ -34,6 +34,8 @@ OFFSETS = {
     "spark-worker-2": 82,
     "spark-worker-2-ui": 84,
 }
+# Distance of the second site's base from the first's.
+AWAY_PORTS = 200
 
 
 class StackSettings(BaseSettings):

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from infra.embedded.ports import HOST
-from infra.settings import ROOT, StackSettings
+from infra.settings import AWAY_PORTS, ROOT, StackSettings
 
 SUFFIX = "-compose"
 USER = DATABASE = "daybook"
@@ -61,6 +61,7 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
         **os.environ,
         "DAYBOOK_HOME": str(home.with_name(home.name.removesuffix(SUFFIX))),
         "DAYBOOK_PORTS": str(settings.port_base // 100),
+        "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
     }
 
 

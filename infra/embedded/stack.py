@@ -2,24 +2,27 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from types import MappingProxyType
 
 from infra.containers.engine import database_url as containers_database
 from infra.embedded.broker import BrokerPlace, broker_ready, prepare_broker
 from infra.embedded.child import Program
-from infra.embedded.mirror import MirrorPlace, mirror_ready, prepare_mirror
+from infra.embedded.mirror import mirror_ready, prepare_mirror
 from infra.embedded.ports import HOST, listening
 from infra.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
 from infra.embedded.secret import kept_secret
+from infra.mirror_settings import MirrorPlace
 from infra.settings import StackSettings
 from infra.sites.site import Site, home_settings, own_site, peer
 from infra.sites.start import end_last_mirror, require_passive
 from infra.topics import mirrored_topics
 
 _PROBE_SECONDS = 2.0
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def members(settings: StackSettings, only: Collection[str] = ()) -> list[list[Me
     other = peer(settings)
     if other is not None:
         rows[0].append(_link(settings))
-        rows.append([_guard(settings), _mirror(settings, other)])
+        rows.append([_guard(settings, other), _mirror(settings, other)])
     kept = [[member for member in row if not only or member.name in only] for row in rows]
     return [row for row in kept if row]
 
@@ -155,9 +158,9 @@ def _link(settings: StackSettings) -> Member:
     )
 
 
-def _guard(settings: StackSettings) -> Member:
-    member = _service(settings, Service("guard", "infra.sites.guard"))
-    return replace(member, seconds=60)
+def _guard(settings: StackSettings, other: Site) -> Member:
+    told = {"DAYBOOK_PEER": other.name, "DAYBOOK_PEER_KAFKA": other.link}
+    return replace(_service(settings, Service("guard", "infra.sites.guard"), told), seconds=60)
 
 
 def _mirror(settings: StackSettings, source: Site) -> Member:
@@ -193,12 +196,15 @@ def mirror_place(settings: StackSettings, source: Site) -> MirrorPlace:
     )
 
 
-def _service(settings: StackSettings, service: Service) -> Member:
+def _service(
+    settings: StackSettings, service: Service, told: Mapping[str, str] = MappingProxyType({})
+) -> Member:
+    """`told` is what only this one has to know."""
     command = (sys.executable, "-m", service.module, *([service.part] if service.part else []))
     return Member(
         service.name,
         (settings.port(service.name),),
-        lambda: Program(service.name, command, _environment(settings, service.name)),
+        lambda: Program(service.name, command, {**_environment(settings, service.name), **told}),
         lambda: http_ready(settings.url(service.name)),
         # A long log takes a worker a while to restore.
         seconds=300,

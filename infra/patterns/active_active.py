@@ -16,7 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from infra.embedded.child import Program
-from infra.embedded.mirror import MirrorPlace, cluster_lines, flow_lines, mirror_program, setting_lines
+from infra.embedded.mirror import mirror_program
+from infra.mirror_settings import MirrorPlace, cluster_lines, flow_lines, setting_lines
 from infra.sites.site import AWAY, HOME
 from infra.topics import Topic, catalogue, create_topics, mirrored_topics
 from services.kernel.read_model import ReadModel, Row

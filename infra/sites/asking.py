@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from services.kernel.control import TOPIC, Control
 
 ANSWER_SECONDS = 2.0
+
+
+class Address(NamedTuple):
+    """A site as one side sees it: its name, and the `host:port` under which its broker answers that side."""
+
+    name: str
+    bootstrap: str
 
 
 class SiteSilent(TimeoutError):

@@ -18,7 +18,7 @@ from confluent_kafka import (
 )
 
 from contracts.kernel.records import Canary
-from infra.embedded.mirror import CANARY
+from infra.mirror_settings import CANARY
 from services.kernel.envelope import now_micros
 from services.kernel.serde import decode, encode
 

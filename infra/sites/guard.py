@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import time
@@ -18,16 +19,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from contracts.kernel.records import SiteRole
-from infra.settings import StackSettings
-from infra.sites.asking import ControlReader, SiteSilent
+from infra.sites.asking import Address, ControlReader, SiteSilent
 from infra.sites.control import lift_hold, stand_down, write_role
 from infra.sites.metering import Measure
 from infra.sites.pulse import MirrorPulse
-from infra.sites.site import Site, own_site, peer
 from services.edge.serving import application, configure_logging, end_process, serve
 from services.kernel.control import Control
 from services.kernel.transactions import OwnershipLost
 
+# A folder of files, each named as a variable and read where that is not set: how containers get secrets.
+SECRETS = os.environ.get("DAYBOOK_SECRETS")
 WATCH_SECONDS = 0.5
 SILENT_SECONDS = 10.0
 
@@ -38,10 +39,15 @@ log = structlog.get_logger()
 
 
 class GuardSettings(BaseSettings):
-    """Environment variables: DAYBOOK_ before DATABASE_URL, HTTP_HOST, HTTP_PORT, LOG_LEVEL."""
+    """Environment variables: DAYBOOK_ before each. `peer` is the other site's name, `peer_kafka` where its
+    broker answers this site."""
 
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS)
 
+    site: str = "home"
+    kafka: str
+    peer: str
+    peer_kafka: str
     http_host: str = "127.0.0.1"
     http_port: int = 27414
     database_url: str
@@ -51,9 +57,9 @@ class GuardSettings(BaseSettings):
 class Watch:
     """Compares the two sites' epochs. `control` is what the own site said last."""
 
-    def __init__(self, site: Site, other: Site) -> None:
-        self._site, self._other = site, other
-        self._own, self._peer = ControlReader(site.bootstrap), ControlReader(other.link)
+    def __init__(self, site: Address, other: Address) -> None:
+        self._site = site
+        self._own, self._peer = ControlReader(site.bootstrap), ControlReader(other.bootstrap)
         self.control: Control | None = None
         self.heard_at = 0.0
         self.pulse = MirrorPulse()
@@ -105,12 +111,9 @@ def _measure_for_ever(measure: Measure) -> None:
 
 def main() -> int:
     """The process's exit code."""
-    settings, stack = GuardSettings(), StackSettings()  # type: ignore[call-arg] # from the environment
+    settings = GuardSettings()  # type: ignore[call-arg] # from the environment
     configure_logging("guard", settings.log_level)
-    site, other = own_site(stack), peer(stack)
-    if other is None:
-        log.error("there is no other site to watch")
-        return 2
+    site, other = Address(settings.site, settings.kafka), Address(settings.peer, settings.peer_kafka)
     watch = Watch(site, other)
     measure = Measure(site, other, watch.pulse, lambda: watch.control, settings.database_url)
     for name, work, of in (("watch", _watch_for_ever, watch), ("measure", _measure_for_ever, measure)):

@@ -10,10 +10,10 @@ import asyncpg
 import structlog
 from prometheus_client import Gauge
 
+from infra.sites.asking import Address
 from infra.sites.canary import EVERY_SECONDS, CanarySender, CanaryWatch
 from infra.sites.mirror_position import MirrorMeter
 from infra.sites.pulse import MirrorPulse
-from infra.sites.site import Site
 from services.kernel.control import Control
 
 LAG_SECONDS = 5.0
@@ -36,8 +36,8 @@ class Measure:
 
     def __init__(
         self,
-        site: Site,
-        other: Site,
+        site: Address,
+        other: Address,
         pulse: MirrorPulse,
         control: Callable[[], Control | None],
         database_url: str,
@@ -86,7 +86,7 @@ class Measure:
         if self._meter is not None and epoch != self._metered_epoch:
             self._forget()
         if self._meter is None:
-            self._meter = MirrorMeter(self._other.link, self._site.bootstrap, self._other.name)
+            self._meter = MirrorMeter(self._other.bootstrap, self._site.bootstrap, self._other.name)
             self._metered_epoch = epoch
         try:
             return self._meter.read(LAG_SECONDS, at_most=COUNTED_EVENTS).total

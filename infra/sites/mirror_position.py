@@ -24,7 +24,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from infra.embedded.mirror import CANARY, positions_topic
+from infra.mirror_settings import CANARY, positions_topic
 from infra.topics import mirrored_topics
 
 Place = tuple[str, int]

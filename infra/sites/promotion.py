@@ -11,7 +11,7 @@ import asyncpg
 import httpx
 
 from contracts.kernel.records import HoldKind, SiteRole
-from infra.embedded.mirror import mirror_transactional_id
+from infra.mirror_settings import mirror_transactional_id
 from infra.sites.asking import ask
 from infra.sites.control import lift_hold, write_hold, write_role
 from infra.sites.plan import split_place

@@ -17,7 +17,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from infra.embedded.mirror import positions_topic
+from infra.mirror_settings import positions_topic
 from services.kernel.log_reader import end_offsets, partitions_of, read_to_end
 
 CONNECTOR = "MirrorSourceConnector"

@@ -13,11 +13,10 @@ from typing import Literal
 from infra.embedded.journal import Journal
 from infra.embedded.ports import HOST
 from infra.embedded.postgres import PostgresPlace
-from infra.settings import StackSettings
+from infra.settings import AWAY_PORTS, StackSettings
 
 HOME: Literal["home"] = "home"
 AWAY: Literal["away"] = "away"
-AWAY_PORTS = 200  # beyond those of home
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from infra.embedded.errors import NotReady
-from infra.embedded.mirror import mirror_transactional_id
+from infra.mirror_settings import mirror_transactional_id
 from infra.sites.asking import ControlReader, SiteSilent, ask
 from infra.sites.control import lift_hold, stand_down, write_hold
 from infra.sites.site import Site

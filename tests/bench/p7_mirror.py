@@ -18,8 +18,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from infra.embedded.child import Child, Program
-from infra.embedded.mirror import MirrorPlace, prepare_mirror
+from infra.embedded.mirror import prepare_mirror
 from infra.embedded.ports import free_ports
+from infra.mirror_settings import MirrorPlace
 from services.kernel.log_reader import partitions_of
 from services.kernel.transactions import transactional_producer
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from infra.embedded.ports import HOST
-from infra.settings import OFFSETS, StackSettings
+from infra.settings import AWAY_PORTS, OFFSETS, StackSettings
 from tests.containers.shop import ContainerShop
 
 ENGINE_SECONDS = 30
@@ -46,10 +46,11 @@ def logs_of_a_failed_test(request: pytest.FixtureRequest, shop: ContainerShop) -
 
 def _free_base() -> int:
     for base in range(20_500, 21_900, 100):
-        probes = [socket.socket() for _ in OFFSETS]
+        ports = [base + site + offset for site in (0, AWAY_PORTS) for offset in OFFSETS.values()]
+        probes = [socket.socket() for _ in ports]
         try:
-            for probe, offset in zip(probes, OFFSETS.values(), strict=True):
-                probe.bind((HOST, base + offset))
+            for probe, port in zip(probes, ports, strict=True):
+                probe.bind((HOST, port))
         except OSError:
             continue
         else:

@@ -7,11 +7,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from infra.containers.engine import compose_home
-from infra.settings import ROOT, StackSettings
+from infra.settings import AWAY_PORTS, ROOT, StackSettings
 
 SECONDS = 900.0
 BACK_SECONDS = 240.0
@@ -38,6 +37,7 @@ class ContainerShop:
             "DAYBOOK_HOME": str(settings.home),
             "DAYBOOK_PORT_BASE": str(settings.port_base),
             "DAYBOOK_PORTS": str(settings.port_base // 100),
+            "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
             "COMPOSE_PROJECT_NAME": PROJECT,
             # A store that is away on a busy machine may be away for long: no order expires meanwhile.
             "DAYBOOK_SETTLE_SECONDS": "600",
@@ -50,6 +50,10 @@ class ContainerShop:
 
     def docker(self, *arguments: str) -> str:
         return self._said("docker", *arguments)
+
+    def profile(self, name: str) -> None:
+        """Start a profile beside what runs, and wait until all of it is healthy."""
+        self.docker("compose", "--profile", name, "up", "-d", "--build", "--wait")
 
     def container(self, service: str) -> str:
         return f"{PROJECT}-{service}-1"
@@ -104,36 +108,3 @@ def eventually(holds: Callable[[], bool], what: str, seconds: float = BACK_SECON
     while not holds():
         assert time.monotonic() < until, f"not within {seconds:.0f} s: {what}"
         time.sleep(0.2)
-
-
-@contextmanager
-def killed(shop: ContainerShop, service: str) -> Iterator[None]:
-    """Without warning, and started again. (Who is killed by `docker kill` is not restarted by the engine.)"""
-    shop.docker("kill", "--signal", "KILL", shop.container(service))
-    yield
-    shop.docker("start", shop.container(service))
-
-
-@contextmanager
-def paused(shop: ContainerShop, service: str) -> Iterator[None]:
-    """Alive, connected and silent."""
-    shop.docker("pause", shop.container(service))
-    yield
-    shop.docker("unpause", shop.container(service))
-
-
-@contextmanager
-def cut_off(shop: ContainerShop, service: str) -> Iterator[None]:
-    """Alive, and nobody is there."""
-    network = f"{PROJECT}_default"
-    shop.docker("network", "disconnect", network, shop.container(service))
-    yield
-    shop.docker("network", "connect", "--alias", service, network, shop.container(service))
-
-
-@contextmanager
-def restarted(shop: ContainerShop, service: str) -> Iterator[None]:
-    """Told to stop, and started again."""
-    shop.docker("stop", shop.container(service))
-    yield
-    shop.docker("start", shop.container(service))

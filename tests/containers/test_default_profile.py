@@ -2,36 +2,24 @@
 
 import re
 import subprocess
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from infra.checker.evidence import Evidence, read_evidence
-from infra.checker.invariants import check
-from infra.drills.load import Load
-from infra.drills.shopping import Shopping
-from infra.retail.shop import Shop, api_urls
 from infra.settings import ROOT
-from tests.containers.shop import (
-    PROCESSES,
-    SECONDS,
-    STORES,
-    ContainerShop,
-    cut_off,
-    eventually,
-    killed,
-    paused,
-    restarted,
-)
+from tests.containers.failures import cut_off, killed, lived_through, paused, restarted
+from tests.containers.shop import PROCESSES, SECONDS, ContainerShop, eventually
 from tests.e2e.test_readme_walk import BLOCK, WALK
 
 pytestmark = pytest.mark.timeout(2400)
-Failure = Callable[[ContainerShop, str], AbstractContextManager[None]]
-HELD_SECONDS = 3.0
-RATE = 10.0
+SIX = (
+    (killed, "broker"),
+    (restarted, "postgres"),
+    (killed, "order-worker"),
+    (paused, "inventory-worker"),
+    (cut_off, "projection"),
+    (restarted, "order-api"),
+)
 
 
 def test_everything_is_up(shop: ContainerShop) -> None:
@@ -62,30 +50,8 @@ def test_the_demo_in_small(shop: ContainerShop) -> None:
     assert "1 rejected" in output
 
 
-@pytest.mark.parametrize("failure", [killed, paused, cut_off, restarted])
-def test_each_container_fails_once_and_nothing_is_lost_or_doubled(
-    shop: ContainerShop, failure: Failure, tmp_path: Path
-) -> None:
-    shopping = Shopping(1, failure.__name__)
-    with Load({"home": api_urls(shop.settings)}, "home", shopping, tmp_path / "told", RATE) as load:
-        for service in (*STORES, *PROCESSES):
-            with failure(shop, service):
-                time.sleep(HELD_SECONDS)
-            shop.await_all()
-            accepted_again(load, time.time())
-        assert load.finish() == []
-    with Shop(api_urls(shop.settings)) as reader:
-        reader.await_rest(SECONDS, lambda _: None)
-    told = [each.for_checker() for each in load.told]
-    assert len(told) > 100
-    assert check(Evidence(read_evidence(shop.settings.kafka), told, at_rest=True)) == []
-
-
-def accepted_again(load: Load, since: float) -> None:
-    eventually(
-        lambda: any(each.accepted and each.sent > since for each in load.told[-200:]),
-        "a command that was sent after the failure is accepted",
-    )
+def test_six_failures_and_nothing_is_lost_or_doubled(shop: ContainerShop, tmp_path: Path) -> None:
+    lived_through(shop, SIX, "six", tmp_path / "told")
 
 
 def test_a_process_that_is_silent_is_ended_and_begins_anew(shop: ContainerShop) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from infra.embedded.broker import EmbeddedBroker
 from infra.embedded.child import Child
-from infra.embedded.mirror import MirrorPlace, prepare_mirror
+from infra.embedded.mirror import prepare_mirror
 from infra.embedded.ports import free_ports
+from infra.mirror_settings import MirrorPlace
 from infra.topics import create_topics, mirrored_topics
 from services.kernel.log_reader import end_offsets, partitions_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.embedded.mirror import MirrorPlace
+from infra.mirror_settings import MirrorPlace
 from infra.sites.comparison import Comparison, compare
 from services.kernel.transactions import transactional_producer
 from tests.dr.bare import ATTEMPTS, broker, ends, mirror, mirror_place, quiet

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.embedded.ports import HOST
-from infra.settings import OFFSETS, ROOT, StackSettings
-from infra.sites.site import AWAY_PORTS, Site, sites_of
+from infra.settings import AWAY_PORTS, OFFSETS, ROOT, StackSettings
+from infra.sites.site import Site, sites_of
 
 SECONDS = 120
 

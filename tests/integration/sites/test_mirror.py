@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from contracts.kernel.records import SiteRole
-from infra.embedded.mirror import mirror_transactional_id
+from infra.mirror_settings import mirror_transactional_id
 from infra.sites.control import write_role
 from infra.sites.mirror_position import caught_up, mirror_lag
 from infra.topics import drift

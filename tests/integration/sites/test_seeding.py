@@ -11,8 +11,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.embedded.child import Child
-from infra.embedded.mirror import MirrorPlace, positions_topic, prepare_mirror
+from infra.embedded.mirror import prepare_mirror
 from infra.embedded.ports import free_ports
+from infra.mirror_settings import MirrorPlace, positions_topic
 from infra.sites.mirror_position import mirror_positions
 from infra.sites.seeding import last_data, reset_internal, seed
 from services.kernel.log_reader import partitions_of, read_to_end

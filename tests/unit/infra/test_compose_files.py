@@ -7,14 +7,25 @@ import yaml
 
 from infra.cluster.replicated import WANTED
 from infra.embedded.stack import SERVICES, STORES
-from infra.settings import OFFSETS, ROOT
+from infra.settings import AWAY_PORTS, OFFSETS, ROOT
 
 COMPOSE = ROOT / "infra" / "compose"
 PORTS = "127.0.0.1:${DAYBOOK_PORTS:-274}"
 
 
+class Compose(yaml.SafeLoader):
+    """YAML with compose's own tag for what replaces, and does not add to, what is extended."""
+
+
+def replaced(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> list[Any]:
+    return loader.construct_sequence(node)
+
+
+Compose.add_constructor("!override", replaced)
+
+
 def services(file: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = yaml.safe_load((COMPOSE / file).read_text())["services"]
+    found: dict[str, dict[str, Any]] = yaml.load((COMPOSE / file).read_text(), Compose)["services"]
     return found
 
 
@@ -35,6 +46,21 @@ def test_what_is_published_has_the_port_of_the_embedded_stack_and_is_of_this_mac
     assert {"broker", "postgres", "order-api", "inventory-api", "query-api"} <= set(published)
     for name, ports in published.items():
         assert [port.rpartition(":")[0] for port in ports] == [f"{PORTS}{OFFSETS[name]:02}"]
+
+
+def test_the_second_site_runs_the_same_code_at_ports_of_its_own() -> None:
+    away = services("sites.yml")
+    for row in SERVICES:
+        for one in row:
+            if one.name != "registry":  # the repository is the registry of both
+                assert away[f"away-{one.name}"]["command"] == [one.module, one.part]
+                assert away[f"away-{one.name}"]["environment"]["DAYBOOK_SITE"] == "away"
+    published = {name: one["ports"] for name, one in away.items() if "ports" in one}
+    assert {"away-broker", "away-order-api", "away-query-api", "guard", "away-guard"} <= set(published)
+    for name, ports in published.items():
+        base = f"127.0.0.1:${{DAYBOOK_AWAY_PORTS:-{274 + AWAY_PORTS // 100}}}" if "away" in name else PORTS
+        offset = OFFSETS[name.removeprefix("away-")]
+        assert [port.rpartition(":")[0] for port in ports] == [f"{base}{offset:02}"]
 
 
 def test_every_secret_is_a_file() -> None:

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from infra.embedded.journal import Journal
 from infra.embedded.link import LinkState, read_link, write_link
-from infra.embedded.mirror import MirrorPlace, mirror_properties
 from infra.embedded.stack import NAMES, SITE_NAMES, members
+from infra.mirror_settings import MirrorPlace, mirror_properties
 from infra.settings import StackSettings
 from infra.sites.site import away_settings, home_settings, peer, sites_of
 from infra.topics import mirrored_topics

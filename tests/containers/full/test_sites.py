@@ -1,0 +1,71 @@
+"""The second site in containers holds the same log and the same read models, and takes no commands."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from infra.drills.digests import digests
+from infra.drills.load import Load
+from infra.drills.shopping import Shopping
+from infra.embedded.ports import HOST
+from infra.retail.shop import Shop, api_urls
+from infra.settings import AWAY_PORTS, StackSettings
+from infra.sites.comparison import compare
+from tests.containers.failures import HELD_SECONDS, RATE, killed
+from tests.containers.shop import SECONDS, ContainerShop, eventually
+
+pytestmark = pytest.mark.timeout(2400)
+
+
+@pytest.fixture(scope="module")
+def away(shop: ContainerShop) -> StackSettings:
+    """The settings of the second site, once it stands."""
+    shop.profile("sites")
+    return shop.settings.model_copy(update={"port_base": shop.settings.port_base + AWAY_PORTS})
+
+
+def test_it_follows_also_after_its_mirror_was_killed(
+    shop: ContainerShop, away: StackSettings, tmp_path: Path
+) -> None:
+    urls = {"home": api_urls(shop.settings)}
+    with Load(urls, "home", Shopping(1, "followed"), tmp_path / "told", RATE) as load:
+        time.sleep(HELD_SECONDS)
+        with killed(shop, "mirror"):
+            time.sleep(HELD_SECONDS)
+        time.sleep(HELD_SECONDS)
+        assert load.finish() == []
+    with Shop(api_urls(shop.settings)) as reader:
+        reader.await_rest(SECONDS, lambda _: None)
+    eventually(lambda: compare(shop.settings.kafka, away.kafka).missing == 0, "the mirror has copied all")
+    found = compare(shop.settings.kafka, away.kafka)
+    assert found.different == ()
+    assert found.records > len(load.told)
+    here = asyncio.run(digests(database_url(shop, shop.settings)))
+    eventually(lambda: asyncio.run(digests(database_url(shop, away))) == here, "both read models are equal")
+    assert len(here) > 100
+
+
+def test_it_takes_no_commands_and_says_where_to_go(away: StackSettings) -> None:
+    receipt = {"quantity": 1, "reference": "at the wrong site"}
+    refused = httpx.post(
+        f"{away.url('inventory-api')}/stock/MUG-1/receipts",
+        json=receipt,
+        headers={"Idempotency-Key": "wrong-site"},
+        trust_env=False,
+        timeout=30,
+    )
+    assert refused.status_code == 503
+    assert refused.json()["code"] == "site_passive"
+    read = httpx.get(f"{away.url('query-api')}/projections", trust_env=False, timeout=30)
+    assert read.status_code == 200
+
+
+def database_url(shop: ContainerShop, site: StackSettings) -> str:
+    password = (shop.settings.home / "secrets" / "database_password").read_text()
+    return f"postgresql://daybook:{quote(password)}@{HOST}:{site.port('postgres')}/daybook"
