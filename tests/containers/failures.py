@@ -12,7 +12,7 @@ from infra.checker.invariants import check
 from infra.drills.load import Load
 from infra.drills.shopping import Shopping
 from infra.retail.shop import Shop, api_urls
-from tests.containers.shop import PROJECT, SECONDS, ContainerShop, eventually
+from tests.containers.shop import SECONDS, ContainerShop, eventually
 
 Failure = Callable[[ContainerShop, str], AbstractContextManager[None]]
 HELD_SECONDS = 3.0
@@ -64,7 +64,7 @@ def paused(shop: ContainerShop, service: str) -> Iterator[None]:
 @contextmanager
 def cut_off(shop: ContainerShop, service: str) -> Iterator[None]:
     """Alive, and nobody is there."""
-    network = f"{PROJECT}_default"
+    network = f"{shop.project}_default"
     shop.docker("network", "disconnect", network, shop.container(service))
     yield
     shop.docker("network", "connect", "--alias", service, network, shop.container(service))

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from infra.containers.engine import compose_home
 from infra.settings import AWAY_PORTS, ROOT, StackSettings
@@ -28,9 +29,16 @@ PROCESSES = (
 
 
 class ContainerShop:
-    """One project of compose. `settings` are as the commands see them."""
+    """One project of compose. `settings` are as the commands see them; `told` are more variables."""
 
-    def __init__(self, settings: StackSettings) -> None:
+    def __init__(
+        self,
+        settings: StackSettings,
+        project: str = PROJECT,
+        stores: Sequence[str] = STORES,
+        told: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.project, self.stores = project, stores
         self.settings = settings.model_copy(update={"stack": "compose", "home": compose_home(settings.home)})
         self.environment: Mapping[str, str] = {
             **os.environ,
@@ -38,10 +46,11 @@ class ContainerShop:
             "DAYBOOK_PORT_BASE": str(settings.port_base),
             "DAYBOOK_PORTS": str(settings.port_base // 100),
             "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
-            "COMPOSE_PROJECT_NAME": PROJECT,
+            "COMPOSE_PROJECT_NAME": project,
             # A store that is away on a busy machine may be away for long: no order expires meanwhile.
             "DAYBOOK_SETTLE_SECONDS": "600",
             "COLUMNS": "160",
+            **told,
         }
 
     def run(self, *arguments: str) -> str:
@@ -56,7 +65,7 @@ class ContainerShop:
         self.docker("compose", "--profile", name, "up", "-d", "--build", "--wait")
 
     def container(self, service: str) -> str:
-        return f"{PROJECT}-{service}-1"
+        return f"{self.project}-{service}-1"
 
     def state(self, service: str) -> Mapping[str, object]:
         """The engine's view: Status, ExitCode, Pid…"""
@@ -77,7 +86,7 @@ class ContainerShop:
 
     def await_all(self) -> None:
         """Until everything answers."""
-        for service in (*STORES, *PROCESSES):
+        for service in (*self.stores, *PROCESSES):
             eventually(lambda service=service: self.answers(service), f"{service} answers")  # type: ignore[misc]
 
     def logs(self) -> str:
