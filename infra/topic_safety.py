@@ -17,12 +17,13 @@ class Unsafe(Exception):
     """The broker keeps a setting otherwise; the text says which."""
 
 
-def make_safe(bootstrap: str) -> list[str]:
-    """Answers what was wrong and is right now, in words. All topics of the catalogue must exist.
+def make_safe(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> list[str]:
+    """Answers what was wrong and is right now, in words. All topics of `wanted` (default: the catalogue) must
+    exist.
 
     Raises Unsafe, KafkaException.
     """
-    admin, topics = AdminClient({"bootstrap.servers": bootstrap}), catalogue()
+    admin, topics = AdminClient({"bootstrap.servers": bootstrap}), catalogue() if wanted is None else wanted
     wrong = _wrong(admin, topics)
     for name in wrong:
         _set_right(admin, topics[name])

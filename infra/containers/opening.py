@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from infra.topic_safety import Unsafe, make_safe
 from infra.topics import Topic, catalogue, create_topics, drift, ensure_site
 
 PATIENCE_SECONDS = 60.0
@@ -47,7 +48,7 @@ def wanted_topics(settings: OpeningSettings) -> Mapping[str, Topic]:
 def open_site(settings: OpeningSettings) -> list[str]:
     """Create what is missing; answers where the broker differs all the same.
 
-    Raises KafkaException or TimeoutError where the broker does not do it within a minute.
+    Raises KafkaException, TimeoutError or Unsafe where the broker does not do it within a minute.
     """
     wanted, until = wanted_topics(settings), time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -61,6 +62,8 @@ def open_site(settings: OpeningSettings) -> list[str]:
             time.sleep(PAUSE_SECONDS)
         else:
             print(f"{len(created)} topics created, {len(wanted) - len(created)} were there", flush=True)
+            for line in make_safe(settings.kafka, wanted):
+                print(f"set right: {line}", flush=True)
             return drift(settings.kafka, wanted)
 
 
@@ -68,7 +71,7 @@ def main() -> int:
     """The process's exit code."""
     try:
         differences = open_site(OpeningSettings())  # type: ignore[call-arg] # from the environment
-    except (KafkaException, TimeoutError) as reason:
+    except (KafkaException, TimeoutError, Unsafe) as reason:
         print(f"topics: {reason}", file=sys.stderr)
         return 1
     for difference in differences:
