@@ -108,7 +108,7 @@ def _stand_by(
 ) -> None:
     """Fold the mirrored log until the site becomes active."""
     standby = Standby(slot)
-    _keep_what_is_restored()
+    keep_what_is_restored()
     metrics.standing_by(slot.restore_seconds)
     log.info("standing_by", service=slot.aggregate.name, seconds=slot.restore_seconds)
     measured = 0.0
@@ -131,7 +131,7 @@ def _run_loop(
     aggregate = slot.aggregate
     metrics.activating()
     consumer = slot.open()
-    _keep_what_is_restored()
+    keep_what_is_restored()
     commands = len(partitions_of(settings.kafka, f"{aggregate.name}.commands"))
     executor = Executor(aggregate, slot.partitions, commands, slot.epoch)
     if slot.taking_over:
@@ -156,7 +156,7 @@ def _run_loop(
     consumer.close()
 
 
-def _keep_what_is_restored() -> None:
+def keep_what_is_restored() -> None:
     """What was restored stays: no collection needs to look at it again, and young ones may be rarer."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

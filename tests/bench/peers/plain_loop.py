@@ -1,7 +1,8 @@
 """consume → decode → encode → produce → commit, and nothing else: `python -m … BOOTSTRAP SERVICE`.
 
 confluent-kafka and fastavro in one transaction per 500 records, with the producers that the shop has (two
-ids in turn). No headers are read or written, nothing is decided, remembered, answered or asked.
+ids in turn) and the collector's settings of its workers. No headers are read or written, nothing is
+decided, remembered, answered or asked.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from contracts.lock import load_lock
 from services.kernel.transactions import Transactions
+from services.kernel.worker import keep_what_is_restored
 from tests.bench.subjects.stretches import obey
 
 BATCH = 500
@@ -35,6 +37,7 @@ class PlainLoop:
         self._frame, self._writer = FRAME.pack(0, number), parse_schema(lock.schema(number))
         self._transactions = Transactions(bootstrap, ["bench-plain-0", "bench-plain-1"], 10_000)
         self._transactions.fence()
+        keep_what_is_restored()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,

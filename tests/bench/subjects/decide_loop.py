@@ -1,6 +1,7 @@
 """The worker's own loop, turned as often as told: `python -m … SERVICE BOOTSTRAP SNAPSHOT_SECONDS`.
 
-As `services.kernel.worker` runs it, with metrics and snapshots, but for the web server and the signals.
+As `services.kernel.worker` runs it, with metrics, snapshots and its collector's settings, but for the web
+server and the signals.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from services.kernel.entities import Window
 from services.kernel.execution import Executor
 from services.kernel.log_reader import partitions_of
 from services.kernel.slot import Slot, SlotConfig
-from services.kernel.worker import ANSWERS_PER_PARTITION
+from services.kernel.worker import ANSWERS_PER_PARTITION, keep_what_is_restored
 from services.kernel.worker_metrics import WorkerMetrics
 from tests.bench.subjects.stretches import obey
 
@@ -36,6 +37,7 @@ def main(service: str, bootstrap: str, snapshot_seconds: str) -> None:
     )
     slot: Slot[Any, Any, Any] = Slot(aggregate, config, _lost)
     consumer = slot.open()
+    keep_what_is_restored()
     executor: Executor[Any, Any, Any] = Executor(
         aggregate, slot.partitions, len(partitions_of(bootstrap, f"{service}.commands")), slot.epoch
     )
