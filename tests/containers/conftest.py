@@ -9,7 +9,7 @@ import pytest
 
 from infra.embedded.ports import HOST
 from infra.settings import AWAY_PORTS, OFFSETS, StackSettings
-from tests.containers.shop import ContainerShop
+from tests.containers.shop import ContainerShop, running
 
 ENGINE_SECONDS = 30
 
@@ -27,13 +27,8 @@ def require_engine() -> None:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerShop]:
     require_engine()
     home = tmp_path_factory.mktemp("containers") / "home"
-    shop = ContainerShop(StackSettings(home=home, port_base=_free_base()))
-    shop.run("clean", "--yes")
-    try:
-        shop.run("up")
+    with running(ContainerShop(StackSettings(home=home, port_base=_free_base()))) as shop:
         yield shop
-    finally:
-        shop.run("clean", "--yes")
 
 
 @pytest.fixture(autouse=True)

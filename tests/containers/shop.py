@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 
-from infra.containers.engine import compose_home
-from infra.settings import AWAY_PORTS, ROOT, StackSettings
+from infra.containers.engine import compose_environment, compose_home
+from infra.settings import ROOT, StackSettings
 
 SECONDS = 900.0
 BACK_SECONDS = 240.0
@@ -41,11 +41,8 @@ class ContainerShop:
         self.project, self.stores = project, stores
         self.settings = settings.model_copy(update={"stack": "compose", "home": compose_home(settings.home)})
         self.environment: Mapping[str, str] = {
-            **os.environ,
-            "DAYBOOK_HOME": str(settings.home),
+            **compose_environment(self.settings),
             "DAYBOOK_PORT_BASE": str(settings.port_base),
-            "DAYBOOK_PORTS": str(settings.port_base // 100),
-            "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
             "COMPOSE_PROJECT_NAME": project,
             # A store that is away on a busy machine may be away for long: no order expires meanwhile.
             "DAYBOOK_SETTLE_SECONDS": "600",
@@ -110,6 +107,17 @@ class ContainerShop:
         )
         assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout[-6000:]}"
         return done.stdout
+
+
+@contextmanager
+def running(shop: ContainerShop) -> Iterator[ContainerShop]:
+    """Up, from no volumes, until the end of the block."""
+    shop.run("clean", "--yes")
+    try:
+        shop.run("up")
+        yield shop
+    finally:
+        shop.run("clean", "--yes")
 
 
 def eventually(holds: Callable[[], bool], what: str, seconds: float = BACK_SECONDS) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from infra.settings import ROOT, StackSettings
 from tests.containers.failures import cut_off, killed, lived_through, paused, restarted
-from tests.containers.shop import PROJECT, ContainerShop
+from tests.containers.shop import PROJECT, ContainerShop, running
 
 pytestmark = pytest.mark.timeout(2400)
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -22,13 +22,8 @@ def cluster(shop: ContainerShop, tmp_path_factory: pytest.TempPathFactory) -> It
         home=tmp_path_factory.mktemp("cluster") / "home", port_base=shop.settings.port_base + APART
     )
     told = {"COMPOSE_ENV_FILES": str(ROOT / "infra" / "compose" / "cluster.env")}
-    cluster = ContainerShop(settings, f"{PROJECT}-cluster", (*BROKERS, "postgres"), told)
-    cluster.run("clean", "--yes")
-    try:
-        cluster.run("up")
+    with running(ContainerShop(settings, f"{PROJECT}-cluster", (*BROKERS, "postgres"), told)) as cluster:
         yield cluster
-    finally:
-        cluster.run("clean", "--yes")
 
 
 def test_the_demo_runs_on_it(cluster: ContainerShop) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from urllib.parse import quote
 
 import httpx
 import pytest
 
+from infra.containers.engine import database_url
 from infra.drills.digests import digests
 from infra.drills.load import Load
 from infra.drills.shopping import Shopping
-from infra.embedded.ports import HOST
 from infra.retail.shop import Shop, api_urls
 from infra.settings import AWAY_PORTS, StackSettings
 from infra.sites.comparison import compare
@@ -46,8 +45,8 @@ def test_it_follows_also_after_its_mirror_was_killed(
     found = compare(shop.settings.kafka, away.kafka)
     assert found.different == ()
     assert found.records > len(load.told)
-    here = asyncio.run(digests(database_url(shop, shop.settings)))
-    eventually(lambda: asyncio.run(digests(database_url(shop, away))) == here, "both read models are equal")
+    here = asyncio.run(digests(database_url(shop.settings)))
+    eventually(lambda: asyncio.run(digests(database_url(away))) == here, "both read models are equal")
     assert len(here) > 100
 
 
@@ -64,8 +63,3 @@ def test_it_takes_no_commands_and_says_where_to_go(away: StackSettings) -> None:
     assert refused.json()["code"] == "site_passive"
     read = httpx.get(f"{away.url('query-api')}/projections", trust_env=False, timeout=30)
     assert read.status_code == 200
-
-
-def database_url(shop: ContainerShop, site: StackSettings) -> str:
-    password = (shop.settings.home / "secrets" / "database_password").read_text()
-    return f"postgresql://daybook:{quote(password)}@{HOST}:{site.port('postgres')}/daybook"
