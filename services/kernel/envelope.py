@@ -11,13 +11,14 @@ import struct
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from random import getrandbits
 from typing import Generic, NamedTuple, TypeVar
 
 Body = TypeVar("Body")
 Headers = list[tuple[str, bytes]]
+_EPOCH, _MICROSECOND = datetime.fromtimestamp(0, UTC), timedelta(microseconds=1)
 
 
 class ReplyAddress(NamedTuple):
@@ -160,7 +161,7 @@ def parse_time(text: str) -> int:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"a time needs its offset: {text!r}")
-    return round(moment.replace(microsecond=0).timestamp()) * 1_000_000 + moment.microsecond
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 def now_micros() -> int:

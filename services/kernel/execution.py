@@ -1,8 +1,7 @@
 """Executing one batch of commands on staged copies of the entities: no I/O, nothing is published.
 
-What the batch makes of the world (events, outcomes, asks, parked commands) is collected in a `Staged`,
-ready to be produced in one
-transaction; the entities change only when the loop publishes it after the commit.
+What the batch makes of the world (events, outcomes, asks, parked commands) is collected in a `Staged`, ready
+to be produced in one transaction; the entities change only when the loop publishes it after the commit.
 """
 
 from __future__ import annotations
