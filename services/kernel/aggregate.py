@@ -19,8 +19,8 @@ Event = TypeVar("Event")
 
 @dataclass(frozen=True)
 class Aggregate(Generic[Command, State, Event]):
-    """`name` gives the topics (`<name>.commands`, `<name>.events` …); `states` are all classes that
-    `State` may be."""
+    """`name` gives the topics (`<name>.commands`, `<name>.events` …); `states` are all classes that `State`
+    may be."""
 
     name: str
     decider: Decider[Command, State, Event]

@@ -72,6 +72,9 @@ class CommandLoop(Generic[Command, State, Event]):
         self._due(staged, now)
         if records or staged.asks:
             self._commit(records, staged, now)
+        else:
+            with self._slot.quiet:
+                self._publish(staged, now)
         return len(records)
 
     def _take_batch(self) -> list[Message]:
@@ -105,8 +108,8 @@ class CommandLoop(Generic[Command, State, Event]):
         self._metrics.committed(staged.counts, len(records), time.perf_counter() - began)
 
     def _encode(self, staged: Staged[State], now: int) -> list[tuple[str, bytes, str | None, dict[str, Any]]]:
-        """Every record of the transaction. Events say which of how many they are, so that a torn copy can
-        be told."""
+        """Every record of the transaction. Events say which of how many they are, so that a torn copy can be
+        told."""
         out: list[tuple[str, bytes, str | None, dict[str, Any]]] = []
         transaction, count = uuid7(), len(staged.events)
         for index, event in enumerate(staged.events):
@@ -167,10 +170,11 @@ class CommandLoop(Generic[Command, State, Event]):
             partitions[number].remember(key, remembered)
         for partition in partitions.values():
             partition.expire(now)
+            self._metrics.rested(partition.rest(MAX_BATCH))
 
     def _set_timer(self, number: int, key: str, state: State, now: int) -> None:
-        """Look at this entity's conversation when its deadline passes, or when its asks stayed unanswered
-        too long."""
+        """Look at this entity's conversation when its deadline passes, or when its asks stayed unanswered too
+        long."""
         if (number, key) in self._timed or not self._process.is_open(state):
             return
         deadline = self._process.deadline(state)
@@ -186,6 +190,8 @@ class CommandLoop(Generic[Command, State, Event]):
         while self._timers and self._timers[0][0] <= now and len(staged.asks) < MAX_BATCH:
             _, number, key = heapq.heappop(self._timers)
             self._timed.discard((number, key))
+            if self._slot.partitions[number].rests(key):
+                continue
             entity = staged.entities.get((number, key)) or self._slot.partitions[number].get(key)
             deadline, quiet = self._process.deadline(entity.state), entity.recorded_at + self._redrive <= now
             asks: Sequence[Ask] = ()

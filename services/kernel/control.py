@@ -117,8 +117,8 @@ def change_layout(bootstrap: str, service: str, slots: int, timeout_ms: int = 10
     """Share the service's partitions among `slots` slots from now on.
 
     The record goes first, then every id of the old layout is fenced: a worker of the old layout that comes
-    back reads the
-    record after its `init_transactions` and ends; one that is still writing loses its next commit.
+    back reads the record after its `init_transactions` and ends; one that is still writing loses its next
+    commit.
     """
     old = read_control(bootstrap).layout(service)
     new = SlotLayout(service, old.number + 1, slots)

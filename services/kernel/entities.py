@@ -1,5 +1,6 @@
 """What one partition's owner holds in memory: entities, and the answers of the retry window. Changed only
-after a commit."""
+after a commit. What rests is held as its snapshot: less memory, and nothing for a collector to walk through.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +13,12 @@ from contracts.kernel.records import Outcome, Remembered
 State = TypeVar("State")
 
 MICROS_PER_HOUR = 3_600_000_000
-STEPS_PER_WINDOW = (
-    24  # closed steps are forgotten in this many portions, at most one window and one portion late
-)
+# Closed steps are forgotten in this many portions, at most one window and one portion late.
+STEPS_PER_WINDOW = 24
 
 
 class Entity(NamedTuple, Generic[State]):
-    """One entity as of its last committed event: `version` 0 means that it does not exist; `recorded_at`
-    micros UTC."""
+    """An entity as of its last committed event; version 0: it does not exist. `recorded_at` in micros UTC."""
 
     state: State
     version: int
@@ -27,8 +26,7 @@ class Entity(NamedTuple, Generic[State]):
 
 
 class Window(NamedTuple):
-    """The retry window: answers older than `hours`, or beyond the newest `most` of a partition, are
-    forgotten."""
+    """The retry window: answers older than `hours`, or beyond a partition's newest `most`, are forgotten."""
 
     hours: float
     most: int
@@ -38,8 +36,11 @@ class Window(NamedTuple):
 
 
 class Partition(Generic[State]):
-    """The entities of one partition. A snapshot stays raw until its entity is first touched (`thaw`
-    decodes it)."""
+    """The entities of one partition. A snapshot stays raw until its entity is touched (`thaw` decodes it).
+
+    Another thread that writes snapshots calls `changed`, `written` and `unwritten`, and never while the owner
+    changes anything.
+    """
 
     def __init__(
         self,
@@ -58,8 +59,10 @@ class Partition(Generic[State]):
         self._touched: dict[str, int] = {}
         self._touched_since = 0
         self._touched_before: deque[tuple[int, dict[str, int]]] = deque()
+        self._dirty: set[str] = set()
+        self._written: dict[str, bytes] = {}
+        self._resting: dict[str, bytes] = {}
         self.recorded_at = 0
-        self.dirty: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._entities)
@@ -93,7 +96,7 @@ class Partition(Generic[State]):
     def put(self, key: str, entity: Entity[State]) -> None:
         """Publish a committed change."""
         self._entities[key] = entity
-        self.dirty.add(key)
+        self._touch(key)
         self._touched[key] = entity.version
         if entity.recorded_at > self.recorded_at:
             self.recorded_at = entity.recorded_at
@@ -101,7 +104,7 @@ class Partition(Generic[State]):
     def remember(self, key: str, answer: Remembered) -> None:
         """Publish a committed answer."""
         self._keep(key, answer)
-        self.dirty.add(key)
+        self._touch(key)
 
     def answered(self, key: str, command_id: str) -> Outcome | None:
         """The answer that this command already had, within the retry window. Call `get` first: it thaws."""
@@ -113,9 +116,36 @@ class Partition(Generic[State]):
         """What a snapshot of the entity must hold of the window."""
         return list(self._answers.get(key, {}).values())
 
+    def changed(self) -> set[str]:
+        """Whom to write: what changed since the last call. What was written then, and did not, may rest."""
+        self._resting.update(self._written)
+        changed, self._dirty, self._written = self._dirty, set(), {}
+        return changed
+
+    def written(self, key: str, snapshot: bytes) -> None:
+        """A snapshot of the entity, answers included, is committed; nothing more is expected of it."""
+        if key not in self._dirty:
+            self._written[key] = snapshot
+
+    def unwritten(self, key: str) -> None:
+        """What `changed` named was not written after all."""
+        self._touch(key)
+
+    def rests(self, key: str) -> bool:
+        """Whether it is held as a snapshot: see `written`."""
+        return isinstance(self._entities.get(key), bytes)
+
+    def rest(self, most: int) -> int:
+        """Hold up to `most` of those that no longer change as their snapshots; how many it were."""
+        count = min(most, len(self._resting))
+        for _ in range(count):
+            key, snapshot = self._resting.popitem()
+            self._entities[key] = snapshot
+            self._answers.pop(key, None)
+        return count
+
     def expire(self, now: int) -> None:
-        """Forget what has left the retry window: answers, and the closed steps that states keep for late
-        repeats."""
+        """Forget what has left the retry window: answers, and closed steps kept for late repeats."""
         horizon = self._window.begins(now)
         while self._ages and (self._ages[0][0] < horizon or len(self._ages) > self._window.most):
             _, key, command_id = self._ages.popleft()
@@ -132,6 +162,11 @@ class Partition(Generic[State]):
                 held = self._entities.get(key)
                 if isinstance(held, Entity):
                     self._entities[key] = held._replace(state=self._forget(held.state, version))
+
+    def _touch(self, key: str) -> None:
+        self._dirty.add(key)
+        self._written.pop(key, None)
+        self._resting.pop(key, None)
 
     def _keep(self, key: str, answer: Remembered) -> None:
         self._answers.setdefault(key, {})[answer.outcome.command_id] = answer

@@ -46,8 +46,7 @@ class Executor(Generic[Command, State, Event]):
         self._events_topic, self._commands_topic = f"{aggregate.name}.events", f"{aggregate.name}.commands"
 
     def execute(self, record: Message, staged: Staged[State], now: int) -> None:
-        """One record of the command topic. Never raises for what a command holds: such a command is
-        parked."""
+        """One record of the command topic. Never raises for what a command holds: it is parked then."""
         metadata: Metadata | None = None
         try:
             metadata = read_headers(record.headers())

@@ -91,8 +91,8 @@ def read_to_end(
 ) -> Iterator[Message]:
     """Every record of `topic` from `starts` (partition → offset) to `ends` (default: the ends at the call).
 
-    A start that retention or compaction has passed begins at the first record left. Raises `NotCaughtUp`
-    when nothing moves for `timeout` seconds.
+    A start that retention or compaction has passed begins at the first record left. Raises `NotCaughtUp` when
+    nothing moves for `timeout` seconds.
     """
     reach = dict(ends if ends is not None else end_offsets(bootstrap, topic, list(starts)))
     todo = {partition for partition, start in starts.items() if reach[partition] > start}

@@ -2,10 +2,9 @@
 
 On a passive site it stands by: restored, folding on, mute. When the site becomes active it opens from there.
 
-The slot's transactional ids are the only fence: whoever calls `init_transactions` last owns the
-partitions, and everything is
-read after that call. What a predecessor committed is in the log by then; what it did not commit never will
-be.
+The slot's transactional ids are the only fence: whoever calls `init_transactions` last owns the partitions,
+and everything is read after that call. What a predecessor committed is in the log by then; what it did not
+commit never will be.
 """
 
 from __future__ import annotations

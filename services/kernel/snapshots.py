@@ -1,8 +1,8 @@
 """Snapshots: a cache of folds in the compacted `<service>.state`, written beside the hot transactions.
 
 They are written under a transactional id of their own that the slot's next owner fences, so that a zombie
-cannot put an old
-snapshot over a newer one. The watermark says: every change before these offsets is in a snapshot.
+cannot put an old snapshot over a newer one. The watermark says: every change before these offsets is in a
+snapshot. In memory, what stays as it is from one time to the next is then held as its snapshot.
 """
 
 from __future__ import annotations
@@ -133,9 +133,7 @@ class SnapshotWriter(Generic[State]):
         # so that every change before the ends is among the names taken then.
         events, answers = self.ends(numbers)
         with self._quiet:
-            names = [(number, key) for number in numbers for key in self._partitions[number].dirty]
-            for number in numbers:
-                self._partitions[number].dirty = set()
+            names = [(number, key) for number in numbers for key in self._partitions[number].changed()]
         if not names:
             return 0
         try:
@@ -147,7 +145,7 @@ class SnapshotWriter(Generic[State]):
             log.warning("snapshot_aborted", reason=str(error))
             with self._quiet:
                 for number, key in names:
-                    self._partitions[number].dirty.add(key)
+                    self._partitions[number].unwritten(key)
             return 0
         return len(names)
 
@@ -167,6 +165,10 @@ class SnapshotWriter(Generic[State]):
                 )
 
         self._transactions.run(stage, [], None)
+        with self._quiet:
+            for number, key, value, headers, _ in records:
+                if value is not None and OPEN not in headers:
+                    self._partitions[number].written(key, value)
 
     def _record(
         self, partition: Partition[State], key: str

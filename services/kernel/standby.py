@@ -49,6 +49,7 @@ class Standby:
                     self._slot.fold.take(record)
                 for partition in self._slot.partitions.values():
                     partition.expire(now_micros())
+                    partition.rest(BATCH)
         return len(records)
 
     def behind(self) -> int:

@@ -92,9 +92,9 @@ def _starts(slot: Slot[Any, Any, Any], topic: str, hours: float) -> dict[int, in
 def horizon(newest: Iterable[int], longest: int, margin: int) -> int:
     """From when on one log may know what another has lost; all times in ms.
 
-    `newest` is the time of the last event of each partition. What ended before all of them is in all of
-    them; `margin` is for clocks, and for answers under way. A partition that has been silent
-    for longer than `longest` is taken for quiet, not for cut: no mirror is that much uneven.
+    `newest` is the time of the last event of each partition. What ended before all of them is in all of them;
+    `margin` is for clocks, and for answers under way. A partition that has been silent for longer than
+    `longest` is taken for quiet, not for cut: no mirror is that much uneven.
     """
     times = sorted(newest)
     if not times:

@@ -1,7 +1,7 @@
 """Kafka transactions: two transactional ids in turn, and what an error means.
 
-While one id's transaction begins, the broker still writes the markers of the other's: with one id every
-begin would wait.
+While one id's transaction begins, the broker still writes the markers of the other's: with one id every begin
+would wait.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Aborted(Exception):
 
 
 class OwnershipLost(Exception):
-    """Another process owns the ids, or the end of a transaction is unknown: this process must end and
-    restore anew."""
+    """Another process owns the ids, or the end of a transaction is unknown: this process must end and restore
+    anew."""
 
 
 class _MustAbort(Exception):
@@ -31,8 +31,7 @@ class _MustAbort(Exception):
 
 def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: int) -> Producer:
     """A producer with the settings that decide latency (the broker answers CONCURRENT_TRANSACTIONS while
-    markers are
-    being written: a short backoff) and safety (no record outlives its transaction)."""
+    markers are being written: a short backoff) and safety (no record outlives its transaction)."""
     return Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -67,12 +66,10 @@ class Transactions:
     def settle(self, places: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any) -> None:
         """Abort what these ids may have left behind in `places` (topic, partition) and in `group`'s offsets.
 
-        A coordinator that comes back from a crash of its broker can take a decided transaction for
-        complete although
-        partitions whose leader is not elected yet never got its marker (seen on 4.3.1 with one broker).
-        Such data is
-        invisible, was acknowledged to nobody, and holds up every reader until the same id ends a
-        transaction there.
+        A coordinator that comes back from a crash of its broker can take a decided transaction for complete
+        although partitions whose leader is not elected yet never got its marker (seen on 4.3.1 with one
+        broker). Such data is invisible, was acknowledged to nobody, and holds up every reader until the same
+        id ends a transaction there.
         """
         for producer in self._producers:
             self._attempt(producer.begin_transaction)
@@ -87,8 +84,7 @@ class Transactions:
         """One transaction: what `stage` produces, and the consumed `offsets` of `group`.
 
         Returns after the commit. Raises `Aborted` or `OwnershipLost`. `stage` only produces: all that can
-        fail for
-        another reason (rules, encoding) comes before.
+        fail for another reason (rules, encoding) comes before.
         """
         producer = next(self._turn)
         try:

@@ -1,6 +1,7 @@
 """A worker process: stand by while the site is passive; while it is active, open the slot and turn the loop.
 
-Any loss of ownership ends the process, visibly: it never goes back from writing to standing by."""
+Any loss of ownership ends the process, visibly: it never goes back from writing to standing by.
+"""
 
 from __future__ import annotations
 
@@ -163,8 +164,7 @@ def keep_what_is_restored() -> None:
 
 
 def _waiting(consumer: Consumer) -> int:
-    """Commands behind the consumer, from what it last heard (no request is made); markers count as
-    commands."""
+    """Commands behind the consumer, from what it last heard; no request is made. Markers count too."""
     waiting = 0
     for at in consumer.position(consumer.assignment()):
         _, end = consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), cached=True)

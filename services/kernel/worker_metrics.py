@@ -1,5 +1,5 @@
-"""What a worker tells: Prometheus metrics, and whether it is alive and ready, over a small HTTP server of
-its own thread."""
+"""What a worker tells: Prometheus metrics, and whether it is alive and ready, over a small HTTP server of its
+own thread."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ TRANSACTION = Histogram(
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
 )
 RESTORE = Gauge("daybook_restore_seconds", "From start to ready", ["service"])
+RESTED = Counter("daybook_entities_rested", "Entities put to rest: held as their snapshots", ["service"])
 PARKED = Counter("daybook_parked_commands", "Commands parked by this process", ["service"])
 LAG = Gauge("daybook_lag_events", "Commands waiting in the log", ["service"])
 BEHIND = Gauge("daybook_standby_lag_events", "Records that a standby has not folded yet", ["service"])
@@ -52,6 +53,10 @@ class WorkerMetrics:
                 PARKED.labels(self._service).inc(number)
         BATCH.labels(self._service).observe(commands)
         TRANSACTION.labels(self._service).observe(seconds)
+
+    def rested(self, entities: int) -> None:
+        if entities:
+            RESTED.labels(self._service).inc(entities)
 
     def restored(self, seconds: float, epoch: int) -> None:
         """The slot is owned, and what a takeover asks for is asked."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-import urllib.request
 
 import asyncpg
 
 from tests.bench.generator import Load, send
 from tests.bench.harness import Unmeasurable
 from tests.bench.rig import Rig
+from tests.scraped import metric
 
 FIRST = ("order-worker", "inventory-worker", "projection")
 SECOND = ("order-api", "inventory-api", "query-api")
@@ -43,7 +43,7 @@ def _receive(rig: Rig) -> None:
 
 def behind(rig: Rig) -> int:
     """Commands that wait for the workers, plus events that wait for the read model furthest behind."""
-    waiting = sum(_metric(rig.parts[name].port, "daybook_lag_events") for name in WORKERS)
+    waiting = sum(metric(rig.parts[name].port, "daybook_lag_events") for name in WORKERS)
     return int(waiting) + asyncio.run(_projection_lag(rig.database_url))
 
 
@@ -56,12 +56,6 @@ def await_rest(rig: Rig, seconds: float = PATIENCE_SECONDS) -> float:
         if time.monotonic() - began > seconds:
             raise Unmeasurable(f"still {behind(rig)} behind after {seconds:.0f} s")
     return time.monotonic() - began
-
-
-def _metric(port: int, name: str) -> float:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))
 
 
 async def _projection_lag(database_url: str) -> int:

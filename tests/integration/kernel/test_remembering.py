@@ -20,6 +20,7 @@ from services.kernel.serde import decode, encode
 from services.kernel.transactions import transactional_producer
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import FIRST_BATCH, WorkerProcess
+from tests.scraped import metric
 
 Start = Callable[..., WorkerProcess]
 NEVER = 1000  # seconds: no snapshot during the test
@@ -82,6 +83,21 @@ def test_every_kind_of_answer_is_remembered_over_crashes(
         assert time.monotonic() < until
         time.sleep(0.02)
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
+
+
+def test_every_kind_of_answer_is_remembered_by_what_rests(
+    start_worker: Start, inventory_client: Client
+) -> None:
+    worker = start_worker("inventory", snapshot_seconds=0.3)
+    ids = commands_of_every_kind(inventory_client, "S")
+    inventory_client.wait_for(ids)
+    until = time.monotonic() + 30
+    while metric(worker.port, "daybook_entities_rested_total") < 2:  # the SKU, and the unknown one's refusal
+        assert time.monotonic() < until, "nothing went to rest"
+        time.sleep(0.1)
+    repeat(inventory_client, ids)
+    inventory_client.send(ReceiveStock("S", 1, "delivery", 1), "S", "S-later")
+    assert inventory_client.wait_for({"S-later"})["S-later"].version == 2
 
 
 def test_restoring_passes_markers_and_aborted_data_at_the_tail(
