@@ -19,7 +19,8 @@ from starlette.routing import Route
 
 from contracts.lock import Entry, Lock, load_lock
 from infra.contracts.schemas import fingerprint
-from services.edge.serving import configure_logging, operations, serve
+from services.edge.json_logs import configure_logging
+from services.edge.serving import operations, serve
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 READ_ONLY = (

@@ -23,7 +23,8 @@ from infra.sites.asking import Address, ControlReader, SiteSilent
 from infra.sites.control import lift_hold, stand_down, write_role
 from infra.sites.metering import Measure
 from infra.sites.pulse import MirrorPulse
-from services.edge.serving import application, configure_logging, end_process, serve
+from services.edge.json_logs import configure_logging
+from services.edge.serving import application, end_process, serve
 from services.kernel.control import Control
 from services.kernel.transactions import OwnershipLost
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from services.edge.serving import configure_logging, serve
+from services.edge.json_logs import configure_logging
 from services.order.settings import ApiSettings, WorkerSettings
 
 
@@ -20,6 +20,7 @@ def main() -> int:
 
 
 def _api() -> int:
+    from services.edge.serving import serve
     from services.order.api import create
 
     settings = ApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment

@@ -13,7 +13,8 @@ import structlog
 import uvicorn
 import uvloop
 
-from services.edge.serving import application, configure_logging, serve
+from services.edge.json_logs import configure_logging
+from services.edge.serving import application, serve
 from services.projection.database import migrate, pool
 from services.projection.read_models import READ_MODELS
 from services.projection.settings import ProjectionSettings, QuerySettings

@@ -14,7 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from contracts.order.commands import PlaceOrder
-from services.edge.serving import Lifespan, application, configure_logging, serve
+from services.edge.json_logs import configure_logging
+from services.edge.serving import Lifespan, application, serve
 from services.edge.writes import Write, WriteEndpoint, command_id, entity_of_key
 from services.kernel.envelope import now_micros
 from services.kernel.tokens import Token
