@@ -1,4 +1,4 @@
-"""`daybook drill`: a rehearsal of what goes wrong between two sites, under load, with a report."""
+"""`daybook drill`: a rehearsal of what goes wrong, under load, with a report."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.markup import escape
 
-from infra.commands import drill_cluster
-from infra.commands.output import fail, notes, results
-from infra.commands.report_table import report_table
+from infra.commands import drill_cluster, drill_containers
+from infra.commands.output import fail, notes
+from infra.commands.report_table import told
 from infra.drills.failback import failback as hold_failback
 from infra.drills.mirror import mirror_crash as hold_mirror_crash
 from infra.drills.mirror import mirror_lag_drill
 from infra.drills.pair import DrillFailed, Pair
 from infra.drills.planned import planned as hold_planned
-from infra.drills.report import DrillReport, write
+from infra.drills.report import DrillReport
 from infra.drills.split_brain import split_brain as hold_split_brain
 from infra.drills.unplanned import unplanned as hold_unplanned
 from infra.embedded.journal import Journal
@@ -27,6 +27,7 @@ from infra.sites.steps import Show
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(drill_cluster.app, name="cluster")
+app.command("containers")(drill_containers.containers)
 OWN_PORTS = 400  # beyond those of the stack that may be running
 
 Seed = Annotated[int, typer.Option(help="Decides moments, order and kind of what goes wrong.")]
@@ -35,6 +36,13 @@ Running = Annotated[
     bool, typer.Option("--running", help="On the two sites that run, with their orders in them.")
 ]
 Drill: TypeAlias = Callable[[Pair, int, Path, Show], DrillReport]
+
+
+@app.callback()
+def drill(context: typer.Context) -> None:
+    """Rehearse what goes wrong, under load, with a report: two sites, three brokers, or containers."""
+    if StackSettings().stack == "compose" and context.invoked_subcommand != "containers":
+        fail(f"drill {context.invoked_subcommand} is of the embedded stack: leave --stack compose out")
 
 
 @app.command()
@@ -89,11 +97,7 @@ def _hold(name: str, drill: Drill, seed: int, out: Path | None, running: bool) -
     finally:
         if not running:
             pair.run("down")
-    write(report, folder)
-    results.print(report_table(report))
-    results.print(f"{folder / 'report.md'}", soft_wrap=True, markup=False)
-    if not report.passed:
-        fail("not every promise was kept")
+    told(report, folder)
 
 
 def _settings(running: bool) -> StackSettings:

@@ -12,8 +12,8 @@ from rich.markup import escape
 
 from infra.cluster.kafka_tool import ToolFailed
 from infra.cluster.rig import Rig
-from infra.commands.output import fail, notes, results
-from infra.commands.report_table import report_table
+from infra.commands.output import fail, notes
+from infra.commands.report_table import told
 from infra.drills.cluster.acks import acks as hold_acks
 from infra.drills.cluster.broker_loss import broker_loss as hold_broker_loss
 from infra.drills.cluster.curves import curves as hold_curves
@@ -26,7 +26,7 @@ from infra.drills.cluster.retention import retention as hold_retention
 from infra.drills.cluster.rolling import rolling as hold_rolling
 from infra.drills.cluster.semantics import semantics as hold_semantics
 from infra.drills.cluster.sizes import sizes as hold_sizes
-from infra.drills.report import DrillReport, write
+from infra.drills.report import DrillReport
 from infra.embedded.errors import EmbeddedError
 from infra.settings import StackSettings
 from infra.sites.site import home_settings
@@ -130,8 +130,4 @@ def _hold(drill: Drill, name: str, seed: int, out: Path | None) -> None:
             report = drill(rig, seed, folder, lambda text: status.update(escape(text)))
     except (EmbeddedError, ToolFailed, TimeoutError) as reason:
         fail(escape(str(reason)))
-    write(report, folder)
-    results.print(report_table(report))
-    results.print(f"{folder / 'report.md'}", soft_wrap=True, markup=False)
-    if not report.passed:
-        fail("not every promise was kept")
+    told(report, folder)

@@ -1,11 +1,23 @@
-"""A drill's report as a table on the terminal."""
+"""A drill's report: kept as files, and as a table on the terminal."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from rich.markup import escape
 from rich.table import Table
 
-from infra.drills.report import DrillReport
+from infra.commands.output import fail, results
+from infra.drills.report import DrillReport, write
+
+
+def told(report: DrillReport, folder: Path) -> None:
+    """Keep the report in `folder` and show it; exit code 1 where a promise was not kept."""
+    write(report, folder)
+    results.print(report_table(report))
+    results.print(f"{folder / 'report.md'}", soft_wrap=True, markup=False)
+    if not report.passed:
+        fail("not every promise was kept")
 
 
 def report_table(report: DrillReport) -> Table:

@@ -24,8 +24,10 @@ class EngineFailed(Exception):
 
 @dataclass(frozen=True)
 class Container:
-    """One container, as the engine sees it: `state` running, exited…; `health` empty where nobody asks."""
+    """One container, as the engine sees it: `state` running, exited…; `health` empty where nobody asks.
+    `service` is its name in the compose files, `name` the engine's."""
 
+    name: str
     service: str
     state: str
     health: str
@@ -76,8 +78,9 @@ def make_secrets(settings: StackSettings) -> None:
 
 
 def containers(settings: StackSettings) -> list[Container]:
-    """All of the shop's, ended ones too. Raises EngineFailed."""
-    said = _run(["docker", "compose", "ps", "--all", "--format", "json"], settings, capture=True)
+    """All of the shop's, of every profile, ended ones too. Raises EngineFailed."""
+    asked = ["docker", "compose", "--profile", "*", "ps", "--all", "--format", "json"]
+    said = _run(asked, settings, capture=True)
     return sorted((_container(json.loads(line)) for line in said.splitlines()), key=lambda one: one.service)
 
 
@@ -85,6 +88,7 @@ def _container(row: Mapping[str, object]) -> Container:
     published = row["Publishers"]
     ports = [one for one in published if one["PublishedPort"]] if isinstance(published, list) else []
     return Container(
+        str(row["Name"]),
         str(row["Service"]),
         str(row["State"]),
         str(row["Health"]),

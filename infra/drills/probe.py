@@ -37,9 +37,10 @@ class ReadProbe:
     def served(self) -> int:
         return len(self._served)
 
-    def gap(self) -> float:
-        """The longest time from one answer to the next, in seconds; infinite without any."""
-        return longest_gap(self._served)[0] if len(self._served) > 1 else float("inf")
+    def gap(self, start: float = 0.0, end: float = float("inf")) -> float:
+        """The longest time from one answer to the next that touches `start` to `end` (seconds since 1970), in
+        seconds; infinite without any."""
+        return longest_gap(self._served, start, end)[0] if len(self._served) > 1 else float("inf")
 
     def _ask(self) -> None:
         with httpx.Client(base_url=self._url, timeout=ANSWER_SECONDS, trust_env=False) as client:

@@ -24,7 +24,8 @@ class Promise:
 @dataclass
 class DrillReport:
     """One drill. `figures` are numbers for other tools; `story` is what happened, in order; `lost` a line for
-    each acknowledged command that did not cross."""
+    each acknowledged command that did not cross; `typed` the command, where its name and seed do not say it
+    all."""
 
     drill: str
     seed: int
@@ -33,6 +34,7 @@ class DrillReport:
     figures: dict[str, float] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    typed: str = ""
 
     @property
     def passed(self) -> bool:
@@ -63,11 +65,11 @@ def write(report: DrillReport, folder: Path) -> None:
 
 def as_markdown(report: DrillReport) -> str:
     """The report as a page."""
+    typed = report.typed or f"./daybook drill {report.drill} --seed {report.seed}"
     lines = [
         f"# Drill: {report.drill}, seed {report.seed}",
         "",
-        f"Written by `./daybook drill {report.drill} --seed {report.seed}`, which kills, asks and compares "
-        "for real; nothing here is edited.",
+        f"Written by `{typed}`, which kills, asks and compares for real; nothing here is edited.",
         "",
         f"Held at {report.began_at}. {'All promises were kept.' if report.passed else 'NOT all were kept.'}",
         "",

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
+
 from infra.containers.engine import compose_environment, compose_home
+from infra.containers.failing import answers
+from infra.drills.report import DrillReport
 from infra.settings import ROOT, StackSettings
 
 SECONDS = 900.0
 BACK_SECONDS = 240.0
 PROJECT = "daybook-tests"
+# `2. kill broker: seconds without an acknowledged write`
+GAP = re.compile(r"\d+\. (.*): seconds without")
 STORES = ("broker", "postgres")
 PROCESSES = (
     "order-worker",
@@ -26,6 +35,14 @@ PROCESSES = (
     "query-api",
     "registry",
 )
+
+
+@dataclass(frozen=True)
+class Drilled:
+    """What a drill broke, each as `kill broker`, in order; and how many commands were answered meanwhile."""
+
+    broken: list[str]
+    answered: float
 
 
 class ContainerShop:
@@ -54,6 +71,13 @@ class ContainerShop:
         """What `daybook --stack compose …` says; fails the test when its exit code is not 0."""
         return self._said(sys.executable, "-m", "infra.cli", "--stack", "compose", *arguments)
 
+    def drill(self, folder: Path, *arguments: str) -> Drilled:
+        """What `drill containers` reports; fails the test where a promise was not kept."""
+        print(self.run("drill", "containers", "--out", str(folder), *arguments))
+        report = msgspec.json.decode((folder / "report.json").read_bytes(), type=DrillReport)
+        gaps = [GAP.match(each.what) for each in report.promises]
+        return Drilled([gap[1] for gap in gaps if gap], report.figures["commands answered"])
+
     def docker(self, *arguments: str) -> str:
         return self._said("docker", *arguments)
 
@@ -74,17 +98,11 @@ class ContainerShop:
         """How often the engine started it again by itself."""
         return int(self.docker("inspect", "--format", "{{.RestartCount}}", self.container(service)))
 
-    def answers(self, service: str) -> bool:
-        """Whether the container's own health check says yes, asked now."""
-        (found,) = json.loads(self.docker("inspect", self.container(service)))
-        check = found["Config"]["Healthcheck"]["Test"][1:]
-        command = ["docker", "exec", self.container(service), *check]
-        return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
-
     def await_all(self) -> None:
         """Until everything answers."""
         for service in (*self.stores, *PROCESSES):
-            eventually(lambda service=service: self.answers(service), f"{service} answers")  # type: ignore[misc]
+            name = self.container(service)
+            eventually(lambda name=name: answers(name), f"{name} answers")  # type: ignore[misc]
 
     def logs(self) -> str:
         """The end of every container's log, for a failed test."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from infra.settings import ROOT, StackSettings
-from tests.containers.failures import cut_off, killed, lived_through, paused, restarted
 from tests.containers.shop import PROJECT, ContainerShop, running
 
 pytestmark = pytest.mark.timeout(2400)
@@ -30,14 +29,20 @@ def test_the_demo_runs_on_it(cluster: ContainerShop) -> None:
     assert "nothing has changed" in cluster.run("demo", "--small", "--no-spark")
 
 
-def test_each_broker_fails_in_its_way_and_nothing_is_lost_or_doubled(
+def test_six_failures_a_broker_among_them_and_nothing_is_lost_or_doubled(
     cluster: ContainerShop, tmp_path: Path
 ) -> None:
-    failures = (
-        (killed, "broker-1"),
-        (paused, "broker-2"),
-        (cut_off, "broker-3"),
-        (restarted, "broker-1"),
-        (killed, "controller"),
-    )
-    lived_through(cluster, failures, "cluster", tmp_path / "told")
+    assert {f"kill {broker}" for broker in BROKERS} & set(cluster.drill(tmp_path).broken)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        ("--failure=pause", "--failure=cut", "--container=broker-2", "--container=broker-3"),
+        ("--failure=restart", "--failure=kill", "--container=broker-1", "--container=controller"),
+    ],
+)
+def test_brokers_and_the_controller_fail_and_nothing_is_lost_or_doubled(
+    cluster: ContainerShop, named: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert len(cluster.drill(tmp_path, *named).broken) == 4

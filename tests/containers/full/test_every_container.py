@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.containers.failures import Failure, cut_off, killed, lived_through, paused, restarted
+from infra.containers.failing import Failure
 from tests.containers.shop import PROCESSES, STORES, ContainerShop
 
 pytestmark = pytest.mark.timeout(2400)
 
 
-@pytest.mark.parametrize("failure", [killed, paused, cut_off, restarted])
+@pytest.mark.parametrize("failure", Failure)
 def test_each_container_fails_once_and_nothing_is_lost_or_doubled(
     shop: ContainerShop, failure: Failure, tmp_path: Path
 ) -> None:
-    failures = [(failure, service) for service in (*STORES, *PROCESSES)]
-    lived_through(shop, failures, failure.__name__, tmp_path / "told")
+    named = [f"--container={service}" for service in (*STORES, *PROCESSES)]
+    found = shop.drill(tmp_path, "--failure", failure, *named)
+    assert sorted(found.broken) == sorted(f"{failure} {service}" for service in (*STORES, *PROCESSES))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import httpx
@@ -11,13 +10,9 @@ import pytest
 
 from infra.containers.engine import database_url
 from infra.drills.digests import digests
-from infra.drills.load import Load
-from infra.drills.shopping import Shopping
-from infra.retail.shop import Shop, api_urls
 from infra.settings import AWAY_PORTS, StackSettings
 from infra.sites.comparison import compare
-from tests.containers.failures import HELD_SECONDS, RATE, killed
-from tests.containers.shop import SECONDS, ContainerShop, eventually
+from tests.containers.shop import ContainerShop, eventually
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -32,19 +27,11 @@ def away(shop: ContainerShop) -> StackSettings:
 def test_it_follows_also_after_its_mirror_was_killed(
     shop: ContainerShop, away: StackSettings, tmp_path: Path
 ) -> None:
-    urls = {"home": api_urls(shop.settings)}
-    with Load(urls, "home", Shopping(1, "followed"), tmp_path / "told", RATE) as load:
-        time.sleep(HELD_SECONDS)
-        with killed(shop, "mirror"):
-            time.sleep(HELD_SECONDS)
-        time.sleep(HELD_SECONDS)
-        assert load.finish() == []
-    with Shop(api_urls(shop.settings)) as reader:
-        reader.await_rest(SECONDS, lambda _: None)
+    drill = shop.drill(tmp_path, "--failure=kill", "--container=mirror")
     eventually(lambda: compare(shop.settings.kafka, away.kafka).missing == 0, "the mirror has copied all")
     found = compare(shop.settings.kafka, away.kafka)
     assert found.different == ()
-    assert found.records > len(load.told)
+    assert found.records > drill.answered
     here = asyncio.run(digests(database_url(shop.settings)))
     eventually(lambda: asyncio.run(digests(database_url(away))) == here, "both read models are equal")
     assert len(here) > 100
