@@ -16,7 +16,7 @@ from infra.settings import StackSettings
 # All others need the secrets, which the first start makes.
 BEFORE_THE_FIRST_START = ("up", "down", "clean", "demo", "contracts")
 # These know the embedded stack's processes alone; of the drills, one is of containers.
-NOT_HERE = ("sites", "failover", "failback", "spark", "notebook")
+NOT_HERE = ("failover", "failback", "spark", "notebook")
 
 
 def up(settings: StackSettings) -> None:

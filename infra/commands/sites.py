@@ -6,7 +6,10 @@ import msgspec
 import typer
 from rich.table import Table
 
+from infra.commands.in_containers import failing
 from infra.commands.output import fail, notes, results
+from infra.containers.engine import containers
+from infra.containers.sites import Engine, sites_in_containers
 from infra.embedded.journal import Journal
 from infra.embedded.link import LinkState, write_link
 from infra.settings import StackSettings
@@ -25,7 +28,7 @@ def sites(
     if context.invoked_subcommand:
         return
     with notes.status("Asking both sites"):
-        view = overview(_both())
+        view = _in_containers() if _contained() else overview(_both())
     if as_json:
         results.print(msgspec.json.encode(view).decode(), soft_wrap=True, markup=False)
         return
@@ -36,6 +39,7 @@ def sites(
 @app.command()
 def cut() -> None:
     """Cut the two sites off from each other: the mirror and the guards see nothing of the other side."""
+    _embedded_only("cut")
     for site in _both().values():
         write_link(site.link_state, LinkState(cut=True))
     notes.print("Cut. `./daybook sites heal` mends it.")
@@ -46,9 +50,32 @@ def heal(
     delay: Annotated[int, typer.Option(min=0, metavar="MS", help="Hold every byte back that long.")] = 0,
 ) -> None:
     """Let the two sites reach each other again."""
+    _embedded_only("heal")
     for site in _both().values():
         write_link(site.link_state, LinkState(delay_ms=delay))
     notes.print("Whole again." if not delay else f"Whole, {delay} ms late in each direction.")
+
+
+def _contained() -> bool:
+    return StackSettings().stack == "compose"
+
+
+def _embedded_only(name: str) -> None:
+    if _contained():
+        fail(
+            f"sites {name} is of the embedded stack. In containers the away broker is cut off by "
+            "`./daybook --stack compose drill containers --failure cut --container away-broker`"
+        )
+
+
+def _in_containers() -> SitesView:
+    settings = StackSettings()
+    with failing():
+        found = containers(settings)
+    sites = sites_in_containers(settings, found)
+    if len(sites) < 2:
+        fail("there are not two sites: `COMPOSE_PROFILES=sites ./daybook --stack compose up` makes a second")
+    return overview(sites, Engine(found))
 
 
 def _both() -> dict[str, Site]:

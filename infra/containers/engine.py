@@ -25,7 +25,7 @@ class EngineFailed(Exception):
 @dataclass(frozen=True)
 class Container:
     """One container, as the engine sees it: `state` running, exited…; `health` empty where nobody asks.
-    `service` is its name in the compose files, `name` the engine's."""
+    `service` is its name in the compose files, `name` the engine's; it is in `networks`, unless cut off."""
 
     name: str
     service: str
@@ -33,6 +33,7 @@ class Container:
     health: str
     exit_code: int
     addresses: tuple[str, ...]
+    networks: tuple[str, ...] = ()
 
     @property
     def fine(self) -> bool:
@@ -94,6 +95,7 @@ def _container(row: Mapping[str, object]) -> Container:
         str(row["Health"]),
         int(str(row["ExitCode"])),
         tuple(sorted(f"{one['URL']}:{one['PublishedPort']}" for one in ports)),
+        tuple(filter(None, str(row["Networks"]).split(","))),
     )
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from infra.embedded.journal import Journal
 from infra.embedded.link import read_link
 from infra.sites.asking import SiteSilent, ask
 from infra.sites.mirror_position import mirror_lag
 from infra.sites.site import Site
 
+MIRROR = "mirror"
 WORKERS = ("order-worker", "inventory-worker")
 ANSWER_SECONDS = 2.0
 LAG_SECONDS = 10.0
@@ -59,10 +59,45 @@ class SitesView(msgspec.Struct, frozen=True):
     mirror: MirrorView | None
 
 
-def overview(sites: Mapping[str, Site]) -> SitesView:
-    """Ask every process; silence is an answer too."""
+class Keeper(Protocol):
+    """Who keeps a site's processes running, and knows of them what they cannot say themselves."""
+
+    def up(self, site: Site) -> bool:
+        """Whether the site is kept up at all."""
+
+    def link(self, site: Site) -> str:
+        """The way from the other site: `whole`, `cut`…"""
+
+    def mirror(self, site: Site) -> str:
+        """The mirror into it: `ready`, `starting`, `down`, `held`…"""
+
+
+class Supervisors:
+    """The embedded stack's: one supervisor for each site, and its journal."""
+
+    def up(self, site: Site) -> bool:
+        return site.journal.supervised()
+
+    def link(self, site: Site) -> str:
+        link = read_link(site.link_state)
+        return "cut" if link.cut else f"{link.delay_ms} ms late" if link.delay_ms else "whole"
+
+    def mirror(self, site: Site) -> str:
+        journal = site.journal
+        if MIRROR in journal.held():
+            return "held"
+        state = journal.read() if journal.supervised() else None
+        found = [member for member in state.members if member.name == MIRROR] if state else []
+        if not found or found[0].pid is None:
+            return "down"
+        return "ready" if found[0].ready else "starting"
+
+
+def overview(sites: Mapping[str, Site], keeper: Keeper | None = None) -> SitesView:
+    """Ask every process; silence is an answer too. `keeper` is by default the embedded stack's."""
+    keeper = keeper or Supervisors()
     with ThreadPoolExecutor(len(sites)) as pool:
-        views = list(pool.map(_site, sites.values()))
+        views = list(pool.map(lambda site: _site(site, keeper), sites.values()))
     active = [view.name for view in views if view.role == "active"]
     passive = [view.name for view in views if view.role == "passive"]
     # With one of the two silent the other's role tells which way the mirror goes.
@@ -73,33 +108,22 @@ def overview(sites: Mapping[str, Site]) -> SitesView:
     return SitesView(views, _mirror(sites[source[0]], sites[target[0]]))
 
 
-def _site(site: Site) -> SiteView:
+def _site(site: Site, keeper: Keeper) -> SiteView:
     try:
         control = ask(site.bootstrap, ANSWER_SECONDS)
         said: tuple[str, int, str] = control.role.role, control.role.epoch, control.held
     except SiteSilent:
         said = "", 0, ""
-    link = read_link(site.link_state)
     return SiteView(
         site.name,
-        site.journal.supervised(),
+        keeper.up(site),
         *said,
-        "cut" if link.cut else f"{link.delay_ms} ms late" if link.delay_ms else "whole",
-        _member(site.journal, "mirror"),
+        keeper.link(site),
+        keeper.mirror(site),
         _canary(site),
         _read_models(site),
         {name: _worker(site, name) for name in WORKERS},
     )
-
-
-def _member(journal: Journal, name: str) -> str:
-    if name in journal.held():
-        return "held"
-    state = journal.read() if journal.supervised() else None
-    found = [member for member in state.members if member.name == name] if state else []
-    if not found or found[0].pid is None:
-        return "down"
-    return "ready" if found[0].ready else "starting"
 
 
 def _worker(site: Site, name: str) -> str:

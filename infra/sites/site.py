@@ -1,7 +1,8 @@
 """The two sites of a stack: their names, their places, and the way from one to the other.
 
 `home` lives in the stack's own folder, `away` in `away/` below it, its ports `AWAY_PORTS` further on. Names
-stay; roles (active, passive) change and are in each site's `site.control`.
+stay; roles (active, passive) change and are in each site's `site.control`. In containers both share a folder,
+which holds their secrets alone (`infra/containers/sites.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ class Site:
 
     @property
     def link(self) -> str:
-        """`host:port` under which the other site reaches its broker; silent while the link is cut."""
+        """`host:port` under which the other site reaches its broker; silent while the link is cut. Containers
+        have a network of their own, and from this machine one address."""
+        if self.settings.stack == "compose":
+            return self.bootstrap
         return f"{HOST}:{self.settings.port('link')}"
 
     @property

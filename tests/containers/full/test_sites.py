@@ -6,12 +6,14 @@ import asyncio
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
 from infra.containers.engine import database_url
 from infra.drills.digests import digests
 from infra.settings import AWAY_PORTS, StackSettings
 from infra.sites.comparison import compare
+from infra.sites.overview import SitesView
 from tests.containers.shop import ContainerShop, eventually
 
 pytestmark = pytest.mark.timeout(2400)
@@ -35,6 +37,21 @@ def test_it_follows_also_after_its_mirror_was_killed(
     here = asyncio.run(digests(database_url(shop.settings)))
     eventually(lambda: asyncio.run(digests(database_url(away))) == here, "both read models are equal")
     assert len(here) > 100
+
+
+def test_the_command_shows_both_sites_and_how_far_the_mirror_is(
+    shop: ContainerShop, away: StackSettings
+) -> None:
+    eventually(lambda: compare(shop.settings.kafka, away.kafka).missing == 0, "the mirror has copied all")
+    said = shop.run("sites", "--json")
+    view = msgspec.json.decode(said[said.index("{") :], type=SitesView)
+    home, other = view.sites
+    assert (home.name, home.role, home.mirror) == ("home", "active", "none")
+    assert (other.name, other.role, other.mirror) == ("away", "passive", "ready")
+    assert {*home.workers.values()} == {"active"}
+    assert {*other.workers.values()} == {"standby"}
+    assert view.mirror is not None
+    assert (view.mirror.source, view.mirror.target, view.mirror.events) == ("home", "away", 0)
 
 
 def test_it_takes_no_commands_and_says_where_to_go(away: StackSettings) -> None:

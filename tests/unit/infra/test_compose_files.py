@@ -43,7 +43,9 @@ def test_the_processes_are_those_of_the_embedded_stack_and_run_the_same_code() -
 
 def test_what_is_published_has_the_port_of_the_embedded_stack_and_is_of_this_machine_alone() -> None:
     published = {name: one["ports"] for name, one in services("shop.yml").items() if "ports" in one}
-    assert {"broker", "postgres", "order-api", "inventory-api", "query-api"} <= set(published)
+    assert {*STORES, "order-worker", "order-api", "inventory-worker", "inventory-api", "query-api"} <= set(
+        published
+    )
     for name, ports in published.items():
         assert [port.rpartition(":")[0] for port in ports] == [f"{PORTS}{OFFSETS[name]:02}"]
 
