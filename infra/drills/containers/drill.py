@@ -16,7 +16,7 @@ from infra.checker import Evidence, check, read_evidence
 from infra.containers.engine import Container, containers
 from infra.containers.failing import Broken, answers, undergo
 from infra.drills.containers.blows import Blow
-from infra.drills.containers.outages import Outage, tell
+from infra.drills.containers.outages import NEVER, Outage, tell
 from infra.drills.judging import judge
 from infra.drills.load import Load
 from infra.drills.pair import DrillFailed
@@ -104,7 +104,7 @@ def _one_after_the_other(
         broken = undergo(whole[blow.service].name, blow.failure, seconds)
         show(f"{now}, mended; waiting for everybody")
         outages.append(_got_over(blow, broken, whole.values(), load))
-        if broken.mended + BACK_SECONDS < time.time():
+        if outages[-1].over == NEVER:
             break
     return outages
 
