@@ -22,11 +22,26 @@ DURABLE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"
 def create_placed(
     admin: AdminClient, name: str, replicas: Sequence[Sequence[int]], config: Mapping[str, str] = DURABLE
 ) -> None:
-    """A topic whose partitions stand on these brokers, the preferred leader first. Raises KafkaException."""
+    """A topic whose partitions stand on these brokers, preferred leader first; every broker knows it then.
+
+    Raises KafkaException, TimeoutError.
+    """
     placed = [list(each) for each in replicas]
     new = NewTopic(name, len(placed), replica_assignment=placed, config=dict(config))
     for future in admin.create_topics([new]).values():
         future.result(SECONDS)
+    until = time.monotonic() + SECONDS
+    for broker in admin.list_topics(timeout=SECONDS).brokers.values():
+        while not _known(f"{broker.host}:{broker.port}", name):
+            if time.monotonic() > until:
+                raise TimeoutError(f"broker {broker.id} does not know {name} after {SECONDS:.0f} s")
+            time.sleep(0.05)
+
+
+def _known(address: str, name: str) -> bool:
+    """Whether the broker at `address` knows a topic and its leaders: a new client has no other to ask."""
+    found = AdminClient({"bootstrap.servers": address}).list_topics(name, timeout=SECONDS).topics[name]
+    return found.error is None and all(each.leader >= 0 for each in found.partitions.values())
 
 
 def reassign(bootstrap: str, plan: Mapping[tuple[str, int], Sequence[int]], folder: Path) -> float:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka.admin import ConfigResource, NewTopic
+from confluent_kafka.admin import ConfigResource
 
 from infra.cluster.cluster import BROKERS, Cluster
 from infra.cluster.moves import create_placed, delete_topics, elect_preferred, elect_unclean
@@ -41,7 +41,7 @@ def _asserted(cluster: Cluster, report: DrillReport, folder: Path) -> None:
     """The start has proved every topic; here: what a topic without settings gets, and that a wrong one is
     told."""
     admin, name = cluster.admin, f"drill.default-{time.time_ns():x}"
-    admin.create_topics([NewTopic(name, 1, 3)])[name].result(LEADER_SECONDS)
+    create_placed(admin, name, [BROKERS], {})
     found = in_force(admin, ConfigResource.Type.TOPIC, [name])[name]["min.insync.replicas"]
     report.promise("min ISR of a topic that does not say", str(IN_SYNC), found, found == str(IN_SYNC))
     careless = f"drill.careless-{time.time_ns():x}"
