@@ -27,6 +27,16 @@ RUN /venv/bin/python -m infra.embedded.jars spark monitoring && mv /cache/jars/s
 # the Java of the lock, in a form that Spark starts on
 RUN /venv/bin/python -c 'from infra.embedded.java import java_home_for_spark; java_home_for_spark().rename("/java")'
 
+# A folder for each set of plugins; the language of scripts is for all of them.
+FROM analytics-dependencies AS plugins
+WORKDIR /app
+COPY infra/__init__.py infra/jars.lock infra/
+COPY infra/embedded/__init__.py infra/embedded/cache.py infra/embedded/errors.py infra/embedded/jars.py infra/embedded/java.py infra/embedded/
+ENV DAYBOOK_CACHE=/cache
+RUN mkdir /plugins && for set in files lines scripts tables avro groovy; do \
+        /venv/bin/python -m infra.embedded.jars connect-$set && mv /cache/jars/connect-$set-* /plugins/$set || exit 1; \
+    done && mv /plugins/groovy /groovy
+
 FROM python AS code
 WORKDIR /app
 COPY contracts contracts
@@ -42,7 +52,7 @@ RUN python -m compileall -q .
 FROM python AS runtime
 # what a volume begins as, where a step writes into one
 RUN useradd --uid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin daybook \
-    && install -d -o daybook /mirror
+    && install -d -o daybook /mirror /lists
 COPY --chmod=0755 infra/containers/healthy /usr/local/bin/
 WORKDIR /app
 ENV PATH=/venv/bin:$PATH DAYBOOK_HTTP_HOST=0.0.0.0 DAYBOOK_HTTP_PORT=8080
@@ -67,6 +77,19 @@ ENV DAYBOOK_SPARK_JARS=/spark-jars JAVA_HOME=/java
 FROM apache/kafka:4.3.1 AS broker-metrics
 COPY --from=jars /monitoring-jars /jars
 ENTRYPOINT ["java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", "/jars/*", "io.prometheus.jmx.WebServer"]
+
+# Kafka Connect with the plugins of the lock.
+FROM apache/kafka:4.3.1 AS connect
+COPY --from=plugins --chown=appuser /plugins /plugins
+COPY --from=plugins /groovy /groovy
+# a list in each folder of what is in it: else every start looks into every class
+RUN /opt/kafka/bin/kafka-run-class.sh org.apache.kafka.tools.ConnectPluginPath sync-manifests --plugin-path /plugins
+COPY --chmod=0755 infra/containers/connect-worker infra/containers/connect-healthy /usr/local/bin/
+USER root
+# what a volume begins as
+RUN install -d -o appuser /positions
+USER appuser
+ENV CLASSPATH=/groovy/*
 
 FROM runtime AS services
 COPY --from=dependencies /venv /venv

@@ -21,7 +21,7 @@ CONTROL = "site.control"
 SERVICES = ("order", "inventory")
 PATIENCE = 60.0  # seconds that leaders may take
 MILLISECONDS = {"s": 1_000, "h": 3_600_000, "d": 86_400_000}
-_OURS = re.compile(r"(order|inventory|site)\..+")
+_OURS = re.compile(r"(order|inventory|site|supplier|connect)\..+")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""The broker's and Spark's jars: the lock's exact list, fetched by the Ivy inside PySpark, verified, cached.
+"""The jars of broker, Spark and others: the lock's exact list, fetched by the Ivy inside PySpark, verified, cached.
 
-`python -m infra.embedded.jars [kafka] [spark] [monitoring]` fetches them ahead of need.
+`python -m infra.embedded.jars [SET …]` fetches them ahead of need.
 """
 
 import hashlib
