@@ -1,6 +1,7 @@
 """The lock, served read-only in the dialect of Confluent's Schema Registry: `python -m infra.registry`.
 
-For tools that ask a registry. The shop itself never does: it reads the lock.
+For tools that ask a registry. The shop itself never does: it reads the lock. Of Apicurio's dialect as much as
+its converter needs, which reads our events in Kafka Connect.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from services.edge.json_logs import configure_logging
 from services.edge.serving import operations, serve
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+APICURIO = "/apis/registry/v2/ids/contentIds"
 READ_ONLY = (
     "this registry is read-only: it serves contracts/schemas.lock.json. "
     "Change the schemas in contracts/ and run `./daybook contracts lock`"
@@ -65,6 +67,8 @@ def create(lock: Lock) -> Starlette:
         "/config": endpoints.config,
         "/config/{subject}": endpoints.config,
         "/mode": endpoints.mode,
+        f"{APICURIO}/{{id:int}}": endpoints.schema_text,
+        f"{APICURIO}/{{id:int}}/references": endpoints.references,
     }
     return Starlette(
         routes=[
@@ -99,6 +103,11 @@ class Endpoints:
 
     async def schema_text(self, request: Request) -> Response:
         return PlainTextResponse(self._lock.text(self._uses(request)[0].id), media_type=MEDIA_TYPE)
+
+    async def references(self, request: Request) -> Response:
+        """What a schema refers to outside of itself: none of ours does."""
+        self._uses(request)
+        return _answer([])
 
     async def uses(self, request: Request) -> Response:
         return _answer([{"subject": each.subject, "version": each.version} for each in self._uses(request)])

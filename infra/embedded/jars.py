@@ -1,4 +1,4 @@
-"""The jars of broker, Spark and others: the lock's exact list, fetched by the Ivy inside PySpark, verified, cached.
+"""The jars of broker, Spark and others: the exact list of the lock, by PySpark's Ivy, verified, cached.
 
 `python -m infra.embedded.jars [SET …]` fetches them ahead of need.
 """

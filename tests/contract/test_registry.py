@@ -191,3 +191,13 @@ def test_where_an_id_stands(url: str) -> None:
 def test_health(url: str) -> None:
     assert httpx.get(f"{url}/health/live").json() == {"status": "live"}
     assert httpx.get(f"{url}/health/ready").json() == {"status": "ready"}
+
+
+def test_a_reader_that_asks_as_of_apicurio_finds_every_schema(url: str) -> None:
+    lock = load_lock()
+    base = f"{url}/apis/registry/v2/ids/contentIds"
+    for number in {entry.id for entry in lock.entries}:
+        assert httpx.get(f"{base}/{number}", trust_env=False).text == lock.text(number)
+        assert httpx.get(f"{base}/{number}/references", trust_env=False).json() == []
+    assert httpx.get(f"{base}/9999", trust_env=False).status_code == 404
+    assert httpx.get(f"{base}/9999/references", trust_env=False).status_code == 404
