@@ -12,13 +12,16 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 30.0, 120.0, 0.5
+ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 30.0, 180.0, 0.5
+# A task runs, in its worker's words, before it has asked its database; and the worker's health is looked at
+# every ten seconds only.
+STEADY_SECONDS = 12.0
 # The worker balances itself, or has not heard of the connector yet.
 LATER = {404, 409}
 
@@ -45,20 +48,22 @@ def read_connectors(folder: Path) -> dict[str, Mapping[str, str]]:
 def put(url: str, name: str, config: Mapping[str, str]) -> None:
     """Make a connector, or change it, and wait until it and its tasks run. Raises NotRunning, OSError."""
     path, until = f"{url}/connectors/{quote(name, safe='')}", time.monotonic() + PATIENCE_SECONDS
-    said = _answered(f"{path}/config", config, until)
+    _answered(f"{path}/config", config, until)
+    since = None
     while True:
-        states = list(_states(said))
+        states = list(_states(_answered(f"{path}/status", None, until)))
         if failed := [trace for state, trace in states if state == "FAILED"]:
             raise NotRunning(f"{name} failed: {first_line(failed)}")
         # its own, and at least one task's
-        if len(states) > 1 and {state for state, _ in states} == {"RUNNING"}:
+        running = len(states) > 1 and {state for state, _ in states} == {"RUNNING"}
+        since = (since or time.monotonic()) if running else None
+        if since and time.monotonic() - since > STEADY_SECONDS:
             return
         if time.monotonic() > until:
             raise NotRunning(
                 f"{name} does not run after {PATIENCE_SECONDS:.0f} s: {states or 'nothing known'}"
             )
         time.sleep(PAUSE_SECONDS)
-        said = _answered(f"{path}/status", None, until)
 
 
 def first_line(traces: Iterable[str]) -> str:
@@ -68,10 +73,9 @@ def first_line(traces: Iterable[str]) -> str:
 
 
 def _states(said: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """The connector's and each task's state, with its trace; nothing where the answer is not a status."""
-    if isinstance(said.get("connector"), dict):
-        for part in (said["connector"], *said["tasks"]):
-            yield part["state"], part.get("trace", "")
+    """The connector's and each task's state, with its trace."""
+    for part in (said["connector"], *said["tasks"]):
+        yield part["state"], part.get("trace", "")
 
 
 def _answered(path: str, config: Mapping[str, str] | None, until: float) -> Mapping[str, Any]:
@@ -81,7 +85,11 @@ def _answered(path: str, config: Mapping[str, str] | None, until: float) -> Mapp
         except HTTPError as refusal:
             if refusal.code not in LATER or time.monotonic() > until:
                 raise NotRunning(f"{path} answered {refusal.code}: {refusal.read().decode()}") from refusal
-            time.sleep(PAUSE_SECONDS)
+        except (URLError, ConnectionError):
+            # The worker is not up yet.
+            if time.monotonic() > until:
+                raise
+        time.sleep(PAUSE_SECONDS)
 
 
 def _ask(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
