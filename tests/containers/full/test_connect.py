@@ -16,13 +16,13 @@ import pytest
 from contracts.order.events import OrderConfirmed
 from infra.checker.evidence import read_evidence
 from infra.containers.engine import database_url
+from infra.containers.failing import Failure, answers, undergo
 from infra.containers.office import of_office
 from infra.drills.load import Load
 from infra.drills.shopping import Shopping
 from infra.retail.shop import Shop, api_urls
 from infra.settings import ROOT
 from services.kernel.log_reader import partitions_of, read_to_end
-from tests.containers.failures import HELD_SECONDS, RATE, killed
 from tests.containers.shop import SECONDS, ContainerShop, eventually
 
 pytestmark = pytest.mark.timeout(2400)
@@ -30,6 +30,7 @@ EXAMPLE = ROOT / "infra" / "connect" / "example-prices.csv"
 HEADER = "sku,supplier,price,currency"
 WORKERS = ("connect", "price-lists", "intake")
 MANY = 20_000
+HELD_SECONDS, RATE = 3.0, 10.0
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +90,8 @@ def test_a_list_is_whole_also_where_both_who_carry_it_are_killed(
     already = len(records(connected, "supplier.prices"))
     drop(connected, tmp_path, "many", "\n".join([HEADER, *rows]))
     eventually(lambda: len(records(connected, "supplier.prices")) > already, "the list is under way")
-    with killed(connected, "price-lists"), killed(connected, "intake"):
-        time.sleep(1)
+    for service in ("price-lists", "intake"):
+        kill(connected, service, 1.0)
     wanted = {f"many-{number}": ("acme", f"{number}.000001", "GBP") for number in range(MANY)}
     eventually(lambda: wanted.items() <= prices(connected).items(), "every price of the list")
 
@@ -121,10 +122,8 @@ def test_settled_orders_are_those_of_the_log_also_after_the_worker_was_killed(
     urls = {"home": api_urls(connected.settings)}
     with Load(urls, "home", Shopping(1, "connected"), tmp_path / "told", RATE) as load:
         time.sleep(HELD_SECONDS)
-        with killed(connected, "connect"):
-            time.sleep(HELD_SECONDS)
-        time.sleep(HELD_SECONDS)
-        with killed(connected, "registry"), killed(connected, "postgres"):
+        for service in ("connect", "registry", "postgres"):
+            kill(connected, service, HELD_SECONDS)
             time.sleep(HELD_SECONDS)
         connected.await_all()
         assert load.finish() == []
@@ -145,7 +144,7 @@ def test_settled_orders_are_those_of_the_log_also_after_the_worker_was_killed(
     query = "SELECT order_id, units, gross, currency, country FROM orders.orders WHERE order_id = ANY($1)"
     shown = rows_of(database_url(connected.settings), query, list(wanted))
     assert {row[0]: tuple(row[1:]) for row in shown} == wanted
-    eventually(lambda: connected.answers("connect"), "the worker is healthy again")
+    eventually(lambda: answers(connected.container("connect")), "the worker is healthy again")
 
 
 def test_the_worker_may_write_its_table_and_no_more(connected: ContainerShop) -> None:
@@ -163,6 +162,10 @@ def test_the_worker_may_write_its_table_and_no_more(connected: ContainerShop) ->
         f"{connect_url(connected)}/connectors/settled-orders/config", trust_env=False, timeout=30
     )
     assert password not in told.text
+
+
+def kill(shop: ContainerShop, service: str, seconds: float) -> None:
+    undergo(shop.container(service), Failure.KILL, seconds)
 
 
 def drop(shop: ContainerShop, tmp_path: Path, name: str, text: str) -> None:
