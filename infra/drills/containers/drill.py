@@ -28,6 +28,7 @@ from infra.retail.shop import NotAtRest, Shop, api_urls
 from infra.settings import StackSettings
 from infra.sites.steps import Show
 
+WELL_SECONDS = 60.0
 RATE = 10.0  # commands a second: the shop and its clients may share a small machine
 CALM_SECONDS = (0.5, 3.0)
 BACK_SECONDS = 240.0
@@ -37,14 +38,18 @@ POLL_SECONDS = 0.2
 
 def whole_shop(settings: StackSettings) -> dict[str, Container]:
     """The containers that run, by service. Raises DrillFailed where one is not well: a drill must find whole
-    what it breaks."""
-    found = containers(settings)
-    if not found:
-        raise DrillFailed("no container is there: `./daybook --stack compose up` starts them")
-    ill = [f"{one.service} is {one.health or one.state}" for one in found if not one.fine]
-    if ill:
-        raise DrillFailed(f"before the drill {', '.join(ill)}; `down` and `up` make containers anew")
-    return {one.service: one for one in found if one.state == "running"}
+    what it breaks. The engine looks now and then; who has just come back from something is given time."""
+    until = time.monotonic() + WELL_SECONDS
+    while True:
+        found = containers(settings)
+        if not found:
+            raise DrillFailed("no container is there: `./daybook --stack compose up` starts them")
+        ill = [f"{one.service} is {one.health or one.state}" for one in found if not one.fine]
+        if not ill:
+            return {one.service: one for one in found if one.state == "running"}
+        if time.monotonic() > until:
+            raise DrillFailed(f"before the drill {', '.join(ill)}; `down` and `up` make containers anew")
+        time.sleep(1.0)
 
 
 def break_containers(
