@@ -22,7 +22,8 @@ from services.kernel.envelope import format_time, now_micros
 
 RATE = 20.0
 WARM_SECONDS = (4.0, 8.0)
-ONE_LOST_SECONDS = 40.0
+# A worker that cannot learn what became of its transaction gives up after half a minute, and begins anew.
+ONE_LOST_SECONDS = 60.0
 TWO_LOST_SECONDS = 30.0
 # What was sent while two were still there, or is under way when the second dies, is no refusal yet.
 REFUSING_AFTER = 12.0
