@@ -52,6 +52,11 @@ class StackSettings(BaseSettings):
     site: Literal["home", "away"] = "home"
     stack: Literal["embedded", "compose"] = "embedded"
 
+    @property
+    def typed(self) -> str:
+        """The command as it is typed for this stack."""
+        return "./daybook" if self.stack == "embedded" else f"./daybook --stack {self.stack}"
+
     def port(self, name: str) -> int:
         """The port of a process, by its name in OFFSETS."""
         return self.port_base + OFFSETS[name]

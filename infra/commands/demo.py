@@ -174,10 +174,10 @@ def _look_further(settings: StackSettings) -> None:
     addresses = {"order-api": "place an order", "inventory-api": "receive stock", "query-api": "ask"}
     for name, about in addresses.items():
         results.print(f"{settings.url(name)}/docs  {about}", markup=False, soft_wrap=True)
-    results.print(
-        "./daybook load --from 2011-01-01 --to 2011-01-31   January, which returns goods of December"
-    )
-    results.print("./daybook status · ./daybook logs order-worker · ./daybook topics · ./daybook down")
+    january = f"{settings.typed} load --from 2011-01-01 --to 2011-01-31"
+    results.print(f"{january}   January, which returns goods of December", soft_wrap=True)
+    further = (f"{settings.typed} {each}" for each in ("status", "logs order-worker", "topics", "down"))
+    results.print(" · ".join(further), soft_wrap=True)
 
 
 def _census_line(counted: Census) -> str:
