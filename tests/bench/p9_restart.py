@@ -7,6 +7,7 @@ from a kill -9 in the middle of work to the first acknowledgement of its success
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import psutil
 
@@ -115,22 +116,23 @@ def _megabytes(part: Part) -> float:
 
 def _snapshots_written(rig: Rig, part: Part, entities: int, say: Say) -> None:
     """Wait until the owner has written a snapshot of every order, as it does by itself in the background."""
-    until = time.monotonic() + SNAPSHOT_PATIENCE
-    while True:
-        written = sum(last_records(rig.kafka, "order.state").values())
-        if written >= entities:
-            say(f"{written:,} snapshots written")
-            return
-        if part.child.exit_code is not None or time.monotonic() > until:
-            raise Unmeasurable(f"{written:,} of {entities:,} snapshots: {part.child.last_lines()}")
-        time.sleep(1.0)
+    written = _reached(
+        part, entities, "snapshots", lambda: sum(last_records(rig.kafka, "order.state").values())
+    )
+    say(f"{written:,.0f} snapshots written")
 
 
 def _rested(part: Part, entities: int) -> None:
     """Wait until the owner holds every order as its snapshot: the second writing after it was settled."""
-    until = time.monotonic() + SNAPSHOT_PATIENCE
-    while metric(part.port, "daybook_entities_rested_total") < entities:
-        if part.child.exit_code is not None or time.monotonic() > until:
-            raise Unmeasurable(f"not all of {entities:,} orders rest: {part.child.last_lines()}")
-        time.sleep(1.0)
+    _reached(part, entities, "orders at rest", lambda: metric(part.port, "daybook_entities_rested_total"))
     time.sleep(SHRINK_SECONDS)
+
+
+def _reached(part: Part, entities: int, what: str, count: Callable[[], float]) -> float:
+    """Wait until `count` is `entities`; the count. Raises Unmeasurable where the owner ends, or is slow."""
+    until = time.monotonic() + SNAPSHOT_PATIENCE
+    while (found := count()) < entities:
+        if part.child.exit_code is not None or time.monotonic() > until:
+            raise Unmeasurable(f"{found:,.0f} of {entities:,} {what}: {part.child.last_lines()}")
+        time.sleep(1.0)
+    return found
