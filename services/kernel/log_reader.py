@@ -8,16 +8,18 @@ markers and aborted data may close the log.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+Answer = TypeVar("Answer")
 Positions = dict[int, int]
 TAIL = 500  # offsets in which the last record of a partition is looked for
 
 # what a broker says while it starts, and librdkafka does not try again by itself
-MOVING = (
+_MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
@@ -30,30 +32,41 @@ class NotCaughtUp(TimeoutError):
     """The end of the topic was not reached in time: a transaction is still open, or the broker is away."""
 
 
-def end_offsets(bootstrap: str, topic: str, partitions: list[int], timeout: float = 30) -> Positions:
-    """The high watermark of each partition, open transactions included."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
-    until = time.monotonic() + timeout
+def once_settled(ask: Callable[[], Answer], seconds: float) -> Answer:
+    """What `ask` answers, asked again for up to `seconds` while leaders and coordinators move."""
+    until = time.monotonic() + seconds
     while True:
-        wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
-        found = admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
-        )
         try:
-            return {asked.partition: answer.result().offset for asked, answer in found.items()}
-        except KafkaException as error:  # leadership moves while a broker starts
-            if error.args[0].code() not in MOVING or time.monotonic() > until:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _MOVING or time.monotonic() > until:
                 raise
             time.sleep(0.05)
 
 
+def end_offsets(bootstrap: str, topic: str, partitions: list[int], timeout: float = 30) -> Positions:
+    """The high watermark of each partition, open transactions included."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+
+    def ask() -> Positions:
+        found = admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
+        )
+        return {asked.partition: answer.result().offset for asked, answer in found.items()}
+
+    return once_settled(ask, timeout)
+
+
 def partitions_of(bootstrap: str, topic: str, timeout: float = 30) -> list[int]:
     """The partitions of a topic. Raises KeyError when there is no such topic."""
+    return partitions_by_topic(bootstrap, timeout)[topic]
+
+
+def partitions_by_topic(bootstrap: str, timeout: float = 30) -> dict[str, list[int]]:
+    """The partitions of every topic that has some: one question, however many topics."""
     described = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3}).list_topics(timeout=timeout)
-    found = sorted(described.topics[topic].partitions)
-    if not found:
-        raise KeyError(topic)
-    return found
+    return {name: sorted(topic.partitions) for name, topic in described.topics.items() if topic.partitions}
 
 
 def newest_times(bootstrap: str, topic: str) -> list[int]:
@@ -122,7 +135,7 @@ def read_to_end(
 def _drain(consumer: Consumer, todo: set[int], reach: Positions, timeout: float) -> Iterator[Message]:
     moved = time.monotonic()
     while todo:
-        records = consumer.consume(5000, 0.2)
+        records = what_is_there(consumer, 5000, 0.2)
         if not records and time.monotonic() - moved > timeout:
             raise NotCaughtUp(f"partitions {sorted(todo)} did not reach {reach} within {timeout} s")
         for record in records:
@@ -135,3 +148,14 @@ def _drain(consumer: Consumer, todo: set[int], reach: Positions, timeout: float)
                     raise KafkaException(error)
             elif record.offset() >= reach[record.partition()]:
                 todo.discard(record.partition())
+
+
+def what_is_there(consumer: Consumer, most: int, seconds: float) -> list[Message]:
+    """Up to `most` records, ends of partitions and errors; waits up to `seconds` for the first one only.
+
+    `consume(most, seconds)` would wait for the last of them.
+    """
+    records: list[Message] = consumer.consume(1, seconds)
+    if records:
+        records += consumer.consume(most - 1, 0)
+    return records

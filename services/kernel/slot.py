@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from services.kernel.aggregate import Aggregate, StateCodec
 from services.kernel.control import Control, read_control, snapshot_id, transactional_ids
 from services.kernel.entities import Partition, Window
-from services.kernel.log_reader import MOVING, Positions, end_offsets, partitions_of
+from services.kernel.log_reader import Positions, end_offsets, once_settled, partitions_by_topic
 from services.kernel.registry import topics_written
 from services.kernel.restoring import Fold, restore
 from services.kernel.snapshots import Ends, SnapshotWriter
@@ -73,6 +73,7 @@ class Slot(Generic[Command, State, Event]):
         self._failed = failed
         self._snapshots: SnapshotWriter[State] | None = None
         self._fold: Fold[State] | None = None
+        self._topics: dict[str, list[int]] = {}
         self.quiet = threading.Lock()
         self.epoch = 0
         self.taking_over = False
@@ -88,6 +89,11 @@ class Slot(Generic[Command, State, Event]):
     @property
     def partitions(self) -> dict[int, Partition[State]]:
         return self.fold.partitions
+
+    @property
+    def partition_count(self) -> int:
+        """Of the whole service, whatever part of it this slot owns."""
+        return len(self._topics[f"{self.aggregate.name}.commands"])
 
     def stand_by(self) -> None:
         """Restore what the log has and begin to write snapshots; nothing else is written.
@@ -107,8 +113,7 @@ class Slot(Generic[Command, State, Event]):
         """
         began = time.monotonic()
         self.transactions.fence()
-        warm = self._snapshots is not None
-        numbers = self._numbers() if warm else self._take_snapshots()
+        numbers = self._take_snapshots() if self._snapshots is None else self._look_at_topics()
         control = self._check_layout()
         if not control.writing:
             raise StoodDown(f"the site is {control.role.role}, {control.held or 'not held'}")
@@ -143,10 +148,8 @@ class Slot(Generic[Command, State, Event]):
         """Become the only one who writes the slot's snapshots; the slot's partitions."""
         self._snapshot_transactions.fence()
         self._check_layout()
-        numbers = self._numbers()
-        state = f"{self.aggregate.name}.state"
-        places = [(state, number) for number in partitions_of(self.config.bootstrap, state)]
-        self._snapshot_transactions.settle(places, [], None)
+        numbers = self._look_at_topics()
+        self._snapshot_transactions.settle(self._places([f"{self.aggregate.name}.state"]), [], None)
         return numbers
 
     def _restore(self, numbers: list[int], ends: Ends) -> None:
@@ -184,32 +187,28 @@ class Slot(Generic[Command, State, Event]):
             )
         return control
 
-    def _numbers(self) -> list[int]:
-        every = partitions_of(self.config.bootstrap, f"{self.aggregate.name}.commands")
+    def _look_at_topics(self) -> list[int]:
+        """What partitions there are now; the slot's own."""
+        self._topics = partitions_by_topic(self.config.bootstrap)
+        every = self._topics[f"{self.aggregate.name}.commands"]
         return [number for number in every if number % self.config.slots == self.config.slot]
+
+    def _places(self, topics: Iterable[str]) -> list[tuple[str, int]]:
+        return [(topic, number) for topic in topics for number in self._topics[topic]]
 
     def _settle(self, consumer: Consumer, numbers: list[int]) -> None:
         """Nothing of the predecessor stays undecided, wherever it wrote: see `Transactions.settle`."""
-        bootstrap, name = self.config.bootstrap, self.aggregate.name
+        name = self.aggregate.name
         topics = [
             topic for topic in topics_written() if topic.startswith(name) or topic.endswith(".commands")
         ]
-        places = [(topic, number) for topic in topics for number in partitions_of(bootstrap, topic)]
         offsets = [TopicPartition(f"{name}.commands", number, 0) for number in numbers]
-        self.transactions.settle(places, offsets, consumer.consumer_group_metadata())
+        self.transactions.settle(self._places(topics), offsets, consumer.consumer_group_metadata())
 
     def _committed(self, consumer: Consumer, numbers: list[int]) -> list[TopicPartition]:
         """Where the last owner's last commit ended: answered only when its pending offsets are decided."""
         commands = [TopicPartition(f"{self.aggregate.name}.commands", number) for number in numbers]
-        until = time.monotonic() + 60
-        while True:
-            try:
-                committed: list[TopicPartition] = consumer.committed(commands, 60)
-                return committed
-            except KafkaException as error:  # a broker that has just started moves its coordinators
-                if error.args[0].code() not in MOVING or time.monotonic() > until:
-                    raise
-                time.sleep(0.05)
+        return once_settled(lambda: consumer.committed(commands, 60), 60)
 
     def _consumer(self) -> Consumer:
         return Consumer(

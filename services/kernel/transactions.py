@@ -61,6 +61,8 @@ class Transactions:
         """End whatever an earlier owner of these ids has open, and shut it out for good. Raises
         `OwnershipLost`."""
         for producer in self._producers:
+            # Before it is connected a producer looks for its coordinator in vain, and again after 500 ms.
+            self._attempt(producer.list_topics, None, timeout)
             self._attempt(producer.init_transactions, timeout)
 
     def settle(self, places: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any) -> None:

@@ -20,7 +20,6 @@ from services.kernel.command_loop import CommandLoop
 from services.kernel.control import ControlWatch
 from services.kernel.entities import Window
 from services.kernel.execution import Executor, LaterEpoch
-from services.kernel.log_reader import partitions_of
 from services.kernel.restoring import VersionGap
 from services.kernel.slot import LayoutChanged, Slot, SlotConfig, StoodDown
 from services.kernel.standby import Standby
@@ -133,8 +132,7 @@ def _run_loop(
     metrics.activating()
     consumer = slot.open()
     keep_what_is_restored()
-    commands = len(partitions_of(settings.kafka, f"{aggregate.name}.commands"))
-    executor = Executor(aggregate, slot.partitions, commands, slot.epoch)
+    executor = Executor(aggregate, slot.partitions, slot.partition_count, slot.epoch)
     if slot.taking_over:
         asked = take_over(slot, executor, settings.takeover_hours)
         log.info("taken_over", service=aggregate.name, epoch=slot.epoch, asks=asked)

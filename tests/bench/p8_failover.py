@@ -16,7 +16,7 @@ from infra.drills.unplanned import unplanned
 from infra.settings import StackSettings
 from infra.sites.site import Site
 from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
-from tests.integration.sites.rig import free_base
+from tests.ports import free_base
 
 PLANNED, UNPLANNED = "daybook failover --planned", "daybook failover --unplanned"
 ROUNDS = 3

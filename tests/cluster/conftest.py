@@ -10,7 +10,7 @@ import pytest
 
 from infra.cluster.rig import Rig
 from infra.drills.report import DrillReport, as_markdown, write
-from tests.integration.sites.rig import free_base
+from tests.ports import free_base
 
 Hold: TypeAlias = Callable[..., DrillReport]
 

@@ -14,7 +14,7 @@ from infra.drills.damage import Kind, strike
 from infra.drills.pair import DrillFailed, Pair, copying
 from infra.drills.report import DrillReport, as_markdown, write
 from infra.settings import StackSettings
-from tests.integration.sites.rig import free_base
+from tests.ports import free_base
 
 # A time is a figure of the machine: the whole campaign insists on it, the small one prints it.
 STRICT = os.environ.get("DAYBOOK_DRILL_STRICT") == "1"

@@ -26,7 +26,7 @@ from infra.embedded.stack import http_ready, members
 from infra.retail.requests import Api
 from infra.sites.steps import Show
 from services.kernel.envelope import format_time, now_micros, partition_of
-from services.kernel.log_reader import MOVING
+from services.kernel.log_reader import once_settled
 
 PROJECTION = "projection"
 READY_SECONDS = 120.0
@@ -161,15 +161,12 @@ def _initial_delay(cluster: Cluster, report: DrillReport) -> None:
 
 def _coordinator(admin: AdminClient, group: str) -> int:
     """The broker that looks after a group; one that has just been elected reads what it takes over first."""
-    until = time.monotonic() + PATIENCE
-    while True:
+
+    def ask() -> int:
         ((_, asked),) = admin.describe_consumer_groups([group], request_timeout=PATIENCE).items()
-        try:
-            return int(asked.result(PATIENCE).coordinator.id)
-        except KafkaException as error:
-            if error.args[0].code() not in MOVING or time.monotonic() > until:
-                raise
-            time.sleep(0.1)
+        return int(asked.result(PATIENCE).coordinator.id)
+
+    return once_settled(ask, PATIENCE)
 
 
 def _first_assignment(bootstrap: str, group: str) -> float:

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from analytics.jobs.outputs import LOG_FILE, Reading, write
 from analytics.jobs.reading import Wanted, events, sources
 from analytics.marts.catalogue import MARTS
-from infra.embedded.errors import PortTaken
-from infra.embedded.ports import HOST, require_free
+from infra.embedded.ports import HOST
 from infra.embedded.spark import NAMES, cluster_journal, master_url
 from infra.settings import OFFSETS, StackSettings
 from infra.topics import create_topics
 from tests.integration.projection.shop_log import LogWriter, fresh_topics, history
+from tests.ports import free_base
 
 COMPARED = ("orders",)
 SECONDS = 240
@@ -36,19 +36,6 @@ def daybook(home: Path, base: int, *words: str) -> subprocess.CompletedProcess[s
         timeout=SECONDS,
         check=False,
     )
-
-
-def free_base() -> int:
-    """A port base below the ports that the kernel gives to clients, with the cluster's ports free."""
-    for base in range(12_000, 19_000, 100):
-        try:
-            for name, offset in OFFSETS.items():
-                if name.startswith("spark-"):
-                    require_free(base + offset, name, "")
-        except PortTaken:
-            continue
-        return base
-    raise AssertionError("no free range of ports")
 
 
 @pytest.fixture

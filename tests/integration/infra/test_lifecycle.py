@@ -16,21 +16,9 @@ from infra.embedded.journal import Journal, MemberState, StackState
 from infra.embedded.ports import HOST
 from infra.embedded.stack import http_ready
 from infra.settings import ROOT
+from tests.ports import free_base
 
 SECONDS = 120
-
-
-def free_base() -> int:
-    """A port base below the ports that the kernel gives to clients, with all its offsets free."""
-    for base in range(20_000, 30_000, 100):
-        try:
-            for port in (base + 92, base + 93, base + 32):
-                with socket.socket() as probe:
-                    probe.bind((HOST, port))
-        except OSError:
-            continue
-        return base
-    raise AssertionError("no free range of ports")
 
 
 class Shop:

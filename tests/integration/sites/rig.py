@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,25 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.embedded.ports import HOST
-from infra.settings import AWAY_PORTS, OFFSETS, ROOT, StackSettings
+from infra.settings import ROOT, StackSettings
 from infra.sites.site import Site, sites_of
+from tests.ports import free_base
 
 SECONDS = 120
-
-
-def free_base() -> int:
-    """A port base below the ports that the kernel gives to clients, both sites' ports free."""
-    for base in range(20_000, 30_000, 400):
-        try:
-            for port in OFFSETS.values():
-                for each in (base + port, base + AWAY_PORTS + port):
-                    with socket.socket() as probe:
-                        probe.bind((HOST, each))
-        except OSError:
-            continue
-        return base
-    raise AssertionError("no free range of ports")
 
 
 class TwoSites:
