@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
@@ -46,10 +47,12 @@ def once_settled(ask: Callable[[], Answer], seconds: float) -> Answer:
 
 def end_offsets(bootstrap: str, topic: str, partitions: list[int], timeout: float = 30) -> Positions:
     """The high watermark of each partition, open transactions included."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    admin = _admin(bootstrap)
     wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
 
     def ask() -> Positions:
+        # Who leads them now? Asked before it knows, a client may wait for 3 s (seen on librdkafka 2.16).
+        admin.list_topics(topic, timeout)
         found = admin.list_offsets(
             wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
         )
@@ -65,8 +68,15 @@ def partitions_of(bootstrap: str, topic: str, timeout: float = 30) -> list[int]:
 
 def partitions_by_topic(bootstrap: str, timeout: float = 30) -> dict[str, list[int]]:
     """The partitions of every topic that has some: one question, however many topics."""
-    described = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3}).list_topics(timeout=timeout)
+    described = _admin(bootstrap).list_topics(timeout=timeout)
     return {name: sorted(topic.partitions) for name, topic in described.topics.items() if topic.partitions}
+
+
+@lru_cache(maxsize=4)
+def _admin(bootstrap: str) -> AdminClient:
+    """One client of a cluster for all who ask: to connect takes longer than the questions. Errors are raised,
+    not logged."""
+    return AdminClient({"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 0})
 
 
 def newest_times(bootstrap: str, topic: str) -> list[int]:
