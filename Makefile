@@ -30,7 +30,7 @@ demo: setup ## the whole story on real parts and real input
 	@./daybook demo
 
 test: setup ## run every test, with a coverage report
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered --durations=25
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered --durations=25
 
 test-dr: setup ## drills on two sites under load (about a quarter of an hour)
 	@$(BIN)/python -m pytest tests/dr --ignore=tests/dr/full -s

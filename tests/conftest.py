@@ -17,6 +17,8 @@ __all__ = [
     "stack_folder",
 ]
 
+# How wide a table may be is each test's own matter: pytest-xdist would fix it for all consoles of a process.
+os.environ.pop("COLUMNS", None)
 # Every JVM here is short-lived and small: code that is quick to compile halves the time of a Spark test.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

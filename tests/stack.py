@@ -11,6 +11,7 @@ With `--stack containers` the stores are containers of the published images; the
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,18 @@ def database_url(request: pytest.FixtureRequest, stack_folder: Path) -> Iterator
     server.start()
     yield server.url()
     server.kill()
+
+
+@contextmanager
+def own_broker(folder: Path) -> Iterator[str]:
+    """The "host:port" of another broker, for tests that the session's would disturb, or that disturb it."""
+    port, controller_port = free_ports(2)
+    broker = EmbeddedBroker(folder / "broker", port, controller_port, heap_megabytes=256)
+    broker.start()
+    try:
+        yield broker.bootstrap
+    finally:
+        broker.kill()
 
 
 def tell_if_failed(request: pytest.FixtureRequest, container: Any) -> None:

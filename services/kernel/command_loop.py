@@ -190,7 +190,7 @@ class CommandLoop(Generic[Command, State, Event]):
         while self._timers and self._timers[0][0] <= now and len(staged.asks) < MAX_BATCH:
             _, number, key = heapq.heappop(self._timers)
             self._timed.discard((number, key))
-            if self._slot.partitions[number].rests(key):
+            if self._slot.partitions[number].resting(key):
                 continue
             entity = staged.entities.get((number, key)) or self._slot.partitions[number].get(key)
             deadline, quiet = self._process.deadline(entity.state), entity.recorded_at + self._redrive <= now

@@ -131,17 +131,22 @@ class Partition(Generic[State]):
         """What `changed` named was not written after all."""
         self._touch(key)
 
-    def rests(self, key: str) -> bool:
-        """Whether it is held as a snapshot: see `written`."""
-        return isinstance(self._entities.get(key), bytes)
+    def resting(self, key: str) -> bytes | None:
+        """The snapshot as which it is held, if it is."""
+        held = self._entities.get(key)
+        return held if isinstance(held, bytes) else None
+
+    def hold(self, key: str, snapshot: bytes) -> None:
+        """Hold it as its snapshot, answers included, until somebody asks for it; written or not."""
+        self._entities[key] = snapshot
+        self._answers.pop(key, None)
+        self._touched.pop(key, None)
 
     def rest(self, most: int) -> int:
         """Hold up to `most` of those that no longer change as their snapshots; how many it were."""
         count = min(most, len(self._resting))
         for _ in range(count):
-            key, snapshot = self._resting.popitem()
-            self._entities[key] = snapshot
-            self._answers.pop(key, None)
+            self.hold(*self._resting.popitem())
         return count
 
     def expire(self, now: int) -> None:

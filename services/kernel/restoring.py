@@ -5,6 +5,7 @@ What is already held is skipped; a gap stops the slot. A standby goes on folding
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -16,9 +17,11 @@ from services.kernel.entities import Entity, Partition, Window
 from services.kernel.envelope import Metadata, now_micros, read_headers
 from services.kernel.log_reader import end_offsets, read_to_end
 from services.kernel.serde import decode
-from services.kernel.snapshots import SnapshotReader
+from services.kernel.snapshots import SnapshotReader, snapshot_of
 
 State = TypeVar("State")
+
+IN_HAND = 5_000  # entities that a restore has touched and does not hold as their snapshots yet
 
 
 class VersionGap(Exception):
@@ -36,12 +39,14 @@ class Fold(Generic[State]):
     def __init__(
         self,
         aggregate: Aggregate[Any, State, Any],
+        codec: StateCodec[State],
         partitions: dict[int, Partition[State]],
         open_entities: set[tuple[int, str]],
         positions: dict[str, dict[int, int]],
     ) -> None:
         self._decider, self._process = aggregate.decider, aggregate.process
-        self._events = f"{aggregate.name}.events"
+        self._events, self._state = f"{aggregate.name}.events", f"{aggregate.name}.state"
+        self._codec = codec
         self._epochs: dict[int, int] = {}
         self.partitions, self.open_entities, self.positions = partitions, open_entities, positions
 
@@ -60,9 +65,23 @@ class Fold(Generic[State]):
         """Fold everything that is committed now. Raises `VersionGap` or `NotCaughtUp`."""
         for topic, at in self.positions.items():
             ends = end_offsets(bootstrap, topic, list(at))
+            earlier, recent = set[tuple[int, str]](), set[tuple[int, str]]()
             for record in read_to_end(bootstrap, topic, dict(at), ends):
                 self.take(record)
+                recent.add((record.partition(), record.key().decode()))
+                if len(recent) == IN_HAND:
+                    self._rest(earlier - recent)
+                    earlier, recent = recent, set()
             self.positions[topic] = {number: max(at[number], ends[number]) for number in at}
+
+    def _rest(self, entities: Iterable[tuple[int, str]]) -> None:
+        """A log of entities takes far more memory than their snapshots, and leaves it scattered."""
+        for number, key in entities:
+            partition = self.partitions[number]
+            entity = partition.get(key)
+            if entity.version and (number, key) not in self.open_entities:
+                snapshot = snapshot_of(self._state, self._codec, entity, partition.answers(key))
+                partition.hold(key, snapshot)
 
     def _event(self, record: Message) -> None:
         """Skipped where a snapshot holds it, else folded. It also answers its HTTP command."""
@@ -129,7 +148,7 @@ def restore(
         events: {number: marks[number].events if number in marks else 0 for number in numbers},
         answers: {number: marks[number].answers if number in marks else 0 for number in numbers},
     }
-    fold = Fold(aggregate, partitions, set(reader.open_entities), positions)
+    fold = Fold(aggregate, codec, partitions, set(reader.open_entities), positions)
     fold.to_the_end(bootstrap)
     return fold
 

@@ -33,6 +33,14 @@ FORMAT_HEADER = "format"
 log = structlog.get_logger()
 
 
+def snapshot_of(
+    topic: str, codec: StateCodec[State], entity: Entity[State], answers: Sequence[Remembered]
+) -> bytes:
+    """The record that `SnapshotReader.thaw` reads."""
+    state = codec.encode(entity.state)
+    return encode(topic, Snapshot(codec.format, entity.version, entity.recorded_at, state, tuple(answers)))
+
+
 class SnapshotReader(Generic[State]):
     """Reads `<service>.state` into partitions; entities stay raw until they are needed."""
 
@@ -173,16 +181,16 @@ class SnapshotWriter(Generic[State]):
     def _record(
         self, partition: Partition[State], key: str
     ) -> tuple[bytes | None, list[tuple[str, bytes]], int]:
-        entity, answers = partition.get(key), partition.answers(key)
         headers = [(FORMAT_HEADER, self._codec.format.encode())]
+        if (resting := partition.resting(key)) is not None:  # nothing open rests
+            return resting, headers, decode(resting).recorded_at
+        entity, answers = partition.get(key), partition.answers(key)
         recorded_at = entity.recorded_at or (answers[-1].recorded_at if answers else 0)
         if not entity.version and not answers:
             return None, headers, recorded_at
         if entity.version and self._is_open(entity.state):
             headers.append(OPEN)
-        state = self._codec.encode(entity.state)
-        snapshot = Snapshot(self._codec.format, entity.version, entity.recorded_at, state, tuple(answers))
-        return encode(self._topic, snapshot), headers, recorded_at
+        return snapshot_of(self._topic, self._codec, entity, answers), headers, recorded_at
 
     def _mark(self, producer: Producer, events: dict[int, int], answers: dict[int, int]) -> None:
         for number in self._partitions:

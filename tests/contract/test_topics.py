@@ -1,6 +1,7 @@
 """The catalogue on a real broker."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,12 +17,15 @@ from contracts.kernel.records import SiteRole
 from infra.topic_safety import make_safe
 from infra.topics import CONTROL, catalogue, create_topics, drift, ensure_site
 from services.kernel.control import read_control
+from tests.stack import own_broker
 
 
 @pytest.fixture(scope="module")
-def bootstrap(kafka: str) -> str:
-    create_topics(kafka)
-    return kafka
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker with the catalogue's topics and nothing else."""
+    with own_broker(tmp_path_factory.mktemp("topics")) as bootstrap:
+        create_topics(bootstrap)
+        yield bootstrap
 
 
 def test_creating_again_creates_nothing(bootstrap: str) -> None:

@@ -8,7 +8,7 @@ from tests.e2e.shop import Shop
 from tests.ports import free_base
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     shop = Shop(tmp_path_factory.mktemp("shop") / "home", free_base())
     try:

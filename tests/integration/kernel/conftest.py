@@ -8,26 +8,19 @@ from typing import Any
 
 import pytest
 
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.ports import free_ports
 from infra.topics import create_topics, ensure_site
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
+from tests.stack import own_broker
 
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker with all topics of the catalogue, for one module."""
-    port, controller_port = free_ports(2)
-    folder: Path = tmp_path_factory.mktemp("kernel")
-    broker = EmbeddedBroker(folder / "broker", port, controller_port, heap_megabytes=256)
-    broker.start()
-    try:
-        create_topics(broker.bootstrap)
-        ensure_site(broker.bootstrap)
-        yield broker.bootstrap
-    finally:
-        broker.kill()
+    with own_broker(tmp_path_factory.mktemp("kernel")) as bootstrap:
+        create_topics(bootstrap)
+        ensure_site(bootstrap)
+        yield bootstrap
 
 
 @pytest.fixture

@@ -10,25 +10,20 @@ from typing import Any
 
 import pytest
 
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.ports import free_ports
 from infra.topics import create_topics, ensure_site
 from tests.integration.kernel.workers import WorkerProcess
+from tests.stack import own_broker
 
 Start = Callable[..., WorkerProcess]
 
 
 @contextmanager
-def running_broker(folder: Path) -> Iterator[EmbeddedBroker]:
-    port, controller_port = free_ports(2)
-    broker = EmbeddedBroker(folder, port, controller_port, heap_megabytes=256)
-    broker.start()
-    try:
-        create_topics(broker.bootstrap)
-        ensure_site(broker.bootstrap)
-        yield broker
-    finally:
-        broker.kill()
+def site_broker(folder: Path) -> Iterator[str]:
+    """The address of a broker with all topics, of a site that nobody named yet."""
+    with own_broker(folder) as bootstrap:
+        create_topics(bootstrap)
+        ensure_site(bootstrap)
+        yield bootstrap
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +31,9 @@ def two_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str,
     """Their addresses: the old site's, the new one's."""
     folder = tmp_path_factory.mktemp("sites")
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
-        brokers = pool.map(lambda name: running_broker(folder / name), ("old", "new"))
+        brokers = pool.map(lambda name: site_broker(folder / name), ("old", "new"))
         old, new = (stack.enter_context(broker) for broker in brokers)
-        yield old.bootstrap, new.bootstrap
+        yield old, new
 
 
 @pytest.fixture(scope="module")
