@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from contracts.kernel.records import Outcome, Remembered
@@ -15,6 +16,8 @@ State = TypeVar("State")
 MICROS_PER_HOUR = 3_600_000_000
 # Closed steps are forgotten in this many portions, at most one window and one portion late.
 STEPS_PER_WINDOW = 24
+# Answers are forgotten in portions too: what is kept for each is then the name of its entity alone.
+PORTIONS = 1000
 
 
 class Entity(NamedTuple, Generic[State]):
@@ -33,6 +36,14 @@ class Window(NamedTuple):
 
     def begins(self, now: int) -> int:
         return now - int(self.hours * MICROS_PER_HOUR)
+
+
+@dataclass(slots=True)
+class Portion:
+    """Whose answers came one after the other, the last of them recorded at `until`."""
+
+    until: int
+    keys: list[str]
 
 
 class Partition(Generic[State]):
@@ -55,7 +66,8 @@ class Partition(Generic[State]):
         self._window = window
         self._entities: dict[str, Entity[State] | bytes] = {}
         self._answers: dict[str, dict[str, Remembered]] = {}
-        self._ages: deque[tuple[int, str, str]] = deque()
+        self._ages: deque[Portion] = deque()
+        self._remembered = 0
         self._touched: dict[str, int] = {}
         self._touched_since = 0
         self._touched_before: deque[tuple[int, dict[str, int]]] = deque()
@@ -152,13 +164,11 @@ class Partition(Generic[State]):
     def expire(self, now: int) -> None:
         """Forget what has left the retry window: answers, and closed steps kept for late repeats."""
         horizon = self._window.begins(now)
-        while self._ages and (self._ages[0][0] < horizon or len(self._ages) > self._window.most):
-            _, key, command_id = self._ages.popleft()
-            answers = self._answers.get(key)
-            if answers is not None:
-                answers.pop(command_id, None)
-                if not answers:
-                    del self._answers[key]
+        while self._ages and (self._ages[0].until < horizon or self._remembered > self._window.most):
+            oldest = self._ages.popleft()
+            self._remembered -= len(oldest.keys)
+            for key in oldest.keys:
+                self._forget_first(key, oldest.until)
         if now - self._touched_since > int(self._window.hours * MICROS_PER_HOUR) // STEPS_PER_WINDOW:
             self._touched_before.append((now, self._touched))
             self._touched, self._touched_since = {}, now
@@ -175,4 +185,19 @@ class Partition(Generic[State]):
 
     def _keep(self, key: str, answer: Remembered) -> None:
         self._answers.setdefault(key, {})[answer.outcome.command_id] = answer
-        self._ages.append((answer.recorded_at, key, answer.outcome.command_id))
+        if not self._ages or len(self._ages[-1].keys) >= self._window.most // PORTIONS:
+            self._ages.append(Portion(0, []))
+        newest = self._ages[-1]
+        newest.until = max(newest.until, answer.recorded_at)
+        newest.keys.append(key)
+        self._remembered += 1
+
+    def _forget_first(self, key: str, until: int) -> None:
+        """An entity that rested has its answers, and is named for them, once more: the later ones stay."""
+        if not (answers := self._answers.get(key)):
+            return
+        first = next(iter(answers))
+        if answers[first].recorded_at <= until:
+            del answers[first]
+        if not answers:
+            del self._answers[key]

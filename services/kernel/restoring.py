@@ -21,7 +21,7 @@ from services.kernel.snapshots import SnapshotReader, snapshot_of
 
 State = TypeVar("State")
 
-IN_HAND = 5_000  # entities that a restore has touched and does not hold as their snapshots yet
+IN_HAND = 2_000  # entities that a restore has touched and does not hold as their snapshots yet
 
 
 class VersionGap(Exception):
