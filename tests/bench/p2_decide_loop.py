@@ -15,7 +15,8 @@ from tests.bench.rig import Rig
 from tests.bench.subjects.stretches import Stretches
 
 SNAPSHOT_SECONDS = 2.0
-OURS, PLAIN, PERFORMANCE = "daybook", "plain loop", "ProducerPerformance"
+OURS, PLAIN, RECORDS = "daybook", "plain loop", "plain loop, same records"
+PERFORMANCE = "ProducerPerformance"
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,18 @@ def _measure(kind: Kind, effort: Effort, say: Say) -> Measured:
     with Rig(postgres=False) as rig:
         admin = AdminClient({"bootstrap.servers": rig.kafka, "log_level": 3})
         for future in admin.create_topics(
-            [NewTopic(f"bench.{name}", 2, 1) for name in ("events", "performance")]
+            [NewTopic(f"bench.{name}", 2, 1) for name in ("events", "asks", "outcomes", "performance")]
         ).values():
             future.result(60)
         opening = 0
         if kind.service == "inventory":
             opening = bulk.put_commands(rig.kafka, kind.service, bulk.receipts())
         ours = ("tests.bench.subjects.decide_loop", kind.service, rig.kafka, str(SNAPSHOT_SECONDS))
-        plain = ("tests.bench.peers.plain_loop", rig.kafka, kind.service, str(opening))
+        plain = ("tests.bench.peers.plain_loop", rig.kafka, kind.service)
         with (
             Stretches(OURS, rig.folder / "ours.log", *ours) as subject,
-            Stretches(PLAIN, rig.folder / "plain.log", *plain) as peer,
+            Stretches(PLAIN, rig.folder / "plain.log", *plain, "plain", str(opening)) as peer,
+            Stretches(RECORDS, rig.folder / "records.log", *plain, "records", str(opening)) as same,
         ):
             if opening:
                 subject.work(opening)
@@ -67,10 +69,12 @@ def _measure(kind: Kind, effort: Effort, say: Say) -> Measured:
             prepare()
             subject.work(count)
             peer.work(count)
+            same.work(count)
             size = record_bytes(rig.kafka, f"{kind.service}.events")
             contenders = (
                 Contender(OURS, lambda: subject.work(count)),
                 Contender(PLAIN, lambda: peer.work(count)),
+                Contender(RECORDS, lambda: same.work(count)),
                 Contender(PERFORMANCE, lambda: produce(rig.kafka, "bench.performance", 4 * count, size)),
             )
             windows = interleave(contenders, effort.windows, say, warm=False, before=prepare)
@@ -78,6 +82,7 @@ def _measure(kind: Kind, effort: Effort, say: Say) -> Measured:
     row.reach(f"≥{kind.rate:,}/s", row.spread().median, kind.rate)
     row.reach("≥60 % of the plain loop", row.ratio(PLAIN).median, 0.6)
     own_cpu, plain_cpu = row.seen("CPU µs").median, row.seen("CPU µs", PLAIN).median
+    row.notes.append(f"{row.ratio(RECORDS).median:.2f} of the plain loop that writes the same records")
     row.notes.append(
         f"by CPU time, which a busy machine moves less: {plain_cpu / own_cpu:.2f} of the plain loop"
     )

@@ -1,8 +1,9 @@
-"""consume → decode → encode → produce → commit, and nothing else: `python -m … BOOTSTRAP SERVICE`.
+"""consume → decode → encode → produce → commit, and nothing else: `python -m … BOOTSTRAP SERVICE KIND SKIP`.
 
 confluent-kafka and fastavro in one transaction per 500 records, with the producers that the shop has (two
-ids in turn) and the collector's settings of its workers. No headers are read or written, nothing is
-decided, remembered, answered or asked.
+ids in turn) and the collector's settings of its workers. Nothing is decided or remembered. KIND `plain`: one
+record for each command, no headers are read or written. KIND `records`: as many records as the shop writes,
+of the same schemas and with the same headers: the event, an ask for each SKU, the outcomes of the batch.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import struct
 import sys
 from collections.abc import Mapping
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeAlias
+from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from contracts.lock import load_lock
@@ -23,11 +25,16 @@ from tests.bench.subjects.stretches import obey
 
 BATCH = 500
 FRAME = struct.Struct(">bI")
+ASK = "daybook.inventory.ReserveStock"
+Out: TypeAlias = tuple[str, bytes, bytes, list[tuple[str, bytes]] | None]
+"""Topic, key, value, headers."""
 EVENTS = {"order": "daybook.order.OrderPlaced", "inventory": "daybook.inventory.StockReserved"}
 
 
 class PlainLoop:
     """One partition-spanning consumer, `bench.events` as the target."""
+
+    NAME = "bench-plain"
 
     def __init__(self, bootstrap: str, service: str) -> None:
         lock = load_lock()
@@ -35,13 +42,13 @@ class PlainLoop:
         self._readers: dict[int, Any] = {}
         number = lock.id_of(f"{service}.events-{EVENTS[service]}")
         self._frame, self._writer = FRAME.pack(0, number), parse_schema(lock.schema(number))
-        self._transactions = Transactions(bootstrap, ["bench-plain-0", "bench-plain-1"], 10_000)
+        self._transactions = Transactions(bootstrap, [f"{self.NAME}-0", f"{self.NAME}-1"], 10_000)
         self._transactions.fence()
         keep_what_is_restored()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": "bench-plain",
+                "group.id": self.NAME,
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
@@ -65,19 +72,24 @@ class PlainLoop:
 
     def _turn(self, most: int) -> int:
         records = self._consumer.consume(most, 0.1)
-        out: list[tuple[bytes, bytes]] = []
         offsets: dict[int, int] = {}
         for record in records:
             if record.error() is not None:
                 raise KafkaException(record.error())
-            out.append((record.key(), self._encode(self._decode(record.value()))))
             offsets[record.partition()] = record.offset() + 1
         if records:
+            out = self._out(records)
             positions = [TopicPartition(self._topic, *place) for place in offsets.items()]
             self._transactions.run(
                 lambda producer: _produce(producer, out), positions, self._consumer.consumer_group_metadata()
             )
         return len(records)
+
+    def _out(self, records: list[Message]) -> list[Out]:
+        return [
+            ("bench.events", record.key(), self._encode(self._decode(record.value())), None)
+            for record in records
+        ]
 
     def _decode(self, value: bytes) -> dict[str, Any]:
         number = FRAME.unpack_from(value)[1]
@@ -92,19 +104,96 @@ class PlainLoop:
     def _encode(self, command: dict[str, Any]) -> bytes:
         if "lines" in command:
             command["gross"] = sum([line["quantity"] * line["unit_price"] for line in command["lines"]])
-        out = BytesIO()
-        out.write(self._frame)
-        schemaless_writer(out, self._writer, command)
-        return out.getvalue()
+        return _written(self._frame, self._writer, command)
 
 
-def _produce(producer: Producer, out: list[tuple[bytes, bytes]]) -> None:
-    for key, value in out:
-        producer.produce("bench.events", value, key)
+class SameRecords(PlainLoop):
+    """Writes what the shop writes for a command that is accepted."""
+
+    NAME = "bench-records"
+
+    def __init__(self, bootstrap: str, service: str) -> None:
+        super().__init__(bootstrap, service)
+        lock = load_lock()
+        asks, outcomes = (
+            lock.id_of(name)
+            for name in (f"inventory.commands-{ASK}", f"{service}.outcomes-daybook.kernel.OutcomeBatch")
+        )
+        self._ask_frame, self._ask_writer = FRAME.pack(0, asks), parse_schema(lock.schema(asks))
+        self._outcome_frame = FRAME.pack(0, outcomes)
+        self._outcome_writer = parse_schema(lock.schema(outcomes))
+
+    def _out(self, records: list[Message]) -> list[Out]:
+        out: list[Out] = []
+        outcomes: list[dict[str, Any]] = []
+        for record in records:
+            asked, command, key = dict(record.headers()), self._decode(record.value()), record.key()
+            event_id = str(uuid4())
+            about = {"ce_sequence": b"1", "ce_requesthash": asked["ce_requesthash"]}
+            about["ce_transaction"] = event_id.encode()
+            headers = self._headers(EVENTS[self._service], key, asked, event_id, about)
+            out.append(("bench.events", key, self._encode(command), headers))
+            for sku in dict.fromkeys(line["sku"] for line in command.get("lines", ())):
+                about = {"ce_replyto": b"order.commands:::" + key}
+                headers = self._headers(ASK, sku.encode(), asked, str(uuid4()), about)
+                out.append(("bench.asks", sku.encode(), self._ask(command, sku), headers))
+            outcomes.append(_outcome(asked, key.decode(), event_id))
+        body = _written(self._outcome_frame, self._outcome_writer, {"outcomes": outcomes})
+        return [*out, ("bench.outcomes", b"", body, None)]
+
+    def _ask(self, command: dict[str, Any], sku: str) -> bytes:
+        fields = {"sku": sku, "order_id": command["order_id"], "quantity": 1}
+        return _written(self._ask_frame, self._ask_writer, {**fields, "occurred_at": command["occurred_at"]})
+
+    def _headers(
+        self, kind: str, subject: bytes, asked: dict[str, bytes], identity: str, more: dict[str, bytes]
+    ) -> list[tuple[str, bytes]]:
+        about = {
+            "ce_specversion": b"1.0",
+            "ce_type": kind.encode(),
+            "ce_source": f"daybook/{self._service}".encode(),
+            "content-type": b"application/avro",
+            "ce_epoch": b"1",
+            "ce_time": asked["ce_time"],
+            "ce_id": identity.encode(),
+            "ce_subject": subject,
+            "ce_correlationid": asked["ce_correlationid"],
+            "ce_causationid": asked["ce_id"],
+        }
+        return list((about | more).items())
+
+
+def _outcome(asked: dict[str, bytes], key: str, event_id: str) -> dict[str, Any]:
+    return {
+        "command_id": asked["ce_id"].decode(),
+        "command_type": asked["ce_type"].decode(),
+        "subject": key,
+        "tag": "",
+        "kind": "accepted",
+        "version": 1,
+        "event_ids": [event_id],
+        "status": "placed",
+        "code": "",
+        "reason": "",
+        "request_hash": asked["ce_requesthash"].decode(),
+        "replayed": False,
+    }
+
+
+def _written(frame: bytes, schema: Any, fields: dict[str, Any]) -> bytes:
+    out = BytesIO()
+    out.write(frame)
+    schemaless_writer(out, schema, fields)
+    return out.getvalue()
+
+
+def _produce(producer: Producer, out: list[Out]) -> None:
+    for topic, key, value, headers in out:
+        producer.produce(topic, value, key, headers=headers)
 
 
 if __name__ == "__main__":
-    loop = PlainLoop(*sys.argv[1:3])
-    if sys.argv[3:]:
-        loop.skip(int(sys.argv[3]))
+    kinds = {"plain": PlainLoop, "records": SameRecords}
+    loop = kinds[sys.argv[3]](*sys.argv[1:3])
+    loop.skip(int(sys.argv[4]))
     obey(loop.work)
