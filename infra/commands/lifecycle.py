@@ -59,7 +59,7 @@ def up(
 def _show_open(settings: StackSettings) -> None:
     for name, value in addresses(settings).items():
         results.print(f"{name}={value}", soft_wrap=True, markup=False)
-    notes.print(f"The shop is open. `{settings.typed} status` shows it, `{settings.typed} down` closes it.")
+    notes.print("The shop is open. `./daybook status` shows it, `./daybook down` closes it.")
 
 
 @app.command(rich_help_panel="The stack")

@@ -1,15 +1,32 @@
 """How commands speak: results on standard output, all else on standard error, exit codes 0, 1 and 2."""
 
-from typing import NoReturn
+import os
+import re
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
 
+_TYPED_FOR_NO_STACK = re.compile(r"`\./daybook (?!--stack)")
+
+
+class Notes(Console):
+    """A console whose hints work as they are typed: `./daybook …` alone is about the embedded stack."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*(_typed(each) if isinstance(each, str) else each for each in objects), **how)
+
+
 results = Console(highlight=False)
-notes = Console(stderr=True, highlight=False)
+notes = Notes(stderr=True, highlight=False)
 
 
 def fail(reason: str) -> NoReturn:
     """Say why and leave with exit code 1."""
     notes.print(f"[red]daybook:[/red] {reason}", soft_wrap=True, markup=True)
     raise typer.Exit(1)
+
+
+def _typed(text: str) -> str:
+    stack = os.environ.get("DAYBOOK_STACK", "embedded")
+    return text if stack == "embedded" else _TYPED_FOR_NO_STACK.sub(f"`./daybook --stack {stack} ", text)
