@@ -68,6 +68,7 @@ class Partition(Generic[State]):
         self._answers: dict[str, dict[str, Remembered]] = {}
         self._ages: deque[Portion] = deque()
         self._remembered = 0
+        self._horizon = 0
         self._touched: dict[str, int] = {}
         self._touched_since = 0
         self._touched_before: deque[tuple[int, dict[str, int]]] = deque()
@@ -98,7 +99,8 @@ class Partition(Generic[State]):
             return held
         entity, answers = self._thaw(held)
         for answer in answers:
-            self._keep(key, answer)
+            if answer.recorded_at >= self._horizon:
+                self._keep(key, answer)
         if entity.version:
             self._entities[key] = entity
             return entity
@@ -163,7 +165,7 @@ class Partition(Generic[State]):
 
     def expire(self, now: int) -> None:
         """Forget what has left the retry window: answers, and closed steps kept for late repeats."""
-        horizon = self._window.begins(now)
+        horizon = self._horizon = self._window.begins(now)
         while self._ages and (self._ages[0].until < horizon or self._remembered > self._window.most):
             oldest = self._ages.popleft()
             self._remembered -= len(oldest.keys)

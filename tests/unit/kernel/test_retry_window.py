@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +27,24 @@ def filled(some: Told, window: Window) -> Partition[str]:
         outcome = Outcome(str(number), "T", key, "", "refused", 1, (), "", "no", "no", "hash", False)
         partition.remember(key, Remembered(outcome, hours * HOUR))
     return partition
+
+
+def test_what_rests_now_and_then_forgets_what_has_left_the_window() -> None:
+    """Woken up more often than the window lasts, it would keep its answers for ever."""
+    entity = Entity("", 1, 0)
+    partition: Partition[str] = Partition(
+        "", lambda state, _: state, lambda snapshot: (entity, pickle.loads(snapshot)), Window(5.0, 100)
+    )
+    partition.put("a", entity)
+    for now in range(20):
+        partition.expire(now * HOUR)
+        partition.get("a")
+        assert {answer.recorded_at // HOUR for answer in partition.answers("a")} == set(
+            range(max(0, now - 5), now)
+        )
+        outcome = Outcome(str(now), "T", "a", "", "refused", 1, (), "", "no", "no", "hash", False)
+        partition.remember("a", Remembered(outcome, now * HOUR))
+        partition.hold("a", pickle.dumps(partition.answers("a")))
 
 
 def remembered(partition: Partition[str], some: Told) -> set[int]:
