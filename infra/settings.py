@@ -55,7 +55,7 @@ class StackSettings(BaseSettings):
     @property
     def typed(self) -> str:
         """The command as it is typed for this stack."""
-        return "./daybook" if self.stack == "embedded" else f"./daybook --stack {self.stack}"
+        return typed_for(self.stack)
 
     def port(self, name: str) -> int:
         """The port of a process, by its name in OFFSETS."""
@@ -72,3 +72,8 @@ class StackSettings(BaseSettings):
     @property
     def logs(self) -> Path:
         return self.home / "logs"
+
+
+def typed_for(stack: str) -> str:
+    """The command as it is typed for a stack; alone it is about the embedded one."""
+    return "./daybook" if stack == "embedded" else f"./daybook --stack {stack}"

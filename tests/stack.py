@@ -21,6 +21,7 @@ import pytest
 from infra.embedded.broker import EmbeddedBroker
 from infra.embedded.ports import free_ports
 from infra.embedded.postgres import EmbeddedPostgres
+from infra.topics import create_topics, ensure_site
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +80,15 @@ def own_broker(folder: Path) -> Iterator[str]:
         yield broker.bootstrap
     finally:
         broker.kill()
+
+
+@contextmanager
+def site_broker(folder: Path) -> Iterator[str]:
+    """The address of a broker with all topics, of a site that nobody named yet."""
+    with own_broker(folder) as bootstrap:
+        create_topics(bootstrap)
+        ensure_site(bootstrap)
+        yield bootstrap
 
 
 def tell_if_failed(request: pytest.FixtureRequest, container: Any) -> None:

@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 import typer
 from rich.console import Console
 
+from infra.settings import typed_for
+
 _TYPED_FOR_NO_STACK = re.compile(r"`\./daybook (?!--stack)")
 
 
@@ -28,5 +30,5 @@ def fail(reason: str) -> NoReturn:
 
 
 def _typed(text: str) -> str:
-    stack = os.environ.get("DAYBOOK_STACK", "embedded")
-    return text if stack == "embedded" else _TYPED_FOR_NO_STACK.sub(f"`./daybook --stack {stack} ", text)
+    command = typed_for(os.environ.get("DAYBOOK_STACK", "embedded"))
+    return _TYPED_FOR_NO_STACK.sub(f"`{command} ", text)

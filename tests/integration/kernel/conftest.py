@@ -8,18 +8,15 @@ from typing import Any
 
 import pytest
 
-from infra.topics import create_topics, ensure_site
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
-from tests.stack import own_broker
+from tests.stack import site_broker
 
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker with all topics of the catalogue, for one module."""
-    with own_broker(tmp_path_factory.mktemp("kernel")) as bootstrap:
-        create_topics(bootstrap)
-        ensure_site(bootstrap)
+    with site_broker(tmp_path_factory.mktemp("kernel")) as bootstrap:
         yield bootstrap
 
 

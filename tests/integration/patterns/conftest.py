@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.sites.conftest import site_broker
+from tests.stack import site_broker
 
 
 @pytest.fixture(scope="package")

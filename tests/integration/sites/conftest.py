@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from infra.topics import create_topics, ensure_site
 from tests.integration.kernel.workers import WorkerProcess
-from tests.stack import own_broker
+from tests.stack import site_broker
 
 Start = Callable[..., WorkerProcess]
-
-
-@contextmanager
-def site_broker(folder: Path) -> Iterator[str]:
-    """The address of a broker with all topics, of a site that nobody named yet."""
-    with own_broker(folder) as bootstrap:
-        create_topics(bootstrap)
-        ensure_site(bootstrap)
-        yield bootstrap
 
 
 @pytest.fixture(scope="module")
