@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -63,12 +63,15 @@ class CommandLoop(Generic[Command, State, Event]):
 
     def turn(self) -> int:
         """The five steps; how many commands were executed. Raises `OwnershipLost`."""
-        records = self._take_batch()
         staged: Staged[State] = Staged()
-        floor = max((partition.recorded_at for partition in self._slot.partitions.values()), default=0)
-        now = max(now_micros(), floor)
-        for record in records:
-            self._executor.execute(record, staged, now)
+        records: list[Message] = []
+        now = max((partition.recorded_at for partition in self._slot.partitions.values()), default=0)
+        for portion in self._batch():
+            now = max(now, now_micros())
+            for record in portion:
+                self._executor.execute(record, staged, now)
+            records.extend(portion)
+        now = max(now, now_micros())
         self._due(staged, now)
         if records or staged.asks:
             self._commit(records, staged, now)
@@ -77,15 +80,20 @@ class CommandLoop(Generic[Command, State, Event]):
                 self._publish(staged, now)
         return len(records)
 
-    def _take_batch(self) -> list[Message]:
-        """Wait for a first command, then gather what comes within a window that grows with the load."""
-        first = self._consumer.consume(1, IDLE_SECONDS)
-        records = first + self._consumer.consume(MAX_BATCH - 1, self._window) if first else first
-        self._window = min(self._longest_window, len(records) * WINDOW_PER_COMMAND)
-        for record in records:
-            if (error := record.error()) is not None and not error.retriable():
-                raise KafkaException(error)
-        return [record for record in records if record.error() is None]
+    def _batch(self) -> Iterator[list[Message]]:
+        """What is there, to be executed while more comes; then what came within a window that grows with the
+        load."""
+        if not (there := self._consumer.consume(1, IDLE_SECONDS)):
+            return
+        closes = time.monotonic() + self._window
+        there += self._consumer.consume(MAX_BATCH - 1, 0)
+        yield _sound(there)
+        taken, left = len(there), closes - time.monotonic()
+        if taken < MAX_BATCH and left > 0:
+            late = self._consumer.consume(MAX_BATCH - taken, left)
+            yield _sound(late)
+            taken += len(late)
+        self._window = min(self._longest_window, taken * WINDOW_PER_COMMAND)
 
     def _commit(self, records: list[Message], staged: Staged[State], now: int) -> None:
         offsets = {record.partition(): record.offset() + 1 for record in records}
@@ -201,3 +209,11 @@ class CommandLoop(Generic[Command, State, Event]):
                 asks = self._process.pending(entity.state)
             staged.asks.extend(self._executor.asks(key, asks, key, key, now))
             self._set_timer(number, key, entity.state, now)
+
+
+def _sound(records: list[Message]) -> list[Message]:
+    """Without what the client mends by itself. Raises KafkaException for what it cannot mend."""
+    for record in records:
+        if (error := record.error()) is not None and not error.retriable():
+            raise KafkaException(error)
+    return [record for record in records if record.error() is None]
