@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from services.edge.http import exception_handlers
+from services.kernel.collector import keep_what_is_here
 
 GRACE_SECONDS = 15
 KEEP_ALIVE_SECONDS = 75  # longer than a client's pool or a proxy usually keeps an idle connection
@@ -71,6 +72,7 @@ def serve(app: Starlette, host: str, port: int) -> None:
 
     In another thread than the main one it serves as long as the process lives.
     """
+    keep_what_is_here()
     uvicorn.run(
         app,
         host=host,

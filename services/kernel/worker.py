@@ -5,8 +5,6 @@ Any loss of ownership ends the process, visibly: it never goes back from writing
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import os
 import signal
 import threading
@@ -17,6 +15,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from services.kernel.aggregate import Aggregate
+from services.kernel.collector import keep_what_is_here
 from services.kernel.command_loop import CommandLoop
 from services.kernel.control import ControlWatch
 from services.kernel.entities import Window
@@ -109,7 +108,7 @@ def _stand_by(
 ) -> None:
     """Fold the mirrored log until the site becomes active."""
     standby = Standby(slot)
-    keep_what_is_restored()
+    keep_what_is_here()
     metrics.standing_by(slot.restore_seconds)
     log.info("standing_by", service=slot.aggregate.name, seconds=slot.restore_seconds)
     measured = 0.0
@@ -132,7 +131,7 @@ def _run_loop(
     aggregate = slot.aggregate
     metrics.activating()
     consumer = slot.open()
-    keep_what_is_restored()
+    keep_what_is_here()
     executor = Executor(aggregate, slot.partitions, slot.partition_count, slot.epoch)
     if slot.taking_over:
         asked = take_over(slot, executor, settings.takeover_hours)
@@ -154,17 +153,6 @@ def _run_loop(
             metrics.lag(_waiting(consumer))
             measured = time.monotonic()
     consumer.close()
-
-
-def keep_what_is_restored() -> None:
-    """What was restored stays: no collection needs to look at it again, and young ones may be rarer.
-
-    What its reading took besides goes back to the system: glibc would keep it, tens of MB.
-    """
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
 
 
 def _waiting(consumer: Consumer) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 import structlog
 
+from services.kernel.collector import keep_what_is_here
 from services.kernel.projector import Projector
 from services.kernel.read_model import Stopped, TopicPartition
 from services.projection import metrics
@@ -119,6 +120,7 @@ async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health)
         await source.start()
         try:
             await source.started(START_SECONDS)
+            keep_what_is_here()
             health.reason = None
             log.info("projecting", read_models=sorted(projector.models))
             await _watch(Watch(source, connections, settings.stall_seconds), failed, stop)

@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from contracts.lock import load_lock
+from services.kernel.collector import keep_what_is_here
 from services.kernel.transactions import Transactions
-from services.kernel.worker import keep_what_is_restored
 from tests.bench.subjects.stretches import obey
 
 BATCH = 500
@@ -44,7 +44,7 @@ class PlainLoop:
         self._frame, self._writer = FRAME.pack(0, number), parse_schema(lock.schema(number))
         self._transactions = Transactions(bootstrap, [f"{self.NAME}-0", f"{self.NAME}-1"], 10_000)
         self._transactions.fence()
-        keep_what_is_restored()
+        keep_what_is_here()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,

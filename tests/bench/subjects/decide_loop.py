@@ -15,11 +15,12 @@ from typing import Any
 import psutil
 
 from services.kernel.aggregate import Aggregate
+from services.kernel.collector import keep_what_is_here
 from services.kernel.command_loop import CommandLoop
 from services.kernel.entities import Window
 from services.kernel.execution import Executor
 from services.kernel.slot import Slot, SlotConfig
-from services.kernel.worker import ANSWERS_PER_PARTITION, keep_what_is_restored
+from services.kernel.worker import ANSWERS_PER_PARTITION
 from services.kernel.worker_metrics import WorkerMetrics
 from tests.bench.subjects.stretches import obey
 
@@ -36,7 +37,7 @@ def main(service: str, bootstrap: str, snapshot_seconds: str) -> None:
     )
     slot: Slot[Any, Any, Any] = Slot(aggregate, config, _lost)
     consumer = slot.open()
-    keep_what_is_restored()
+    keep_what_is_here()
     executor: Executor[Any, Any, Any] = Executor(aggregate, slot.partitions, slot.partition_count, slot.epoch)
     loop: CommandLoop[Any, Any, Any] = CommandLoop(
         slot, consumer, executor, WorkerMetrics(service), WINDOW_SECONDS, NEVER_SECONDS

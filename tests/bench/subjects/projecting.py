@@ -15,6 +15,7 @@ import aiokafka
 import uvloop
 from faust.types import TP
 
+from services.kernel.collector import keep_what_is_here
 from services.kernel.projector import Projector
 from services.kernel.read_model import Batch
 from services.projection.agents import add_agents
@@ -50,6 +51,7 @@ async def faust(settings: ProjectionSettings, projector: Projector, single: bool
     failed = add_agents(source, settings.batch_events)
     await source.start()
     await source.started(START_SECONDS)
+    keep_what_is_here()
     await failed
 
 
@@ -69,6 +71,7 @@ async def plain(settings: ProjectionSettings, projector: Projector) -> None:
     starts = await projector.assigned({(place.topic, place.partition) for place in places})
     for place in places:
         consumer.seek(place, starts[place.topic, place.partition])
+    keep_what_is_here()
     while True:
         fetched = await consumer.getmany(timeout_ms=200, max_records=settings.batch_events)
         batches: dict[str, list[Batch]] = {}
