@@ -34,6 +34,9 @@ Event = TypeVar("Event")
 MAX_BATCH = 500
 IDLE_SECONDS = 0.1
 WINDOW_PER_COMMAND = 0.0002  # seconds that the window grows with each command of the batch before
+# Windows that a batch of conversations alone may last: each transaction that it saves is time for those who
+# wait at an API, and for the read models.
+PATIENCE = 10
 
 log = structlog.get_logger()
 
@@ -66,7 +69,7 @@ class CommandLoop(Generic[Command, State, Event]):
         staged: Staged[State] = Staged()
         records: list[Message] = []
         now = max((partition.recorded_at for partition in self._slot.partitions.values()), default=0)
-        for portion in self._batch():
+        for portion in self._batch(staged):
             now = max(now, now_micros())
             for record in portion:
                 self._executor.execute(record, staged, now)
@@ -80,17 +83,20 @@ class CommandLoop(Generic[Command, State, Event]):
                 self._publish(staged, now)
         return len(records)
 
-    def _batch(self) -> Iterator[list[Message]]:
-        """What is there, to be executed while more comes; then what came within a window that grows with the
-        load."""
+    def _batch(self, staged: Staged[State]) -> Iterator[list[Message]]:
+        """What is there, to be executed while more comes; then what comes within a window that grows with the
+        load, and is longer while nobody waits for an answer of this batch."""
         if not (there := self._consumer.consume(1, IDLE_SECONDS)):
             return
-        closes = time.monotonic() + self._window
+        opened = time.monotonic()
         there += self._consumer.consume(MAX_BATCH - 1, 0)
         yield _sound(there)
-        taken, left = len(there), closes - time.monotonic()
-        if taken < MAX_BATCH and left > 0:
-            late = self._consumer.consume(MAX_BATCH - taken, left)
+        taken = len(there)
+        while taken < MAX_BATCH:
+            closes = opened + self._window * (1 if staged.awaited else PATIENCE)
+            if (left := closes - time.monotonic()) <= 0:
+                break
+            late = self._consumer.consume(MAX_BATCH - taken, min(left, self._longest_window))
             yield _sound(late)
             taken += len(late)
         self._window = min(self._longest_window, taken * WINDOW_PER_COMMAND)

@@ -29,7 +29,7 @@ class StagedAsk(NamedTuple):
 
 @dataclass
 class Staged(Generic[State]):
-    """The effects of one batch."""
+    """The effects of one batch. `awaited`: somebody waits for an outcome of it, at an API."""
 
     entities: dict[tuple[int, str], Entity[State]] = field(default_factory=dict)
     answers: dict[tuple[int, str, str], Remembered] = field(default_factory=dict)
@@ -40,3 +40,4 @@ class Staged(Generic[State]):
     parked: list[tuple[str, ParkedCommand]] = field(default_factory=list)
     correlations: dict[str, str] = field(default_factory=dict)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    awaited: bool = False
