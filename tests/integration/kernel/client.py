@@ -51,7 +51,9 @@ class Client:
         request_hash: str = "h",
         expected: int | None = None,
         epoch: int = 1,
+        reply_to: ReplyAddress | None = None,
     ) -> None:
+        """`reply_to`: here, unless told otherwise."""
         metadata = Metadata(
             id=command_id,
             type=command.TYPE,
@@ -62,7 +64,7 @@ class Client:
             causation_id=command_id,
             epoch=epoch,
             request_hash=request_hash,
-            reply_to=ReplyAddress(f"{self._service}.outcomes", self._replica, "", ""),
+            reply_to=reply_to or ReplyAddress(f"{self._service}.outcomes", self._replica, "", ""),
             expected_version=expected,
         )
         topic = f"{self._service}.commands"

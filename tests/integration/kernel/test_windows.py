@@ -1,0 +1,80 @@
+"""How long a batch gathers: longer while nobody waits for it, no longer once somebody does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from contracts.inventory.commands import ReceiveStock
+from services.kernel.envelope import ReplyAddress, read_headers
+from services.kernel.log_reader import read_to_end
+from tests.integration.kernel.client import Client
+from tests.integration.kernel.workers import WorkerProcess
+from tests.scraped import metric
+
+Start = Callable[..., WorkerProcess]
+CONVERSATION = ReplyAddress("order.commands", None, "step", "an-order")
+FULL_BATCHES = 1500
+
+
+def receive(client: Client, command_id: str, reply_to: ReplyAddress | None = None) -> None:
+    client.send(ReceiveStock(command_id, 1, "delivery", 1), command_id, command_id, reply_to=reply_to)
+
+
+def await_taken(worker: WorkerProcess, commands: int) -> None:
+    until = time.monotonic() + 60
+    while metric(worker.port, "daybook_batch_commands_sum") < commands:
+        assert time.monotonic() < until, metric(worker.port, "daybook_batch_commands_sum")
+        time.sleep(0.02)
+
+
+def transactions_of_a_stream(
+    client: Client, worker: WorkerProcess, name: str, reply_to: ReplyAddress | None
+) -> float:
+    """Half a second of a command each millisecond."""
+    before = metric(worker.port, "daybook_transaction_seconds_count")
+    taken = metric(worker.port, "daybook_batch_commands_sum")
+    for number in range(500):
+        receive(client, f"{name}-{number}", reply_to)
+        time.sleep(0.001)
+    client.flush()
+    await_taken(worker, int(taken) + 500)
+    return metric(worker.port, "daybook_transaction_seconds_count") - before
+
+
+def test_what_nobody_waits_for_takes_fewer_transactions(
+    start_worker: Start, inventory_client: Client
+) -> None:
+    worker = start_worker("inventory")
+    worker.wait_ready()
+    transactions_of_a_stream(inventory_client, worker, "first", None)
+    awaited = transactions_of_a_stream(inventory_client, worker, "awaited", None)
+    alone = transactions_of_a_stream(inventory_client, worker, "alone", CONVERSATION)
+    assert alone * 2 <= awaited
+
+
+def test_who_waits_does_not_wait_for_a_long_window(
+    bootstrap: str, start_worker: Start, inventory_client: Client
+) -> None:
+    """After full batches a window lasts 0.1 s here, and a second where nobody waits."""
+    client = inventory_client
+    for number in range(FULL_BATCHES):
+        receive(client, f"full-{number}", CONVERSATION)
+    client.flush()
+    worker = start_worker("inventory", window_ms=100)
+    worker.wait_ready()
+    await_taken(worker, FULL_BATCHES)
+    receive(client, "nobody-waits", CONVERSATION)
+    client.flush()
+    time.sleep(0.05)
+    receive(client, "somebody-waits")
+    client.flush()
+    time.sleep(0.65)
+    receive(client, "later", CONVERSATION)
+    client.flush()
+    await_taken(worker, FULL_BATCHES + 3)
+    transaction: dict[str, str] = {}
+    for record in read_to_end(bootstrap, "inventory.events", {0: 0, 1: 0}):
+        metadata = read_headers(record.headers())
+        transaction[metadata.subject] = metadata.transaction.partition("/")[0]
+    assert transaction["nobody-waits"] == transaction["somebody-waits"] != transaction["later"]
