@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -41,6 +42,21 @@ PATIENCE = 10
 log = structlog.get_logger()
 
 
+@dataclass
+class Gathering:
+    """How long a batch gathers, in seconds; `longest` bounds a window."""
+
+    longest: float
+    window: float = 0.0
+
+    def lasts(self, awaited: bool) -> float:
+        return self.window if awaited else self.window * PATIENCE
+
+    def took(self, commands: int) -> None:
+        """The next window follows the load."""
+        self.window = min(self.longest, commands * WINDOW_PER_COMMAND)
+
+
 class CommandLoop(Generic[Command, State, Event]):
     """One slot's loop. `turn` does the five steps once; the caller repeats it until it is told to stop."""
 
@@ -54,8 +70,7 @@ class CommandLoop(Generic[Command, State, Event]):
         redrive_seconds: float,
     ) -> None:
         self._slot, self._consumer, self._executor, self._metrics = slot, consumer, executor, metrics
-        self._longest_window, self._redrive = window_seconds, int(redrive_seconds * 1_000_000)
-        self._window = 0.0
+        self._gathering, self._redrive = Gathering(window_seconds), int(redrive_seconds * 1_000_000)
         self._name = slot.aggregate.name
         self._process = slot.aggregate.process
         self._timers: list[tuple[int, int, str]] = []
@@ -93,13 +108,13 @@ class CommandLoop(Generic[Command, State, Event]):
         yield _sound(there)
         taken = len(there)
         while taken < MAX_BATCH:
-            closes = opened + self._window * (1 if staged.awaited else PATIENCE)
-            if (left := closes - time.monotonic()) <= 0:
+            left = opened + self._gathering.lasts(staged.awaited) - time.monotonic()
+            if left <= 0:
                 break
-            late = self._consumer.consume(MAX_BATCH - taken, min(left, self._longest_window))
+            late = self._consumer.consume(MAX_BATCH - taken, min(left, self._gathering.longest))
             yield _sound(late)
             taken += len(late)
-        self._window = min(self._longest_window, taken * WINDOW_PER_COMMAND)
+        self._gathering.took(taken)
 
     def _commit(self, records: list[Message], staged: Staged[State], now: int) -> None:
         offsets = {record.partition(): record.offset() + 1 for record in records}

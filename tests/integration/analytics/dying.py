@@ -29,8 +29,15 @@ def kill_this() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def there(folder: Path, pattern: str) -> bool:
+    try:
+        return any(folder.glob(pattern))
+    except FileNotFoundError:  # Spark moved a folder that was being looked into
+        return False
+
+
 def kill_while_writing(folder: Path, first_batch: str) -> None:
-    while not (list(folder.glob(first_batch)) and list(folder.glob("aside/**/*.parquet"))):
+    while not (there(folder, first_batch) and there(folder, "aside/**/*.parquet")):
         time.sleep(0.0005)
     kill_all()
 

@@ -1,4 +1,4 @@
-"""How long a batch gathers: longer while nobody waits for it, no longer once somebody does."""
+"""A batch that nobody waits for gathers longer, until somebody does: see also the unit tests."""
 
 from __future__ import annotations
 
@@ -26,31 +26,6 @@ def await_taken(worker: WorkerProcess, commands: int) -> None:
     while metric(worker.port, "daybook_batch_commands_sum") < commands:
         assert time.monotonic() < until, metric(worker.port, "daybook_batch_commands_sum")
         time.sleep(0.02)
-
-
-def transactions_of_a_stream(
-    client: Client, worker: WorkerProcess, name: str, reply_to: ReplyAddress | None
-) -> float:
-    """Half a second of a command each millisecond."""
-    before = metric(worker.port, "daybook_transaction_seconds_count")
-    taken = metric(worker.port, "daybook_batch_commands_sum")
-    for number in range(500):
-        receive(client, f"{name}-{number}", reply_to)
-        time.sleep(0.001)
-    client.flush()
-    await_taken(worker, int(taken) + 500)
-    return metric(worker.port, "daybook_transaction_seconds_count") - before
-
-
-def test_what_nobody_waits_for_takes_fewer_transactions(
-    start_worker: Start, inventory_client: Client
-) -> None:
-    worker = start_worker("inventory")
-    worker.wait_ready()
-    transactions_of_a_stream(inventory_client, worker, "first", None)
-    awaited = transactions_of_a_stream(inventory_client, worker, "awaited", None)
-    alone = transactions_of_a_stream(inventory_client, worker, "alone", CONVERSATION)
-    assert alone * 2 <= awaited
 
 
 def test_who_waits_does_not_wait_for_a_long_window(
