@@ -1,7 +1,7 @@
 """The command loop: consume → decide → produce, one transaction per batch.
 
 1. take a batch of commands, as large as the load makes it;
-2. execute each on staged copies: events, outcomes, asks;
+2. execute each on staged copies, while more come: events, outcomes, asks;
 3. produce everything in one transaction, with the consumed offsets;
 4. commit; a clean abort drops what was staged and goes back to the batch's beginning;
 5. publish the staged entities and answers: only now has anything happened.
@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from contracts.kernel.records import Answer, OutcomeBatch
 from services.kernel.envelope import Metadata, now_micros, uuid7, write_headers
 from services.kernel.execution import Executor
+from services.kernel.log_reader import what_is_there
 from services.kernel.process import Ask
 from services.kernel.serde import encode
 from services.kernel.slot import Slot
@@ -101,10 +102,9 @@ class CommandLoop(Generic[Command, State, Event]):
     def _batch(self, staged: Staged[State]) -> Iterator[list[Message]]:
         """What is there, to be executed while more comes; then what comes within a window that grows with the
         load, and is longer while nobody waits for an answer of this batch."""
-        if not (there := self._consumer.consume(1, IDLE_SECONDS)):
+        if not (there := what_is_there(self._consumer, MAX_BATCH, IDLE_SECONDS)):
             return
         opened = time.monotonic()
-        there += self._consumer.consume(MAX_BATCH - 1, 0)
         yield _sound(there)
         taken = len(there)
         while taken < MAX_BATCH:

@@ -212,7 +212,6 @@ class Executor(Generic[Command, State, Event]):
         if meta.reply_to is not None:
             address = meta.reply_to
             staged.replies.setdefault((address.topic, address.partition, address.key), []).append(outcome)
-            staged.awaited |= address.partition is not None
             staged.correlations.setdefault(address.key, meta.correlation_id)
 
     def _park(

@@ -29,7 +29,7 @@ class StagedAsk(NamedTuple):
 
 @dataclass
 class Staged(Generic[State]):
-    """The effects of one batch. `awaited`: somebody waits for an outcome of it, at an API."""
+    """The effects of one batch."""
 
     entities: dict[tuple[int, str], Entity[State]] = field(default_factory=dict)
     answers: dict[tuple[int, str, str], Remembered] = field(default_factory=dict)
@@ -40,4 +40,8 @@ class Staged(Generic[State]):
     parked: list[tuple[str, ParkedCommand]] = field(default_factory=list)
     correlations: dict[str, str] = field(default_factory=dict)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    awaited: bool = False
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody at an API waits for an outcome of it: a conversation is answered by key."""
+        return any(partition is not None for _, partition, _ in self.replies)
