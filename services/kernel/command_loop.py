@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from contracts.kernel.records import Answer, OutcomeBatch
 from services.kernel.envelope import Metadata, now_micros, uuid7, write_headers
 from services.kernel.execution import Executor
-from services.kernel.log_reader import what_is_there
+from services.kernel.log_reader import sound, what_is_there
 from services.kernel.process import Ask
 from services.kernel.serde import encode
 from services.kernel.slot import Slot
@@ -105,14 +105,14 @@ class CommandLoop(Generic[Command, State, Event]):
         if not (there := what_is_there(self._consumer, MAX_BATCH, IDLE_SECONDS)):
             return
         opened = time.monotonic()
-        yield _sound(there)
+        yield sound(there)
         taken = len(there)
         while taken < MAX_BATCH:
             left = opened + self._gathering.lasts(staged.awaited) - time.monotonic()
             if left <= 0:
                 break
             late = self._consumer.consume(MAX_BATCH - taken, min(left, self._gathering.longest))
-            yield _sound(late)
+            yield sound(late)
             taken += len(late)
         self._gathering.took(taken)
 
@@ -230,11 +230,3 @@ class CommandLoop(Generic[Command, State, Event]):
                 asks = self._process.pending(entity.state)
             staged.asks.extend(self._executor.asks(key, asks, key, key, now))
             self._set_timer(number, key, entity.state, now)
-
-
-def _sound(records: list[Message]) -> list[Message]:
-    """Without what the client mends by itself. Raises KafkaException for what it cannot mend."""
-    for record in records:
-        if (error := record.error()) is not None and not error.retriable():
-            raise KafkaException(error)
-    return [record for record in records if record.error() is None]

@@ -169,3 +169,11 @@ def what_is_there(consumer: Consumer, most: int, seconds: float) -> list[Message
     if records:
         records += consumer.consume(most - 1, 0)
     return records
+
+
+def sound(records: list[Message]) -> list[Message]:
+    """Without what the client mends by itself. Raises KafkaException for what it cannot mend."""
+    for record in records:
+        if (error := record.error()) is not None and not error.retriable():
+            raise KafkaException(error)
+    return [record for record in records if record.error() is None]

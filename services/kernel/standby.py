@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from services.kernel.envelope import now_micros
+from services.kernel.log_reader import sound
 from services.kernel.slot import Slot
 
 IDLE_SECONDS = 0.1
@@ -41,7 +42,7 @@ class Standby:
 
     def turn(self) -> int:
         """Fold what has come; how many records. Raises `VersionGap` or KafkaException."""
-        records = [record for record in self._consumer.consume(BATCH, IDLE_SECONDS) if _good(record)]
+        records = sound(self._consumer.consume(BATCH, IDLE_SECONDS))
         self._idle = not records
         if records:
             with self._slot.quiet:
@@ -64,11 +65,3 @@ class Standby:
 
     def close(self) -> None:
         self._consumer.close()
-
-
-def _good(record: Message) -> bool:
-    if (error := record.error()) is None:
-        return True
-    if not error.retriable():
-        raise KafkaException(error)
-    return False
