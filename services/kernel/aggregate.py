@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from services.kernel.decider import Decider
+from services.kernel.persistent_map import PersistentMap
 from services.kernel.process import Process
 
 Command = TypeVar("Command")
@@ -33,10 +34,11 @@ class StateCodec(Generic[State]):
 
     def __init__(self, states: Sequence[type]) -> None:
         self._decoders: dict[str, msgspec.msgpack.Decoder[State]] = {
-            state.__name__: msgspec.msgpack.Decoder(state) for state in states
+            state.__name__: msgspec.msgpack.Decoder(state, dec_hook=_decoded) for state in states
         }
-        self._encode = msgspec.msgpack.Encoder().encode
-        shape = msgspec.json.encode(msgspec.json.schema_components(list(states)), order="deterministic")
+        self._encode = msgspec.msgpack.Encoder(enc_hook=_encodable).encode
+        shapes = msgspec.json.schema_components(list(states), schema_hook=_schema)
+        shape = msgspec.json.encode(shapes, order="deterministic")
         self.format = hashlib.blake2b(shape, digest_size=8).hexdigest()
 
     def encode(self, state: State) -> bytes:
@@ -47,3 +49,21 @@ class StateCodec(Generic[State]):
         name, _, body = data.partition(b"\0")
         state: State = self._decoders[name.decode()].decode(body)
         return state
+
+
+def _encodable(value: Any) -> dict[str, int]:
+    if isinstance(value, PersistentMap):
+        return value.plain()
+    raise NotImplementedError(f"no snapshot can hold a {type(value).__name__}")
+
+
+def _decoded(kind: type, content: dict[str, int]) -> PersistentMap:
+    if kind is PersistentMap:
+        return PersistentMap(content)
+    raise NotImplementedError(f"no snapshot can hold a {kind.__name__}")
+
+
+def _schema(kind: type) -> dict[str, Any]:
+    if kind is PersistentMap:
+        return msgspec.json.schema(dict[str, int])
+    raise NotImplementedError(f"no snapshot can hold a {kind.__name__}")

@@ -147,15 +147,15 @@ def evolve(stock: Stock, event: InventoryEvent) -> Stock:
                 stock,
                 version=version,
                 reserved=stock.reserved + units,
-                reservations={**stock.reservations, order_id: units},
+                reservations=stock.reservations.put(order_id, units),
             )
         case StockReleased(order_id=order_id, quantity=units, order_lost=lost):
-            closed = stock.closed if lost else {**stock.closed, closed_key("release", order_id): version}
+            closed = stock.closed if lost else stock.closed.put(closed_key("release", order_id), version)
             return replace(
                 stock,
                 version=version,
                 reserved=stock.reserved - units,
-                reservations=_without(order_id, stock),
+                reservations=stock.reservations.without(order_id),
                 closed=closed,
             )
         case StockIssued(order_id=order_id, quantity=units):
@@ -165,8 +165,8 @@ def evolve(stock: Stock, event: InventoryEvent) -> Stock:
                 on_hand=on_hand - units,
                 reserved=stock.reserved - units,
                 issued=stock.issued + units,
-                reservations=_without(order_id, stock),
-                closed={**stock.closed, closed_key("issue", order_id): version},
+                reservations=stock.reservations.without(order_id),
+                closed=stock.closed.put(closed_key("issue", order_id), version),
             )
         case StockReturned(order_id=order_id, return_number=number, quantity=units):
             return replace(
@@ -174,16 +174,10 @@ def evolve(stock: Stock, event: InventoryEvent) -> Stock:
                 version=version,
                 on_hand=on_hand + units,
                 returned=stock.returned + units,
-                closed={**stock.closed, closed_key(return_step(number), order_id): version},
+                closed=stock.closed.put(closed_key(return_step(number), order_id), version),
             )
         case _:
             assert_never(event)
-
-
-def _without(order_id: str, stock: Stock) -> dict[str, int]:
-    left = dict(stock.reservations)
-    left.pop(order_id, None)
-    return left
 
 
 def status(stock: Stock) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+
+from services.kernel.persistent_map import PersistentMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +14,6 @@ class Stock:
     `on_hand == received + adjusted + returned - issued` (I7) and `reserved == sum(reservations.values())`.
     `reservations` holds the units of each order; `closed` says which steps of which orders came to their end,
     and at which version of this stock (see `closed_key`), so that late and repeated commands are recognised.
-    The mappings are never changed in place.
     """
 
     version: int = 0
@@ -23,8 +23,8 @@ class Stock:
     adjusted: int = 0
     returned: int = 0
     issued: int = 0
-    reservations: Mapping[str, int] = field(default_factory=dict)
-    closed: Mapping[str, int] = field(default_factory=dict)
+    reservations: PersistentMap = field(default_factory=PersistentMap)
+    closed: PersistentMap = field(default_factory=PersistentMap)
 
     @property
     def available(self) -> int:
@@ -47,5 +47,5 @@ def return_step(number: int) -> str:
 
 def forget(stock: Stock, version: int) -> Stock:
     """Without the closed steps of `version` and before: their commands cannot come again."""
-    kept = {key: closed_at for key, closed_at in stock.closed.items() if closed_at > version}
-    return stock if len(kept) == len(stock.closed) else replace(stock, closed=kept)
+    kept = {key: closed_at for key, closed_at in stock.closed.plain().items() if closed_at > version}
+    return stock if len(kept) == len(stock.closed) else replace(stock, closed=PersistentMap(kept))

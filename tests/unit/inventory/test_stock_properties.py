@@ -19,6 +19,7 @@ from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.kernel.aggregate import StateCodec
 from services.kernel.decider import Refused, fold
+from services.kernel.persistent_map import PersistentMap
 
 SKU = "22423"
 orders = st.sampled_from(["1", "2", "3"])
@@ -95,7 +96,8 @@ def test_what_was_accepted_of_an_order_is_accepted_again_and_changes_nothing(
 def test_forgetting_touches_closed_steps_only(history: list[InventoryCommand], version: int) -> None:
     state = fold(stock_decider, run(history))
     left = stock_decider.forget(state, version)
-    assert replace(left, closed={}) == replace(state, closed={})
+    nothing = PersistentMap()
+    assert replace(left, closed=nothing) == replace(state, closed=nothing)
     assert left.closed == {key: at for key, at in state.closed.items() if at > version}
 
 
