@@ -10,6 +10,7 @@ from infra.embedded.ports import HOST
 
 CANARY = "site.canary"
 _TRANSACTION_MS = 10_000
+_REQUEST_BYTES = 16 * 2**20  # more than any mirrored topic takes
 
 _CLUSTERS = """\
 clusters = {source}, {target}
@@ -26,6 +27,8 @@ _FLOW = """\
 # what a killed mirror leaves open holds up its successor, which reads its positions first, and every
 # reader of the target: Connect's own minute is long
 {target}.producer.transaction.timeout.ms = {transaction_ms}
+# a record beyond the producer's own megabyte would end the task, and the mirror with it
+{target}.producer.max.request.size = {request_bytes}
 """
 
 _ONE_WAY = """\
@@ -119,6 +122,7 @@ def flow_lines(place: MirrorPlace) -> str:
         exactly_once="enabled" if place.exactly_once else "disabled",
         isolation="read_committed" if place.exactly_once else "read_uncommitted",
         transaction_ms=_TRANSACTION_MS,
+        request_bytes=_REQUEST_BYTES,
     )
 
 

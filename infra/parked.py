@@ -11,6 +11,7 @@ from contracts.kernel.records import ParkedCommand
 from infra.topics import SERVICES
 from services.kernel.log_reader import partitions_of, read_to_end
 from services.kernel.serde import Undecodable, decode
+from services.kernel.transactions import LARGEST_RECORD
 
 DELIVERY_SECONDS = 30
 
@@ -93,6 +94,7 @@ def _deliver(
             "enable.idempotence": True,
             "partitioner": "murmur2_random",
             "message.timeout.ms": DELIVERY_SECONDS * 1000,
+            "message.max.bytes": LARGEST_RECORD,
             "log_level": 3,
         }
     )

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from services.kernel.envelope import partition_of, read_headers
 from services.kernel.log_reader import partitions_of, read_to_end
-from services.kernel.transactions import produce
+from services.kernel.transactions import LARGEST_RECORD, produce
 
 FLUSH_SECONDS = 120.0
 
@@ -46,7 +46,7 @@ def copy(bootstrap: str, source: str, target: str, partitions: int) -> int:
             "acks": "all",
             "enable.idempotence": True,
             "linger.ms": 20,
-            "message.max.bytes": 4_000_000,
+            "message.max.bytes": LARGEST_RECORD,
             "on_delivery": delivered,
             "log_level": 3,
         }

@@ -25,6 +25,8 @@ Command = TypeVar("Command")
 State = TypeVar("State")
 Event = TypeVar("Event")
 
+LONGEST_REASON = 500  # an error may quote all of what it could not read
+
 
 class LaterEpoch(Exception):
     """Somebody writes in a later site epoch: this worker's time is over."""
@@ -64,7 +66,8 @@ class Executor(Generic[Command, State, Event]):
         except LaterEpoch:
             raise
         except Exception as error:  # nothing here does I/O: whatever is raised is the command's own doing
-            self._park(record, metadata, f"{type(error).__name__}: {error}", staged, now)
+            reason = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+            self._park(record, metadata, reason, staged, now)
 
     def asks(
         self, key: str, asks: Sequence[Ask], correlation: str, cause: str, now: int

@@ -20,12 +20,13 @@ from services.kernel.aggregate import StateCodec
 from services.kernel.entities import Entity, Partition, Window
 from services.kernel.log_reader import Positions
 from services.kernel.serde import decode, encode
-from services.kernel.transactions import Aborted, Transactions, produce
+from services.kernel.transactions import LARGEST_RECORD, Aborted, Transactions, produce
 
 State = TypeVar("State")
 Ends = Callable[[list[int]], tuple[Positions, Positions]]
 
 CHUNK = 500
+LARGEST = LARGEST_RECORD - 2**16  # bytes; the record's key, headers and frame come on top
 WATERMARK_KEY = "watermark"
 OPEN = ("open", b"1")
 FORMAT_HEADER = "format"
@@ -144,21 +145,27 @@ class SnapshotWriter(Generic[State]):
             names = [(number, key) for number in numbers for key in self._partitions[number].changed()]
         if not names:
             return 0
+        written = 0
         try:
             for begin in range(0, len(names), CHUNK):
-                self._write_chunk(names[begin : begin + CHUNK])
+                written += self._write_chunk(names[begin : begin + CHUNK])
                 time.sleep(0.002)  # let the loop's thread have the interpreter between chunks
-            self._transactions.run(lambda producer: self._mark(producer, events, answers), [], None)
+            if written == len(names):
+                self._transactions.run(lambda producer: self._mark(producer, events, answers), [], None)
         except Aborted as error:
             log.warning("snapshot_aborted", reason=str(error))
             with self._quiet:
                 for number, key in names:
                     self._partitions[number].unwritten(key)
             return 0
-        return len(names)
+        return written
 
-    def _write_chunk(self, names: Sequence[tuple[int, str]]) -> None:
-        records = [(number, key, *self._record(self._partitions[number], key)) for number, key in names]
+    def _write_chunk(self, names: Sequence[tuple[int, str]]) -> int:
+        """How many are written: an entity too large for a record is said, and restored from its events."""
+        made = [(number, key, *self._record(self._partitions[number], key)) for number, key in names]
+        records = [record for record in made if len(record[2] or b"") <= LARGEST]
+        if len(records) < len(made):
+            self._too_large([(number, key) for number, key, value, *_ in made if len(value or b"") > LARGEST])
 
         def stage(producer: Producer) -> None:
             for number, key, value, headers, recorded_at in records:
@@ -177,6 +184,13 @@ class SnapshotWriter(Generic[State]):
             for number, key, value, headers, _ in records:
                 if value is not None and OPEN not in headers:
                     self._partitions[number].written(key, value)
+        return len(records)
+
+    def _too_large(self, names: Sequence[tuple[int, str]]) -> None:
+        log.error("snapshot_too_large", keys=[key for _, key in names], most_bytes=LARGEST)
+        with self._quiet:
+            for number, key in names:
+                self._partitions[number].unwritten(key)
 
     def _record(
         self, partition: Partition[State], key: str

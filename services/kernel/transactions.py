@@ -15,6 +15,9 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 
 Result = TypeVar("Result")
 
+# Bytes. No topic takes larger ones; most take far less, and their broker says so.
+LARGEST_RECORD = 32 * 2**20
+
 
 class Aborted(Exception):
     """The transaction was rolled back, cleanly: nothing of it is visible, the same work may be done again."""
@@ -43,6 +46,7 @@ def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: in
             "retry.backoff.ms": 2,
             "retry.backoff.max.ms": 20,
             "queue.buffering.max.messages": 500_000,
+            "message.max.bytes": LARGEST_RECORD,
             "socket.nagle.disable": True,
             "log_level": 3,
         }

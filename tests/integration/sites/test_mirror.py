@@ -14,7 +14,7 @@ from contracts.kernel.records import SiteRole
 from infra.mirror_settings import mirror_transactional_id
 from infra.sites.control import write_role
 from infra.sites.mirror_position import caught_up, mirror_lag
-from infra.topics import drift
+from infra.topics import catalogue, drift
 from services.kernel.control import read_control, transactional_ids
 from services.kernel.log_reader import partitions_of, read_to_end
 from services.kernel.transactions import transactional_producer
@@ -82,6 +82,17 @@ def test_what_is_committed_arrives_in_order_and_what_is_aborted_does_not(stack: 
     here, there = content(stack.home.bootstrap), content(stack.away.bootstrap)
     assert here == there
     assert sum(len(records) for records in there.values()) == 150
+
+
+def test_the_largest_records_of_a_mirrored_topic_arrive(stack: TwoSites) -> None:
+    largest = catalogue()[TOPIC].max_record_bytes - 1_000  # without what the broker counts with it
+    some = {"bootstrap.servers": stack.home.bootstrap, "message.max.bytes": 2 * largest, "log_level": 3}
+    producer = Producer(some)
+    for partition in (0, 1):
+        producer.produce(TOPIC, bytes([partition]) * largest, "large", partition=partition)
+    assert producer.flush(30) == 0
+    eventually(lambda: behind(stack) == 0, 60)
+    assert content(stack.away.bootstrap) == content(stack.home.bootstrap)
 
 
 def test_a_cut_link_stops_the_mirror_and_a_healed_one_lets_it_go_on(stack: TwoSites) -> None:

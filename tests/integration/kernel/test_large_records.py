@@ -1,0 +1,131 @@
+"""What is large does not stop a slot: poison of several megabytes, and an entity with a long memory."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer
+from structlog.testing import capture_logs
+
+from contracts.inventory.commands import IssueStock, ReceiveStock, ReserveStock
+from contracts.kernel.records import ParkedCommand, Snapshot
+from contracts.order.events import OrderPlaced
+from infra.parked import parked_commands, retry
+from services.inventory.worker import INVENTORY
+from services.kernel import snapshots
+from services.kernel.aggregate import StateCodec
+from services.kernel.entities import Window
+from services.kernel.envelope import Metadata, write_headers
+from services.kernel.log_reader import read_to_end
+from services.kernel.restoring import restore
+from services.kernel.serde import decode
+from services.kernel.slot import Slot, SlotConfig
+from services.kernel.transactions import LARGEST_RECORD
+from services.order.worker import ORDER
+from tests.bench import bulk
+from tests.integration.api.processes import eventually
+from tests.integration.kernel.client import Client
+from tests.integration.kernel.workers import WorkerProcess
+
+Start = Callable[..., WorkerProcess]
+POISON_BYTES = 4_000_000  # an API sends no more
+STEPS = 6_000
+LONG_NAME = "o" * 180  # so that few steps make a large snapshot
+ORDERS = 20
+WINDOW = Window(24.0, 1_000_000)
+
+
+def test_large_poison_is_parked_and_the_slot_goes_on(
+    bootstrap: str, start_worker: Start, inventory_client: Client
+) -> None:
+    start_worker("inventory")
+    kind = ReceiveStock.TYPE
+    large = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 8_000_000, "log_level": 3})
+    headers = write_headers(Metadata("large-value", kind, "P", "test", 1, "c", "c", 1))
+    large.produce("inventory.commands", b"\0" * POISON_BYTES, "P", headers=headers)
+    headers = [("ce_id", b"\xff" * POISON_BYTES)]
+    large.produce("inventory.commands", b"", "P", headers=headers)
+    large.flush(30)
+    inventory_client.send(ReceiveStock("P", 3, "delivery", 1), "P", "P-good")
+    assert inventory_client.wait_for({"P-good"}, 30)["P-good"].version == 1
+    parked: list[ParkedCommand] = [
+        decode(record.value()) for record in read_to_end(bootstrap, "inventory.parked", {0: 0, 1: 0})
+    ]
+    assert sorted(len(command.value) for command in parked) == [0, POISON_BYTES]
+    assert all(0 < len(command.reason) < 1000 for command in parked)
+    (whole,) = [found for found in parked_commands(bootstrap) if found.command.value]
+    retry(bootstrap, whole)
+    inventory_client.send(ReceiveStock("P", 3, "delivery", 1), "P", "P-later")
+    assert inventory_client.wait_for({"P-later"}, 30)["P-later"].version == 2
+    assert len([found for found in parked_commands(bootstrap) if found.command.value]) == 1
+
+
+def test_a_popular_sku_is_restored_from_its_snapshot(
+    bootstrap: str, start_worker: Start, inventory_client: Client
+) -> None:
+    client = inventory_client
+    worker = start_worker("inventory", snapshot_seconds=0.5)
+    client.send(ReceiveStock("HOT", STEPS, "delivery", 1), "HOT", "received")
+    for number in range(STEPS):
+        order_id = f"{LONG_NAME}{number}"
+        client.send(ReserveStock("HOT", order_id, 1, 1), "HOT", f"r-{number}", request_hash="")
+        if number % 2:
+            client.send(IssueStock("HOT", order_id, 1), "HOT", f"i-{number}", request_hash="")
+    last = client.wait_for({f"i-{STEPS - 1}"}, 120)[f"i-{STEPS - 1}"]
+    assert last.version == 1 + STEPS + STEPS // 2
+    eventually(lambda: last_snapshot(bootstrap, "HOT").version == last.version, "its snapshot is not written")
+    worker.end()
+    held = restore(bootstrap, INVENTORY, StateCodec(INVENTORY.states), WINDOW, [0, 1])
+    (snapshot,) = [part.resting("HOT") for part in held.partitions.values() if "HOT" in part]
+    assert snapshot is not None, "it was folded from the log, not read from its snapshot"
+    assert len(snapshot) > 1_000_000
+    (stock,) = [part.get("HOT").state for part in held.partitions.values() if "HOT" in part]
+    assert (len(stock.reservations), len(stock.closed)) == (STEPS // 2, STEPS // 2)
+    start_worker("inventory")
+    client.send(ReserveStock("HOT", f"{LONG_NAME}1", 1, 1), "HOT", "again", request_hash="")
+    again = client.wait_for({"again"})["again"]
+    assert (again.kind, again.version, again.event_ids) == ("accepted", last.version, ())
+
+
+def test_a_snapshot_too_large_for_its_topic_holds_up_the_watermark_and_nobody_else(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed = OrderPlaced(
+        "large", **bulk.SHOP, occurred_at=1, lines=bulk.lines(1, 400), customer_id="c", charges=(), gross=1
+    )
+    large = bulk.event("large", 1, placed)
+    bulk.put_events(bootstrap, [*bulk.interleaved(bulk.lives(ORDERS)), large], 50)
+    monkeypatch.setattr(snapshots, "LARGEST", 2_000)
+    config = SlotConfig(bootstrap, 0, 1, 1, 10_000, WINDOW, snapshot_seconds=3600)
+    slot: Slot[Any, Any, Any] = Slot(ORDER, config, print)
+    consumer = slot.open()
+    try:
+        with capture_logs() as said:
+            assert slot.snapshot() == ORDERS
+        assert [(entry["event"], entry["keys"]) for entry in said] == [("snapshot_too_large", ["large"])]
+        assert not watermarks(bootstrap)
+        monkeypatch.setattr(snapshots, "LARGEST", LARGEST_RECORD)
+        assert slot.snapshot() == 1
+        assert len(watermarks(bootstrap)) == 2
+    finally:
+        slot.close()
+        consumer.close()
+        del slot, consumer
+        gc.collect()  # its producers would go on looking for the broker after the last test
+
+
+def watermarks(bootstrap: str) -> list[Message]:
+    some = read_to_end(bootstrap, "order.state", {0: 0, 1: 0})
+    return [record for record in some if record.key().decode() == snapshots.WATERMARK_KEY]
+
+
+def last_snapshot(bootstrap: str, key: str) -> Snapshot:
+    """The newest one of this entity; of version 0 where there is none."""
+    newest = Snapshot("", 0, 0, b"", ())
+    for record in read_to_end(bootstrap, "inventory.state", {0: 0, 1: 0}):
+        if record.key().decode() == key:
+            newest = decode(record.value())
+    return newest
