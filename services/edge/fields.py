@@ -19,15 +19,26 @@ FUTURE_TOLERANCE_MICROS = 5_000_000  # clocks differ a little
 
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$(?!\n)"
 _TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$(?!\n)"
+_CURRENCY_PATTERN = r"^[A-Z]{3}$(?!\n)"
+_PRICE_PATTERN = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?$(?!\n)"
+_AMOUNT_PATTERN = r"^-?(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?$(?!\n)"
+_DECIMAL = "up to nine digits, and up to six behind the point"
+IN_WORDS = {
+    ID_PATTERN: "up to 64 letters, digits and ._~- beginning with a letter or digit",
+    _TEXT_PATTERN: "text without control characters",
+    _CURRENCY_PATTERN: "three capital letters, such as GBP",
+    _PRICE_PATTERN: f'an exact decimal of at least 0, such as "2.55": {_DECIMAL}',
+    _AMOUNT_PATTERN: f'an exact decimal, such as "2.55" or "-2.55": {_DECIMAL}',
+}
 
 Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
 """Up to 64 letters, digits and `._~-`, beginning with a letter or digit: safe in keys, paths and tokens."""
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, pattern=_TEXT_PATTERN)]
 ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=_TEXT_PATTERN)]
-Currency: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Z]{3}$(?!\n)")]
+Currency: TypeAlias = Annotated[str, Meta(pattern=_CURRENCY_PATTERN)]
 Quantity: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_QUANTITY)]
-Price: TypeAlias = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?$(?!\n)")]
-Amount: TypeAlias = Annotated[str, Meta(pattern=r"^-?(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?$(?!\n)")]
+Price: TypeAlias = Annotated[str, Meta(pattern=_PRICE_PATTERN)]
+Amount: TypeAlias = Annotated[str, Meta(pattern=_AMOUNT_PATTERN)]
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 
 

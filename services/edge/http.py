@@ -1,4 +1,4 @@
-"""HTTP's vocabulary for every API of the shop: problems (RFC 9457), bodies, preconditions.
+"""HTTP's vocabulary for every API of the shop: problems (RFC 9457), keys, preconditions.
 
 Whatever goes wrong leaves as `application/problem+json` with a stable `code`. Raise `Problem` anywhere below
 a handler; `exception_handlers()` turns it, and every error of the framework, into an answer.
@@ -9,26 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive
 
-MAX_BODY_BYTES = 1024 * 1024
-MAX_DISCARDED_BYTES = 8 * MAX_BODY_BYTES
 RETRY_AFTER_SECONDS = 1
 
-Body = TypeVar("Body")
 Handler = Callable[[Request, Any], Awaitable[Response]]
 
 _VISIBLE = re.compile(rb"[\x21-\x7e]{1,255}")
 _ENTITY_TAG = re.compile(rb'"([0-9]{1,18})"')
-_AT_PATH = re.compile(r" - at `\$\.?([^`]*)`$")
-_NAMED_FIELD = re.compile(r"(?:unknown|required) field `([^`]*)`")
 
 log = structlog.get_logger(__name__)
 
@@ -106,47 +100,6 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     return problem(
         500, "internal_error", "Internal Server Error", "the failure is in the log of this process"
     )
-
-
-async def read_body(receive: Receive) -> bytes:
-    """The whole body. Raises `Problem` 413 above `MAX_BODY_BYTES`."""
-    event = await receive()
-    chunk: bytes = event.get("body", b"")
-    if not event.get("more_body") and len(chunk) <= MAX_BODY_BYTES:
-        return chunk
-    chunks, size = [chunk], len(chunk)
-    while event.get("more_body") and size <= MAX_DISCARDED_BYTES:
-        event = await receive()
-        chunk = event.get("body", b"")
-        size += len(chunk)
-        if size <= MAX_BODY_BYTES:
-            chunks.append(chunk)
-    if size > MAX_BODY_BYTES:
-        # a client that is still sending would not read the answer: a little more is taken and thrown away
-        detail = f"a body may have at most {MAX_BODY_BYTES:,} bytes"
-        raise Problem(413, "body_too_large", detail, headers={"Connection": "close"})
-    return b"".join(chunks)
-
-
-def parse_body(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
-    """The body as the decoder's Struct. Raises `Problem` 422 naming the field, or saying what is not JSON."""
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        field, detail = _locate(str(error))
-        raise invalid(field, detail) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(422, "malformed_json", str(error)) from error
-
-
-def _locate(text: str) -> tuple[str, str]:
-    """Field and detail from msgspec's words: "Expected `int` >= 1 - at `$.lines[2].quantity`"."""
-    at, named = _AT_PATH.search(text), _NAMED_FIELD.search(text)
-    path = at[1] if at else ""
-    detail = text[: at.start()] if at else text
-    if named is not None:
-        path = f"{path}.{named[1]}" if path else named[1]
-    return path, detail
 
 
 def idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:

@@ -22,7 +22,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from contracts.kernel.records import Outcome
-from services.edge.fields import ID_PATTERN
+from services.edge.bodies import parse_body, read_body
+from services.edge.fields import ID_PATTERN, IN_WORDS
 from services.edge.gateway import Gateway
 from services.edge.http import (
     RETRY_AFTER_SECONDS,
@@ -30,8 +31,6 @@ from services.edge.http import (
     expected_version,
     idempotency_key,
     invalid,
-    parse_body,
-    read_body,
 )
 from services.edge.unanswered import Unanswered
 from services.kernel.envelope import uuid7
@@ -69,7 +68,7 @@ class Write(Generic[Body]):
         """The entity id in the path. Raises `Problem` 422 where it cannot be one."""
         found = self.path[name]
         if not _ID.fullmatch(found):
-            raise invalid(name, "up to 64 letters, digits and ._~- beginning with a letter or digit")
+            raise invalid(name, IN_WORDS[ID_PATTERN])
         return found
 
 

@@ -18,8 +18,8 @@ from infra.drills.cluster.records import Numbered
 from infra.drills.report import DrillReport
 from infra.retail.requests import Api
 from infra.sites.steps import Show
+from services.edge.bodies import MAX_BODY_BYTES
 from services.edge.fields import MAX_LINES
-from services.edge.http import MAX_BODY_BYTES
 from services.kernel.envelope import format_time, now_micros
 from services.kernel.log_reader import partitions_of, read_to_end
 

@@ -8,13 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.edge.http import (
-    MAX_BODY_BYTES,
-    Problem,
-    expected_version,
-    idempotency_key,
-    read_body,
-)
+from services.edge.bodies import MAX_BODY_BYTES, read_body
+from services.edge.http import Problem, expected_version, idempotency_key
 from services.edge.serving import application
 
 

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.edge.http import Problem, parse_body
+from services.edge.bodies import parse_body
+from services.edge.fields import IN_WORDS
+from services.edge.http import Problem
 from services.inventory.requests import AdjustmentRequest
 from services.kernel.envelope import format_time
 from services.order.requests import CancellationRequest, OrderRequest
@@ -66,6 +68,20 @@ def line(**changes: Any) -> list[dict[str, Any]]:
 )
 def test_bad_input_names_its_field(changes: dict[str, Any], field: str) -> None:
     assert refused(**changes).extra["field"] == field
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lines": line(unit_price="1e3")},
+        {"lines": line(sku="a/b")},
+        {"currency": "gbp"},
+        {"country": "a\x00b"},
+        {"charges": [{"code": "POST", "amount": "x"}]},
+    ],
+)
+def test_people_are_told_what_is_asked_for_and_not_its_pattern(changes: dict[str, Any]) -> None:
+    assert refused(**changes).detail in IN_WORDS.values()
 
 
 @pytest.mark.parametrize(
