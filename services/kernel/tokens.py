@@ -36,6 +36,7 @@ class Token(NamedTuple):
             token = cls(stream, int(version), event_id, int(epoch))
         except (binascii.Error, UnicodeError, ValueError) as error:
             raise MalformedToken(f"not a consistency token: {text!r:.80}") from error
-        if not stream or token.version < 0 or token.encode() != text:
+        numbers = 0 <= token.version < 2**63 and 0 <= token.epoch < 2**31
+        if not stream or "\0" in stream or not numbers or token.encode() != text:
             raise MalformedToken(f"not a consistency token: {text!r:.80}")
         return token

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
@@ -27,6 +28,7 @@ from services.projection.database import migrate, pool
 from services.projection.openapi import DOCUMENT
 from services.projection.order_history import queries as history
 from services.projection.orders import queries as orders
+from services.projection.parameters import Name, Number
 from services.projection.positions import projections
 from services.projection.read_models import (
     CONVERSATIONS,
@@ -41,6 +43,8 @@ from services.projection.settings import QuerySettings
 from services.projection.site import SiteHeaders, Standing
 from services.projection.stock import queries as stock
 from services.projection.visibility import Notifications, Visibility
+
+_VERSION = re.compile("[1-9][0-9]{0,17}")
 
 
 class QueryApi:
@@ -72,7 +76,7 @@ class QueryApi:
 
     async def order(self, request: Request) -> Response:
         given = parameters.only(request, "at", "wait")
-        order_id, at = request.path_params["order_id"], _as_of(given)
+        order_id, at = parameters.key(request, "order_id"), _as_of(given)
         await self._wait(request, given, [ORDERS] if at is None else [ORDER_HISTORY])
         async with self._pool.acquire() as connection:
             if at is None:
@@ -94,14 +98,14 @@ class QueryApi:
             parameters.moment(given, "from"),
             parameters.moment(given, "to"),
         )
-        after, limit = parameters.cursor(given, tuple[int, str]), parameters.limit(given)
+        after, limit = parameters.cursor(given, tuple[Number, Name]), parameters.limit(given)
         await self._wait(request, given, [ORDERS])
         async with self._pool.acquire() as connection:
             return _answer(await orders.page(connection, wanted, after, limit))
 
     async def history(self, request: Request) -> Response:
         given = parameters.only(request, "limit", "cursor", "wait")
-        order_id, after = request.path_params["order_id"], parameters.cursor(given, int) or 0
+        order_id, after = parameters.key(request, "order_id"), parameters.cursor(given, Number) or 0
         limit = parameters.limit(given)
         await self._wait(request, given, [ORDER_HISTORY])
         async with self._pool.acquire() as connection:
@@ -111,7 +115,7 @@ class QueryApi:
         return _answer(page)
 
     async def stock(self, request: Request) -> Response:
-        given, sku = parameters.only(request, "wait"), request.path_params["sku"]
+        given, sku = parameters.only(request, "wait"), parameters.key(request, "sku")
         await self._wait(request, given, [STOCK])
         async with self._pool.acquire() as connection:
             found = await stock.one(connection, sku)
@@ -122,7 +126,7 @@ class QueryApi:
     async def stocks(self, request: Request) -> Response:
         given = parameters.only(request, "below", "limit", "cursor", "wait")
         below = parameters.whole(given, "below", 0, -(10**12), 10**12) if "below" in given else None
-        after, limit = parameters.cursor(given, tuple[int, str]), parameters.limit(given)
+        after, limit = parameters.cursor(given, tuple[Number, Name]), parameters.limit(given)
         await self._wait(request, given, [STOCK])
         async with self._pool.acquire() as connection:
             return _answer(await stock.page(connection, below, after, limit))
@@ -130,7 +134,7 @@ class QueryApi:
     async def sales(self, request: Request) -> Response:
         given = parameters.only(request, "from", "to", "country", "limit", "cursor", "wait")
         first, last = parameters.day(given, "from"), parameters.day(given, "to")
-        after, limit = parameters.cursor(given, tuple[date, str, str]), parameters.limit(given)
+        after, limit = parameters.cursor(given, tuple[date, Name, Name]), parameters.limit(given)
         await self._wait(request, given, [SALES_DAILY])
         async with self._pool.acquire() as connection:
             return _answer(await sales.page(connection, first, last, given.get("country"), after, limit))
@@ -138,7 +142,7 @@ class QueryApi:
     async def stuck(self, request: Request) -> Response:
         given = parameters.only(request, "older_than", "limit", "cursor", "wait")
         age = parameters.seconds(given, "older_than", self._settings.stuck_seconds)
-        after, limit = parameters.cursor(given, tuple[int, str]), parameters.limit(given)
+        after, limit = parameters.cursor(given, tuple[Number, Name]), parameters.limit(given)
         await self._wait(request, given, [CONVERSATIONS])
         async with self._pool.acquire() as connection:
             since = now_micros() - int(age * 1_000_000)
@@ -191,7 +195,7 @@ def _as_of(given: Mapping[str, str]) -> history.AsOf | None:
     kind, _, number = at.partition(":")
     if kind != "version":
         return history.AsOf(recorded_at=parameters.moment_of(at, "at"))
-    if not (number.isascii() and number.isdigit() and 0 < int(number) < 2**63):
+    if not _VERSION.fullmatch(number):
         raise invalid("at", "version:<n> with n from 1, or a time with its offset")
     return history.AsOf(version=int(number))
 

@@ -7,7 +7,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -17,6 +17,9 @@ from services.kernel.envelope import parse_time
 
 PAGE = 50
 MAX_PAGE = 500
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""In a cursor: a version, units, or micros of a time that PostgreSQL knows."""
+Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$")]
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s)?")
 
 Keys = TypeVar("Keys")
@@ -32,7 +35,21 @@ def only(request: Request, *known: str) -> Mapping[str, str]:
             )
         if len(given.getlist(name)) > 1:
             raise invalid(name, "stands more than once")
+        _storable(name, given[name])
     return given
+
+
+def key(request: Request, name: str) -> str:
+    """An entity's id in the path."""
+    found: str = request.path_params[name]
+    _storable(name, found)
+    return found
+
+
+def _storable(name: str, text: str) -> None:
+    """PostgreSQL's texts hold every character but one."""
+    if "\0" in text:
+        raise invalid(name, "no name holds a zero character")
 
 
 def limit(given: Mapping[str, str]) -> int:

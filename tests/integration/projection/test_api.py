@@ -12,6 +12,7 @@ import pytest
 
 from services.kernel.envelope import format_time
 from services.kernel.tokens import Token
+from services.projection.parameters import to_cursor
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until
 from tests.integration.projection.shop_log import Event, envelope, history, order_life, stock_life
@@ -88,7 +89,9 @@ async def one_order_now_and_then(api: httpx.AsyncClient, life: list[Event]) -> N
     assert (await api.get(path, params={"at": f"version:{len(life)}"})).json() == now.json()
     known = format_time(life[1].metadata.recorded_at)
     assert (await api.get(path, params={"at": known})).json()["version"] == 2
-    assert (await api.get(path, params={"at": "version:99"})).json()["code"] == "order_not_found"
+    for beyond in (99, 10**18 - 1):
+        missing = await api.get(path, params={"at": f"version:{beyond}"})
+        assert missing.json()["code"] == "order_not_found"
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,14 @@ async def one_order_now_and_then(api: httpx.AsyncClient, life: list[Event]) -> N
         ("/stock?below=1.5", "below"),
         ("/sales/daily?to=2010-13-01", "to"),
         ("/conversations/stuck?older_than=-1", "older_than"),
+        ("/orders/%00", "order_id"),
+        ("/orders/%00/history", "order_id"),
+        ("/stock/a%00", "sku"),
+        ("/orders?country=%00", "country"),
+        (f"/orders?cursor={to_cursor((2**70, 'o-1'))}", "cursor"),
+        (f"/stock?cursor={to_cursor((1, chr(0)))}", "cursor"),
+        (f"/orders/o-1/history?cursor={to_cursor(2**70)}", "cursor"),
+        (f"/orders/o-1?at=version:{'9' * 5000}", "at"),
     ],
 )
 async def test_a_wrong_parameter_is_named(parameters_api: httpx.AsyncClient, path: str, field: str) -> None:
@@ -114,6 +125,31 @@ async def test_a_wrong_parameter_is_named(parameters_api: httpx.AsyncClient, pat
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["field"] == field
+
+
+@pytest.mark.parametrize("token", [Token("order/o-1", 2**70, "", 1), Token("order/o-1", 1, "", 2**31)])
+async def test_a_token_of_no_writer_is_refused(parameters_api: httpx.AsyncClient, token: Token) -> None:
+    answer = await parameters_api.get("/orders/o-1", headers={"Consistency-Token": token.encode()})
+    assert (answer.status_code, answer.json()["field"]) == (422, "Consistency-Token")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/orders?cursor={to_cursor((2**53, 'o-1'))}",
+        f"/orders?cursor={to_cursor((-(2**53), 'o-1'))}",
+        f"/stock?cursor={to_cursor((-(2**53), 'a'))}",
+        f"/sales/daily?cursor={to_cursor(('0001-01-01', '', ''))}",
+        f"/conversations/stuck?cursor={to_cursor((2**53, ''))}&older_than=999999999",
+        "/orders?from=0001-01-01T00:00:00%2B14:00&to=9999-12-31T23:59:59-14:00",
+        "/sales/daily?from=0001-01-01&to=9999-12-31",
+        f"/orders/o-1/history?cursor={to_cursor(2**53)}",
+    ],
+)
+async def test_what_is_far_away_is_an_empty_page_or_a_full_one(
+    parameters_api: httpx.AsyncClient, path: str
+) -> None:
+    assert (await parameters_api.get(path)).status_code == 200
 
 
 async def test_a_token_waits_for_its_write(shop: Shop, api: httpx.AsyncClient) -> None:
