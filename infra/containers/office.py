@@ -25,7 +25,10 @@ class OfficeSettings(BaseSettings):
     """Environment variables, or files of the folder DAYBOOK_SECRETS: DAYBOOK_ before each."""
 
     model_config = SettingsConfigDict(
-        env_prefix="DAYBOOK_", frozen=True, secrets_dir=os.environ.get("DAYBOOK_SECRETS")
+        env_prefix="DAYBOOK_",
+        frozen=True,
+        secrets_dir=os.environ.get("DAYBOOK_SECRETS"),
+        hide_input_in_errors=True,
     )
 
     database_url: str

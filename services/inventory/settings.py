@@ -18,7 +18,9 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 class Settings(BaseSettings):
     """What API and worker share: `kafka` is host:port[,host:port…], `http_host` the address to listen on."""
 
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS)
+    model_config = SettingsConfigDict(
+        env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS, hide_input_in_errors=True
+    )
 
     kafka: str = "127.0.0.1:27492"
     site: str = "home"

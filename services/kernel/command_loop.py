@@ -12,15 +12,16 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import structlog
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from contracts.kernel.records import Answer, OutcomeBatch
+from services.kernel.entities import Entity
 from services.kernel.envelope import Metadata, now_micros, uuid7, write_headers
 from services.kernel.execution import Executor
+from services.kernel.gathering import Gathering
 from services.kernel.log_reader import sound, what_is_there
 from services.kernel.process import Ask
 from services.kernel.serde import encode
@@ -34,28 +35,23 @@ State = TypeVar("State")
 Event = TypeVar("Event")
 
 MAX_BATCH = 500
+MAX_RECORDS = 10_000  # events and asks of one transaction: an order of a thousand lines asks a thousand times
 IDLE_SECONDS = 0.1
-WINDOW_PER_COMMAND = 0.0002  # seconds that the window grows with each command of the batch before
-# Windows that a batch of conversations alone may last: each transaction that it saves is time for those who
-# wait at an API, and for the read models.
-PATIENCE = 10
+# Asking again and again does not make an answer come sooner: each time half as often, down to this.
+SLOWEST_REDRIVE = 64
+
+Record: TypeAlias = tuple[str, bytes, str | None, dict[str, Any]]
+"""Topic, value, key, and what else `produce` takes."""
 
 log = structlog.get_logger()
 
 
-@dataclass
-class Gathering:
-    """How long a batch gathers, in seconds; `longest` bounds a window."""
+class Timer(NamedTuple):
+    """An entity whose conversation is open: its version then, how long it waits, and until when (micros)."""
 
-    longest: float
-    window: float = 0.0
-
-    def lasts(self, awaited: bool) -> float:
-        return self.window if awaited else self.window * PATIENCE
-
-    def took(self, commands: int) -> None:
-        """The next window follows the load."""
-        self.window = min(self.longest, commands * WINDOW_PER_COMMAND)
+    version: int
+    waits: int
+    until: int
 
 
 class CommandLoop(Generic[Command, State, Event]):
@@ -75,25 +71,29 @@ class CommandLoop(Generic[Command, State, Event]):
         self._name = slot.aggregate.name
         self._process = slot.aggregate.process
         self._timers: list[tuple[int, int, str]] = []
-        self._timed: set[tuple[int, str]] = set()
-        now = now_micros()
+        self._timed: dict[tuple[int, str], Timer] = {}
         for number, key in slot.fold.open_entities:
-            self._set_timer(number, key, slot.partitions[number].get(key).state, now)
+            self._set_timer(number, key, slot.partitions[number].get(key), now_micros())
 
     def turn(self) -> int:
         """The five steps; how many commands were executed. Raises `OwnershipLost`."""
         staged: Staged[State] = Staged()
         records: list[Message] = []
-        now = max((partition.recorded_at for partition in self._slot.partitions.values()), default=0)
+        # Recorded times never go back, whatever the clock does. Whoever waits, waits by the clock.
+        recorded = max((partition.recorded_at for partition in self._slot.partitions.values()), default=0)
         for portion in self._batch(staged):
-            now = max(now, now_micros())
-            for record in portion:
-                self._executor.execute(record, staged, now)
-            records.extend(portion)
-        now = max(now, now_micros())
-        self._due(staged, now)
+            recorded = max(recorded, now_micros())
+            for place, record in enumerate(portion):
+                if staged.records >= MAX_RECORDS:
+                    self._go_back(portion[place:])
+                    break
+                self._executor.execute(record, staged, recorded)
+                records.append(record)
+        now = now_micros()
+        recorded = max(recorded, now)
+        self._due(staged, now, recorded)
         if records or staged.asks:
-            self._commit(records, staged, now)
+            self._commit(records, staged, recorded)
         else:
             with self._slot.quiet:
                 self._publish(staged, now)
@@ -107,7 +107,7 @@ class CommandLoop(Generic[Command, State, Event]):
         opened = time.monotonic()
         yield sound(there)
         taken = len(there)
-        while taken < MAX_BATCH:
+        while taken < MAX_BATCH and staged.records < MAX_RECORDS:
             left = opened + self._gathering.lasts(staged.awaited) - time.monotonic()
             if left <= 0:
                 break
@@ -116,10 +116,10 @@ class CommandLoop(Generic[Command, State, Event]):
             taken += len(late)
         self._gathering.took(taken)
 
-    def _commit(self, records: list[Message], staged: Staged[State], now: int) -> None:
+    def _commit(self, records: list[Message], staged: Staged[State], recorded: int) -> None:
         offsets = {record.partition(): record.offset() + 1 for record in records}
         positions = [TopicPartition(f"{self._name}.commands", *at) for at in offsets.items()]
-        encoded = self._encode(staged, now)
+        encoded = self._encode(staged, recorded)
 
         def stage(producer: Producer) -> None:
             for topic, value, key, more in encoded:
@@ -133,13 +133,13 @@ class CommandLoop(Generic[Command, State, Event]):
                 log.warning("transaction_aborted", reason=str(error), commands=len(records))
                 self._go_back(records)
                 return
-            self._publish(staged, now)
+            self._publish(staged, now_micros())
         self._metrics.committed(staged.counts, len(records), time.perf_counter() - began)
 
-    def _encode(self, staged: Staged[State], now: int) -> list[tuple[str, bytes, str | None, dict[str, Any]]]:
+    def _encode(self, staged: Staged[State], recorded: int) -> list[Record]:
         """Every record of the transaction. Events say which of how many they are, so that a torn copy can be
         told."""
-        out: list[tuple[str, bytes, str | None, dict[str, Any]]] = []
+        out: list[Record] = []
         transaction, count = uuid7(), len(staged.events)
         for index, event in enumerate(staged.events):
             headers = write_headers(event.metadata)
@@ -163,21 +163,21 @@ class CommandLoop(Generic[Command, State, Event]):
             if to_partition is not None:
                 out.append((topic, value, None, {"partition": to_partition}))
             else:
-                headers = write_headers(self._batch_metadata(to_key, staged, now))
+                headers = write_headers(self._batch_metadata(to_key, staged, recorded))
                 out.append((topic, value, to_key, {"headers": headers}))
         for key, parked in staged.parked:
             topic = f"{self._name}.parked"
             out.append((topic, encode(topic, parked), key, {}))
         return out
 
-    def _batch_metadata(self, key: str, staged: Staged[State], now: int) -> Metadata:
+    def _batch_metadata(self, key: str, staged: Staged[State], recorded: int) -> Metadata:
         batch = uuid7()
         return Metadata(
             id=batch,
             type=OutcomeBatch.TYPE,
             subject=key,
             source=f"daybook/{self._name}",
-            recorded_at=now,
+            recorded_at=recorded,
             correlation_id=staged.correlations[key],
             causation_id=batch,
             epoch=self._slot.epoch,
@@ -194,39 +194,42 @@ class CommandLoop(Generic[Command, State, Event]):
         partitions = self._slot.partitions
         for (number, key), entity in staged.entities.items():
             partitions[number].put(key, entity)
-            self._set_timer(number, key, entity.state, now)
+            self._set_timer(number, key, entity, now)
         for (number, key, _), remembered in staged.answers.items():
             partitions[number].remember(key, remembered)
         for partition in partitions.values():
             partition.expire(now)
             self._metrics.rested(partition.rest(MAX_BATCH))
 
-    def _set_timer(self, number: int, key: str, state: State, now: int) -> None:
-        """Look at this entity's conversation when its deadline passes, or when its asks stayed unanswered too
-        long."""
-        if (number, key) in self._timed or not self._process.is_open(state):
+    def _set_timer(
+        self, number: int, key: str, entity: Entity[State], now: int, waits: int | None = None
+    ) -> None:
+        """Look at this entity's conversation when its deadline passes, or when its asks stayed unanswered for
+        `waits` micros."""
+        if (number, key) in self._timed or not self._process.is_open(entity.state):
             return
-        deadline = self._process.deadline(state)
-        due = now + self._redrive
+        waits = self._redrive if waits is None else waits
+        deadline, due = self._process.deadline(entity.state), now + waits
         if deadline is not None and now < deadline < due:
             due = deadline
-        self._timed.add((number, key))
+        self._timed[number, key] = Timer(entity.version, waits, now + waits)
         heapq.heappush(self._timers, (due, number, key))
 
-    def _due(self, staged: Staged[State], now: int) -> None:
+    def _due(self, staged: Staged[State], now: int, recorded: int) -> None:
         """Stage what passed deadlines and unanswered asks call for, behind the outcomes that are already
-        waiting."""
+        waiting. Whoever got an answer since then waits anew."""
         while self._timers and self._timers[0][0] <= now and len(staged.asks) < MAX_BATCH:
             _, number, key = heapq.heappop(self._timers)
-            self._timed.discard((number, key))
+            timer = self._timed.pop((number, key))
             if self._slot.partitions[number].resting(key):
                 continue
             entity = staged.entities.get((number, key)) or self._slot.partitions[number].get(key)
-            deadline, quiet = self._process.deadline(entity.state), entity.recorded_at + self._redrive <= now
+            deadline, waits = self._process.deadline(entity.state), self._redrive
             asks: Sequence[Ask] = ()
             if deadline is not None and deadline <= now:
                 asks = [Ask(uuid7(), key, self._process.expire(key, now))]
-            elif quiet:
+            elif entity.version == timer.version and timer.until <= now:
                 asks = self._process.pending(entity.state)
-            staged.asks.extend(self._executor.asks(key, asks, key, key, now))
-            self._set_timer(number, key, entity.state, now)
+                waits = min(2 * timer.waits, SLOWEST_REDRIVE * self._redrive)
+            staged.asks.extend(self._executor.asks(key, asks, key, key, recorded))
+            self._set_timer(number, key, entity, now, waits)

@@ -21,6 +21,10 @@ class Refused(Exception):
         self.reason = reason
 
 
+def forget_nothing(state: State, _version: int) -> State:
+    return state
+
+
 @dataclass(frozen=True)
 class Decider(Generic[Command, State, Event]):
     """The rules of one aggregate.
@@ -36,7 +40,7 @@ class Decider(Generic[Command, State, Event]):
     decide: Callable[[Command, State], Sequence[Event]]
     evolve: Callable[[State, Event], State]
     status: Callable[[State], str]
-    forget: Callable[[State, int], State] = lambda state, _: state
+    forget: Callable[[State, int], State] = forget_nothing
 
 
 def fold(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from contracts.kernel.records import Outcome, Remembered
+from services.kernel.decider import forget_nothing
 
 State = TypeVar("State")
 
@@ -38,6 +39,12 @@ class Window(NamedTuple):
         return now - int(self.hours * MICROS_PER_HOUR)
 
 
+class Unnamed(bytes):
+    """A snapshot as a restore found it: its answers are not among the ages before it is thawed."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class Portion:
     """Whose answers came one after the other, the last of them recorded at `until`."""
@@ -61,7 +68,7 @@ class Partition(Generic[State]):
         window: Window,
     ) -> None:
         self._absent = Entity(initial, 0, 0)
-        self._forget = forget
+        self._forget, self._forgets = forget, forget is not forget_nothing
         self._thaw = thaw
         self._window = window
         self._entities: dict[str, Entity[State] | bytes] = {}
@@ -72,6 +79,7 @@ class Partition(Generic[State]):
         self._touched: dict[str, int] = {}
         self._touched_since = 0
         self._touched_before: deque[tuple[int, dict[str, int]]] = deque()
+        self._to_forget: dict[str, int] = {}
         self._dirty: set[str] = set()
         self._written: dict[str, bytes] = {}
         self._resting: dict[str, bytes] = {}
@@ -88,7 +96,7 @@ class Partition(Generic[State]):
         if snapshot is None:
             self._entities.pop(key, None)
         else:
-            self._entities[key] = snapshot
+            self._entities[key] = Unnamed(snapshot)
 
     def get(self, key: str) -> Entity[State]:
         """The entity; one that does not exist has version 0."""
@@ -100,7 +108,7 @@ class Partition(Generic[State]):
         entity, answers = self._thaw(held)
         for answer in answers:
             if answer.recorded_at >= self._horizon:
-                self._keep(key, answer)
+                self._keep(key, answer, named=not isinstance(held, Unnamed))
         if entity.version:
             self._entities[key] = entity
             return entity
@@ -109,15 +117,18 @@ class Partition(Generic[State]):
 
     def put(self, key: str, entity: Entity[State]) -> None:
         """Publish a committed change."""
+        if (closed := self._to_forget.pop(key, None)) is not None:
+            entity = entity._replace(state=self._forget(entity.state, closed))
         self._entities[key] = entity
         self._touch(key)
-        self._touched[key] = entity.version
+        if self._forgets:
+            self._touched[key] = entity.version
         if entity.recorded_at > self.recorded_at:
             self.recorded_at = entity.recorded_at
 
     def remember(self, key: str, answer: Remembered) -> None:
         """Publish a committed answer."""
-        self._keep(key, answer)
+        self._keep(key, answer, named=answer.outcome.command_id in self._answers.get(key, ()))
         self._touch(key)
 
     def answered(self, key: str, command_id: str) -> Outcome | None:
@@ -151,10 +162,13 @@ class Partition(Generic[State]):
         return held if isinstance(held, bytes) else None
 
     def hold(self, key: str, snapshot: bytes) -> None:
-        """Hold it as its snapshot, answers included, until somebody asks for it; written or not."""
-        self._entities[key] = snapshot
-        self._answers.pop(key, None)
-        self._touched.pop(key, None)
+        """Hold it as its snapshot, answers included, until somebody asks for it; written or not.
+
+        Its answers stay among the ages.
+        """
+        if not isinstance(self._entities.get(key), Unnamed):
+            self._entities[key] = snapshot
+            self._answers.pop(key, None)
 
     def rest(self, most: int) -> int:
         """Hold up to `most` of those that no longer change as their snapshots; how many it were."""
@@ -164,10 +178,15 @@ class Partition(Generic[State]):
         return count
 
     def expire(self, now: int) -> None:
-        """Forget what has left the retry window: answers, and closed steps kept for late repeats."""
-        horizon = self._horizon = self._window.begins(now)
+        """Forget what has left the retry window: answers, and closed steps kept for late repeats.
+
+        Steps are forgotten when their entity changes next: most of them rest.
+        """
+        horizon = self._window.begins(now)
+        self._horizon = max(self._horizon, horizon)
         while self._ages and (self._ages[0].until < horizon or self._remembered > self._window.most):
             oldest = self._ages.popleft()
+            self._horizon = max(self._horizon, oldest.until + 1)
             self._remembered -= len(oldest.keys)
             for key in oldest.keys:
                 self._forget_first(key, oldest.until)
@@ -175,18 +194,28 @@ class Partition(Generic[State]):
             self._touched_before.append((now, self._touched))
             self._touched, self._touched_since = {}, now
         while self._touched_before and self._touched_before[0][0] < horizon:
-            for key, version in self._touched_before.popleft()[1].items():
-                held = self._entities.get(key)
-                if isinstance(held, Entity):
-                    self._entities[key] = held._replace(state=self._forget(held.state, version))
+            self._to_forget.update(self._touched_before.popleft()[1])
+
+    def keep_steps(self, now: int) -> None:
+        """Every closed step that is still known is kept for a whole window from now on."""
+        touched = self._to_forget
+        for _, versions in self._touched_before:
+            touched.update(versions)
+        touched.update(self._touched)
+        self._touched, self._touched_since = touched, now
+        self._to_forget = {}
+        self._touched_before.clear()
 
     def _touch(self, key: str) -> None:
         self._dirty.add(key)
         self._written.pop(key, None)
         self._resting.pop(key, None)
 
-    def _keep(self, key: str, answer: Remembered) -> None:
+    def _keep(self, key: str, answer: Remembered, *, named: bool) -> None:
+        """Hold an answer, and name its entity among the ages once."""
         self._answers.setdefault(key, {})[answer.outcome.command_id] = answer
+        if named:
+            return
         if not self._ages or len(self._ages[-1].keys) >= self._window.most // PORTIONS:
             self._ages.append(Portion(0, []))
         newest = self._ages[-1]
@@ -195,7 +224,10 @@ class Partition(Generic[State]):
         self._remembered += 1
 
     def _forget_first(self, key: str, until: int) -> None:
-        """An entity that rested has its answers, and is named for them, once more: the later ones stay."""
+        """Of an entity that rests nothing is in hand: what has left the window is left out when it wakes up.
+
+        Where nothing but answers was ever known of a name, the snapshot goes with the last of them.
+        """
         if not (answers := self._answers.get(key)):
             return
         first = next(iter(answers))
@@ -203,3 +235,5 @@ class Partition(Generic[State]):
             del answers[first]
         if not answers:
             del self._answers[key]
+            if key not in self._entities:
+                self._dirty.add(key)

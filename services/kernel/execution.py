@@ -17,7 +17,7 @@ from services.kernel.decider import Refused
 from services.kernel.entities import Entity, Partition
 from services.kernel.envelope import Malformed, Metadata, ReplyAddress, partition_of, read_headers, uuid7
 from services.kernel.process import Answered, Ask
-from services.kernel.registry import topic_of
+from services.kernel.registry import schema_id, topic_of
 from services.kernel.serde import decode, encode
 from services.kernel.staged import Staged, StagedAsk, StagedEvent
 
@@ -51,7 +51,7 @@ class Executor(Generic[Command, State, Event]):
         """One record of the command topic. Never raises for what a command holds: it is parked then."""
         metadata: Metadata | None = None
         try:
-            metadata = read_headers(record.headers())
+            metadata = self._answerable(read_headers(record.headers()))
             if metadata.epoch < self._epoch:  # it belongs to before a failover
                 staged.counts[metadata.type, "skipped"] += 1
                 return
@@ -89,6 +89,17 @@ class Executor(Generic[Command, State, Event]):
                 reply_to=None if own else ReplyAddress(self._commands_topic, None, ask.tag, key),
             )
             yield StagedAsk(topic, ask.key, encode(topic, ask.command), metadata)
+
+    def _answerable(self, metadata: Metadata) -> Metadata:
+        """An outcome for a place where none can be written would stop the slot."""
+        if (address := metadata.reply_to) is not None:
+            try:
+                schema_id(address.topic, OutcomeBatch.TYPE)
+            except KeyError:
+                raise Malformed(f"no outcomes are written to {address.topic!r}") from None
+            if address.partition is None and not address.key:
+                raise Malformed("an outcome needs a partition or a key")
+        return metadata
 
     def _check_address(self, partition: int, key: str, metadata: Metadata) -> None:
         if metadata.subject != key:

@@ -127,11 +127,13 @@ def restore(
     Raises `VersionGap` or `NotCaughtUp`.
     """
     state, events, answers = (f"{aggregate.name}.{part}" for part in ("state", "events", "answers"))
-    reader = SnapshotReader(codec, window, now_micros())
+    reader, now = SnapshotReader(codec), now_micros()
 
     def new_partition() -> Partition[State]:
         decider = aggregate.decider
-        return Partition(decider.initial, decider.forget, reader.thaw, window)
+        partition = Partition(decider.initial, decider.forget, reader.thaw, window)
+        partition.expire(now)  # what has left the window is not thawed
+        return partition
 
     partitions = {number: new_partition() for number in numbers}
     other_format = set()

@@ -20,6 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from services.kernel.aggregate import Aggregate, StateCodec
 from services.kernel.control import Control, read_control, snapshot_id, transactional_ids
 from services.kernel.entities import Partition, Window
+from services.kernel.envelope import now_micros
 from services.kernel.log_reader import Positions, end_offsets, once_settled, partitions_by_topic
 from services.kernel.registry import topics_written
 from services.kernel.restoring import Fold, restore
@@ -127,6 +128,10 @@ class Slot(Generic[Command, State, Event]):
             self._snapshots.ends = self._log_ends
         else:
             self._restore(numbers, self._log_ends)
+        if self.taking_over:
+            with self.quiet:  # what the lost site had asked for is asked again, however late
+                for partition in self.partitions.values():
+                    partition.keep_steps(now_micros())
         consumer.assign(
             [
                 TopicPartition(at.topic, at.partition, at.offset if at.offset >= 0 else OFFSET_BEGINNING)

@@ -17,7 +17,7 @@ from confluent_kafka import Message, Producer
 
 from contracts.kernel.records import Remembered, Snapshot, Watermark
 from services.kernel.aggregate import StateCodec
-from services.kernel.entities import Entity, Partition, Window
+from services.kernel.entities import Entity, Partition
 from services.kernel.log_reader import Positions
 from services.kernel.serde import decode, encode
 from services.kernel.transactions import LARGEST_RECORD, Aborted, Transactions, produce
@@ -27,8 +27,10 @@ Ends = Callable[[list[int]], tuple[Positions, Positions]]
 
 CHUNK = 500
 LARGEST = LARGEST_RECORD - 2**16  # bytes; the record's key, headers and frame come on top
-WATERMARK_KEY = "watermark"
+WATERMARK_KEY = "#watermark"  # no entity is called so: ids begin with a letter or a digit
+OLD_WATERMARK_KEY = "watermark"
 OPEN = ("open", b"1")
+ABSENT = ("absent", b"1")  # of the name nothing is known but refusals
 FORMAT_HEADER = "format"
 
 log = structlog.get_logger()
@@ -45,9 +47,8 @@ def snapshot_of(
 class SnapshotReader(Generic[State]):
     """Reads `<service>.state` into partitions; entities stay raw until they are needed."""
 
-    def __init__(self, codec: StateCodec[State], window: Window, now: int) -> None:
+    def __init__(self, codec: StateCodec[State]) -> None:
         self._codec = codec
-        self._horizon = window.begins(now)
         self.open_entities: set[tuple[int, str]] = set()
         self.watermarks: dict[int, Watermark] = {}
 
@@ -59,9 +60,16 @@ class SnapshotReader(Generic[State]):
             if value is not None:
                 self.watermarks[number] = decode(value)
             return
+        headers = record.headers() or ()
+        if key == OLD_WATERMARK_KEY and value is not None and not headers:
+            return  # written before it was told apart from an entity of that name
         partition.freeze(key, value)
+        if ABSENT in headers:
+            partition.get(key)
+            if not partition.answers(key):
+                partition.unwritten(key)
         partition.recorded_at = max(partition.recorded_at, (record.timestamp()[1] + 1) * 1000)
-        if OPEN in (record.headers() or ()):
+        if OPEN in headers:
             self.open_entities.add((number, key))
         else:
             self.open_entities.discard((number, key))
@@ -71,6 +79,7 @@ class SnapshotReader(Generic[State]):
         return (
             record.key().decode() == WATERMARK_KEY
             or record.value() is None
+            or (record.key().decode() == OLD_WATERMARK_KEY and not record.headers())
             or (FORMAT_HEADER, self._codec.format.encode()) in (record.headers() or ())
         )
 
@@ -82,8 +91,7 @@ class SnapshotReader(Generic[State]):
     def thaw(self, value: bytes) -> tuple[Entity[State], Iterable[Remembered]]:
         snapshot: Snapshot = decode(value)
         state = self._codec.decode(snapshot.state)
-        answers = [answer for answer in snapshot.answers if answer.recorded_at >= self._horizon]
-        return Entity(state, snapshot.version, snapshot.recorded_at), answers
+        return Entity(state, snapshot.version, snapshot.recorded_at), snapshot.answers
 
 
 class SnapshotWriter(Generic[State]):
@@ -182,7 +190,7 @@ class SnapshotWriter(Generic[State]):
         self._transactions.run(stage, [], None)
         with self._quiet:
             for number, key, value, headers, _ in records:
-                if value is not None and OPEN not in headers:
+                if value is not None and OPEN not in headers and ABSENT not in headers:
                     self._partitions[number].written(key, value)
         return len(records)
 
@@ -202,7 +210,9 @@ class SnapshotWriter(Generic[State]):
         recorded_at = entity.recorded_at or (answers[-1].recorded_at if answers else 0)
         if not entity.version and not answers:
             return None, headers, recorded_at
-        if entity.version and self._is_open(entity.state):
+        if not entity.version:
+            headers.append(ABSENT)
+        elif self._is_open(entity.state):
             headers.append(OPEN)
         return snapshot_of(self._topic, self._codec, entity, answers), headers, recorded_at
 

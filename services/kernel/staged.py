@@ -42,6 +42,11 @@ class Staged(Generic[State]):
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
+    def records(self) -> int:
+        """How many the batch has grown to, but for a few."""
+        return len(self.events) + len(self.asks)
+
+    @property
     def awaited(self) -> bool:
         """Whether somebody at an API waits for an outcome of it: a conversation is answered by key."""
         return any(partition is not None for _, partition, _ in self.replies)

@@ -60,8 +60,9 @@ class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
         """`now` in micros UTC. Raises `Problem` where the order is worth more than `MAX_GROSS`."""
         lines = tuple([Line(line.sku, line.quantity, micros(line.unit_price)) for line in self.lines])
         charges = tuple([Charge(charge.code, micros(charge.amount)) for charge in self.charges])
-        gross = sum([line.quantity * line.unit_price for line in lines], sum([c.amount for c in charges]))
-        if abs(gross) > MAX_GROSS:
+        goods = sum([line.quantity * line.unit_price for line in lines])
+        # goods are refunded without their discounts, so that each alone must be countable
+        if max(goods, sum([abs(charge.amount) for charge in charges])) > MAX_GROSS:
             raise invalid("lines", "the order is worth more than the shop can count", "amount_too_large")
         return PlaceOrder(
             order_id=order_id,

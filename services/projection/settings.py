@@ -13,7 +13,9 @@ SECRETS = os.environ.get("DAYBOOK_SECRETS")
 class Settings(BaseSettings):
     """Shared by the projection and the query API; times are seconds."""
 
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS)
+    model_config = SettingsConfigDict(
+        env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS, hide_input_in_errors=True
+    )
 
     kafka: str = "127.0.0.1:27492"
     database_url: str = "postgresql://daybook@127.0.0.1:27432/daybook"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,13 +12,15 @@ from structlog.testing import capture_logs
 
 from contracts.inventory.commands import IssueStock, ReceiveStock, ReserveStock
 from contracts.kernel.records import ParkedCommand, Snapshot
-from contracts.order.events import OrderPlaced
+from contracts.order.commands import PlaceOrder
+from contracts.order.events import Line, OrderPlaced
 from infra.parked import parked_commands, retry
 from services.inventory.worker import INVENTORY
 from services.kernel import snapshots
 from services.kernel.aggregate import StateCodec
+from services.kernel.command_loop import MAX_RECORDS
 from services.kernel.entities import Window
-from services.kernel.envelope import Metadata, write_headers
+from services.kernel.envelope import Metadata, read_headers, write_headers
 from services.kernel.log_reader import read_to_end
 from services.kernel.restoring import restore
 from services.kernel.serde import decode
@@ -120,6 +122,28 @@ def test_a_snapshot_too_large_for_its_topic_holds_up_the_watermark_and_nobody_el
 def watermarks(bootstrap: str) -> list[Message]:
     some = read_to_end(bootstrap, "order.state", {0: 0, 1: 0})
     return [record for record in some if record.key().decode() == snapshots.WATERMARK_KEY]
+
+
+def test_large_orders_are_cut_into_transactions_of_bounded_size(bootstrap: str, start_worker: Start) -> None:
+    count, lines = 25, tuple(Line(f"sku-{number}", 1, 1) for number in range(1000))
+    shop = {**bulk.SHOP, "occurred_at": 1, "lines": lines, "charges": ()}
+    orders = [PlaceOrder(f"wide-{number}", **shop) for number in range(count)]
+    bulk.put_commands(bootstrap, "order", [(order.order_id, order) for order in orders])
+    start_worker("order")
+    eventually(lambda: len(of_a_transaction(bootstrap, orders)) == count, "not all are placed")
+    placed = of_a_transaction(bootstrap, orders)
+    assert max(placed.values()) <= MAX_RECORDS // 1000
+
+
+def of_a_transaction(bootstrap: str, orders: Sequence[PlaceOrder]) -> dict[str, int]:
+    """How many events there are in the transaction in which each of these orders was placed."""
+    ours, found = {order.order_id for order in orders}, dict[str, int]()
+    for record in read_to_end(bootstrap, "order.events", {0: 0, 1: 0}):
+        about = read_headers(record.headers())
+        if about.subject in ours and about.version == 1:
+            assert about.subject not in found
+            found[about.subject] = int(about.transaction.rpartition("/")[2])
+    return found
 
 
 def last_snapshot(bootstrap: str, key: str) -> Snapshot:

@@ -14,7 +14,7 @@ from contracts.kernel.records import ParkedCommand
 from contracts.order.events import ReservationsRecorded
 from infra.checker import Evidence, check, read_evidence
 from services.kernel.control import change_layout, read_control
-from services.kernel.envelope import Metadata, partition_of, write_headers
+from services.kernel.envelope import Metadata, ReplyAddress, partition_of, write_headers
 from services.kernel.log_reader import read_to_end
 from services.kernel.serde import decode, encode
 from services.kernel.transactions import transactional_producer
@@ -100,6 +100,22 @@ def test_every_kind_of_answer_is_remembered_by_what_rests(
     assert inventory_client.wait_for({"S-later"})["S-later"].version == 2
 
 
+def test_a_sku_may_be_called_as_the_mark_in_its_topic_once_was(
+    start_worker: Start, inventory_client: Client
+) -> None:
+    client, sku = inventory_client, "watermark"
+    worker = start_worker("inventory", snapshot_seconds=0.3)
+    for number in (1, 2, 3):
+        client.send(ReceiveStock(sku, 5, "delivery", 1), sku, f"mark-{number}")
+    assert client.wait_for({"mark-3"})["mark-3"].version == 3
+    time.sleep(1.5)  # snapshots are written
+    worker.end()
+    start_worker("inventory")
+    repeat(client, {"mark-3"})
+    client.send(ReceiveStock(sku, 5, "delivery", 1), sku, "mark-4")
+    assert client.wait_for({"mark-4"})["mark-4"].version == 4
+
+
 def test_restoring_passes_markers_and_aborted_data_at_the_tail(
     bootstrap: str, start_worker: Start, inventory_client: Client
 ) -> None:
@@ -140,6 +156,10 @@ def test_poison_is_parked_and_the_slot_goes_on(
     client.raw("P", good, [])
     client.raw("P", good, headers("p-5", subject="another"))
     client.raw("P", wrong_type, headers("p-6"))
+    nowhere = Metadata("p-8", ReceiveStock.TYPE, "P", "test", 1, "c", "c", 1)
+    no_such_topic = ReplyAddress("billing.commands", None, "", "B")
+    for place in (no_such_topic, ReplyAddress("order.commands", None, "", "")):
+        client.raw("P", good, write_headers(nowhere._replace(reply_to=place)))
     astray = Producer({"bootstrap.servers": bootstrap, "log_level": 3})
     elsewhere = 1 - partition_of("astray", 2)
     astray.produce(
@@ -152,7 +172,7 @@ def test_poison_is_parked_and_the_slot_goes_on(
     parked: list[ParkedCommand] = [
         decode(record.value()) for record in read_to_end(bootstrap, "inventory.parked", {0: 0, 1: 0})
     ]
-    assert len(parked) == 7
+    assert len(parked) == 9
     assert all(command.reason for command in parked)
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
 

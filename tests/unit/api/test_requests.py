@@ -19,6 +19,7 @@ GOOD: dict[str, Any] = {
     "currency": "GBP",
     "lines": [{"sku": "85123A", "quantity": 6, "unit_price": "2.55"}] * 3,
 }
+DISCOUNTS = [{"code": "SALE", "amount": "-999999999"}] * 500
 
 
 def refused(**changes: Any) -> Problem:
@@ -54,6 +55,8 @@ def line(**changes: Any) -> list[dict[str, Any]]:
         ({"lines": []}, "lines"),
         ({"lines": GOOD["lines"] * 334}, "lines"),
         ({"lines": line(quantity=1_000_000, unit_price="999999999")}, "lines"),
+        ({"lines": line(quantity=1_000_000, unit_price="1000000"), "charges": DISCOUNTS}, "lines"),
+        ({"charges": DISCOUNTS + [{"code": "POST", "amount": "999999999"}] * 500}, "lines"),
         ({"discount": 1}, "discount"),
         ({"currency": "gbp"}, "currency"),
         ({"country": ""}, "country"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,13 +21,16 @@ told = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10)), max_size=
 )
 
 
+def refused(key: str, number: int) -> Outcome:
+    return Outcome(str(number), "T", key, "", "refused", 1, (), "", "no", "no", "hash", False)
+
+
 def filled(some: Told, window: Window) -> Partition[str]:
     partition: Partition[str] = Partition(
         "", lambda state, _: state, lambda _: (Entity("", 0, 0), ()), window
     )
     for number, (key, hours) in enumerate(some):
-        outcome = Outcome(str(number), "T", key, "", "refused", 1, (), "", "no", "no", "hash", False)
-        partition.remember(key, Remembered(outcome, hours * HOUR))
+        partition.remember(key, Remembered(refused(key, number), hours * HOUR))
     return partition
 
 
@@ -42,8 +47,7 @@ def test_what_rests_now_and_then_forgets_what_has_left_the_window() -> None:
         assert {answer.recorded_at // HOUR for answer in partition.answers("a")} == set(
             range(max(0, now - 5), now)
         )
-        outcome = Outcome(str(now), "T", "a", "", "refused", 1, (), "", "no", "no", "hash", False)
-        partition.remember("a", Remembered(outcome, now * HOUR))
+        partition.remember("a", Remembered(refused("a", now), now * HOUR))
         partition.hold("a", pickle.dumps(partition.answers("a")))
 
 
@@ -87,3 +91,125 @@ def test_an_answer_that_was_remembered_twice_takes_no_later_one_with_it(some: To
         partition.expire((hours + 6) * HOUR)
         kept = remembered(partition, some)
         assert kept >= {number for number, (_, at) in enumerate(some) if at > hours}
+
+
+def resting(most: int) -> tuple[Partition[str], Callable[[str, int], None], Callable[[str], None]]:
+    """A partition, how a request is answered in it, and how an entity of it goes to rest."""
+    entity = Entity("", 1, 0)
+    partition: Partition[str] = Partition(
+        "", lambda state, _: state, lambda snapshot: (entity, pickle.loads(snapshot)), Window(24.0, most)
+    )
+
+    def answer(key: str, number: int) -> None:
+        partition.put(key, partition.get(key)._replace(version=1))
+        partition.remember(key, Remembered(refused(key, number), number))
+
+    def rest(key: str) -> None:
+        partition.hold(key, pickle.dumps(partition.answers(key)))
+
+    return partition, answer, rest
+
+
+def test_to_rest_and_wake_up_again_makes_no_answer_count_twice() -> None:
+    partition, answer, rest = resting(most=10)
+    for number in range(5):
+        answer("a", number)
+    answer("b", 5)
+    for now in range(50):
+        rest("a")
+        partition.get("a")
+        partition.expire(now)
+    assert all(partition.answered("a", str(number)) for number in range(5))
+    assert partition.answered("b", "5") is not None
+    for number in range(6, 12):
+        answer("b", number)
+    partition.expire(50)
+    assert {number for number in range(5) if partition.answered("a", str(number)) is None} == {0, 1}
+
+
+def test_what_rests_while_it_is_dropped_for_too_many_is_not_there_afterwards() -> None:
+    partition, answer, rest = resting(most=3)
+    answer("a", 1)
+    answer("a", 2)
+    rest("a")
+    for number in range(3, 6):
+        answer("b", number)
+    partition.expire(6)
+    partition.get("a")
+    assert [answer.outcome.command_id for answer in partition.answers("a")] == []
+
+
+def test_what_a_restore_found_counts_when_it_is_looked_at() -> None:
+    partition, answer, rest = resting(most=3)
+    found = [Remembered(refused("a", number), number) for number in (1, 2)]
+    partition.freeze("a", pickle.dumps(found))
+    for _ in range(3):
+        partition.get("a")
+        rest("a")
+    for number in (3, 4):
+        answer("b", number)
+    partition.expire(4)
+    partition.get("a")
+    assert [answer.outcome.command_id for answer in partition.answers("a")] == ["2"]
+    assert partition.answered("b", "3") is not None
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_closed_steps_are_forgotten_although_their_entity_rested(rests: bool) -> None:
+    partition, put = steps()
+    put("a", 1, 0)
+    put("a", 2, HOUR)
+    if rests:
+        partition.hold("a", pickle.dumps(partition.get("a").state))
+    for hour in range(2, 30):
+        partition.expire(hour * HOUR)
+        put("another", hour, hour * HOUR)
+    put("a", 3, 30 * HOUR)
+    assert partition.get("a").state == (3,)
+
+
+def test_a_takeover_keeps_closed_steps_for_another_window() -> None:
+    partition, put = steps()
+    put("a", 1, 0)
+    partition.hold("a", pickle.dumps(partition.get("a").state))
+    put("b", 1, 0)
+    partition.expire(2 * HOUR)
+    partition.keep_steps(50 * HOUR)
+    partition.expire(51 * HOUR)
+    for key in "ab":
+        put(key, 2, 51 * HOUR)
+        assert partition.get(key).state == (1, 2)
+    for hour in range(52, 80):
+        partition.expire(hour * HOUR)
+    put("a", 3, 80 * HOUR)
+    assert partition.get("a").state == (3,)
+
+
+def steps() -> tuple[Partition[tuple[int, ...]], Callable[[str, int, int], None]]:
+    """Entities whose state is the versions of their steps, and how one takes a step."""
+
+    def forget(state: tuple[int, ...], version: int) -> tuple[int, ...]:
+        return tuple(step for step in state if step > version)
+
+    def thaw(snapshot: bytes) -> tuple[Entity[tuple[int, ...]], tuple[()]]:
+        state = pickle.loads(snapshot)
+        return Entity(state, state[-1], 0), ()
+
+    partition: Partition[tuple[int, ...]] = Partition((), forget, thaw, Window(24.0, 100))
+
+    def put(key: str, version: int, at: int) -> None:
+        partition.put(key, Entity((*partition.get(key).state, version), version, at))
+        partition.expire(at)
+
+    return partition, put
+
+
+def test_of_a_name_that_was_only_refused_nothing_is_left_after_the_window() -> None:
+    partition = filled([], Window(24.0, 100))
+    partition.remember("nobody", Remembered(refused("nobody", 1), HOUR))
+    assert partition.changed() == {"nobody"}
+    partition.expire(20 * HOUR)
+    assert (partition.changed(), len(partition.answers("nobody"))) == (set(), 1)
+    partition.expire(26 * HOUR)
+    assert (partition.changed(), partition.answers("nobody")) == ({"nobody"}, [])
+    assert len(partition) == 0
