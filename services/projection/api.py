@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 import msgspec
+import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,7 +25,7 @@ from services.kernel.read_model import ReadModel
 from services.kernel.tokens import MalformedToken, Token
 from services.projection import parameters
 from services.projection.conversations import queries as conversations
-from services.projection.database import migrate, pool
+from services.projection.database import QUERY_SECONDS, QUERY_SETTINGS, borrowed, migrate, pool
 from services.projection.openapi import DOCUMENT
 from services.projection.order_history import queries as history
 from services.projection.orders import queries as orders
@@ -44,7 +45,16 @@ from services.projection.site import SiteHeaders, Standing
 from services.projection.stock import queries as stock
 from services.projection.visibility import Notifications, Visibility
 
+AWAY = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+)
 _VERSION = re.compile("[1-9][0-9]{0,17}")
+
+log = structlog.get_logger(__name__)
 
 
 class QueryApi:
@@ -59,7 +69,10 @@ class QueryApi:
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        async with pool(self._settings.database_url, self._settings.database_connections) as connections:
+        settings = self._settings
+        async with pool(
+            settings.database_url, settings.database_connections, QUERY_SETTINGS, QUERY_SECONDS
+        ) as connections:
             async with connections.acquire() as connection:
                 await migrate(connection, READ_MODELS)
             self._pool, self._visibility = connections, Visibility(connections, self._notifications)
@@ -72,13 +85,15 @@ class QueryApi:
                 task.cancel()
 
     def not_ready(self) -> str | None:
-        return None if self._notifications.listening else "not connected to PostgreSQL"
+        if not self._notifications.listening:
+            return "not connected to PostgreSQL"
+        return "PostgreSQL does not answer" if self.standing.silent() > QUERY_SECONDS else None
 
     async def order(self, request: Request) -> Response:
         given = parameters.only(request, "at", "wait")
         order_id, at = parameters.key(request, "order_id"), _as_of(given)
         await self._wait(request, given, [ORDERS] if at is None else [ORDER_HISTORY])
-        async with self._pool.acquire() as connection:
+        async with borrowed(self._pool) as connection:
             if at is None:
                 found = await orders.order(connection, order_id)
             else:
@@ -100,7 +115,7 @@ class QueryApi:
         )
         after, limit = parameters.cursor(given, tuple[Number, Name]), parameters.limit(given)
         await self._wait(request, given, [ORDERS])
-        async with self._pool.acquire() as connection:
+        async with borrowed(self._pool) as connection:
             return _answer(await orders.page(connection, wanted, after, limit))
 
     async def history(self, request: Request) -> Response:
@@ -108,7 +123,7 @@ class QueryApi:
         order_id, after = parameters.key(request, "order_id"), parameters.cursor(given, Number) or 0
         limit = parameters.limit(given)
         await self._wait(request, given, [ORDER_HISTORY])
-        async with self._pool.acquire() as connection:
+        async with borrowed(self._pool) as connection:
             page = await history.page(connection, order_id, after, limit)
         if not page.events and not after:
             raise _missing("order", order_id)
@@ -117,7 +132,7 @@ class QueryApi:
     async def stock(self, request: Request) -> Response:
         given, sku = parameters.only(request, "wait"), parameters.key(request, "sku")
         await self._wait(request, given, [STOCK])
-        async with self._pool.acquire() as connection:
+        async with borrowed(self._pool) as connection:
             found = await stock.one(connection, sku)
         if found is None:
             raise _missing("stock", sku)
@@ -128,7 +143,7 @@ class QueryApi:
         below = parameters.whole(given, "below", 0, -(10**12), 10**12) if "below" in given else None
         after, limit = parameters.cursor(given, tuple[Number, Name]), parameters.limit(given)
         await self._wait(request, given, [STOCK])
-        async with self._pool.acquire() as connection:
+        async with borrowed(self._pool) as connection:
             return _answer(await stock.page(connection, below, after, limit))
 
     async def sales(self, request: Request) -> Response:
@@ -136,7 +151,7 @@ class QueryApi:
         first, last = parameters.day(given, "from"), parameters.day(given, "to")
         after, limit = parameters.cursor(given, tuple[date, Name, Name]), parameters.limit(given)
         await self._wait(request, given, [SALES_DAILY])
-        async with self._pool.acquire() as connection:
+        async with borrowed(self._pool) as connection:
             return _answer(await sales.page(connection, first, last, given.get("country"), after, limit))
 
     async def stuck(self, request: Request) -> Response:
@@ -144,13 +159,13 @@ class QueryApi:
         age = parameters.seconds(given, "older_than", self._settings.stuck_seconds)
         after, limit = parameters.cursor(given, tuple[Number, Name]), parameters.limit(given)
         await self._wait(request, given, [CONVERSATIONS])
-        async with self._pool.acquire() as connection:
+        async with borrowed(self._pool) as connection:
             since = now_micros() - int(age * 1_000_000)
             return _answer(await conversations.stuck(connection, since, after, limit))
 
     async def projections(self, request: Request) -> Response:
         parameters.only(request)
-        async with self._pool.acquire() as connection:
+        async with borrowed(self._pool) as connection:
             return _answer(await projections(connection))
 
     async def _wait(
@@ -185,7 +200,15 @@ def query_app(settings: QuerySettings) -> Starlette:
     ]
     app = application(routes, api.not_ready, api.lifespan)
     app.add_middleware(SiteHeaders, standing=api.standing)
+    for kind in AWAY:
+        app.add_exception_handler(kind, _database_away)
     return app
+
+
+async def _database_away(request: Request, error: Exception) -> Response:
+    log.warning("no answer from PostgreSQL", path=request.url.path, error=repr(error))
+    detail = "the read models cannot be read at the moment; nothing is lost, repeat the request"
+    return Problem(503, "database_unavailable", detail, headers={"Retry-After": "1"}).response()
 
 
 def _as_of(given: Mapping[str, str]) -> history.AsOf | None:

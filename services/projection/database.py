@@ -16,6 +16,9 @@ from services.kernel.read_model import Connection, ReadModel
 MIGRATIONS = Path(__file__).parent / "migrations"
 CLOSE_SECONDS = 5.0
 COMMAND_SECONDS = 60.0
+QUERY_SECONDS = 10.0
+# Of a query whose filters are all optional a plan for every case uses no index at all.
+QUERY_SETTINGS = {"plan_cache_mode": "force_custom_plan"}
 _LOCK = 0x6461_7962  # any number, the same for all who migrate
 _MICROS_TO_2000 = 946_684_800_000_000
 
@@ -40,7 +43,10 @@ async def prepare(connection: Connection) -> None:
 
 @asynccontextmanager
 async def pool(
-    url: str, size: int, server_settings: Mapping[str, str] | None = None
+    url: str,
+    size: int,
+    server_settings: Mapping[str, str] | None = None,
+    command_seconds: float = COMMAND_SECONDS,
 ) -> AsyncIterator[asyncpg.Pool[Any]]:
     """`size` connections at most. Leaving it never hangs, even when the server does."""
     connections = await asyncpg.create_pool(
@@ -48,7 +54,7 @@ async def pool(
         min_size=1,
         max_size=size,
         init=prepare,
-        command_timeout=COMMAND_SECONDS,
+        command_timeout=command_seconds,
         server_settings=dict(server_settings or {}),
     )
     try:
@@ -58,6 +64,11 @@ async def pool(
             await asyncio.wait_for(connections.close(), CLOSE_SECONDS)
         except TimeoutError:
             connections.terminate()
+
+
+def borrowed(connections: asyncpg.Pool[Any]) -> Any:
+    """A connection of the pool, to be entered. Raises TimeoutError where none becomes free in time."""
+    return connections.acquire(timeout=QUERY_SECONDS)
 
 
 @asynccontextmanager

@@ -118,7 +118,11 @@ INVALID = refusal(
 READS = {
     410: refusal("The token's write was lost in a failover", 410, "lost_in_failover"),
     422: INVALID,
-    503: refusal("The token's write has not arrived yet; repeat with the same token", 503, "not_yet_visible"),
+    503: refusal(
+        "The token's write has not arrived yet, repeat with the same token; or `database_unavailable`",
+        503,
+        "not_yet_visible",
+    ),
 }
 SITE = {
     "Daybook-Site": "The site that answers: home or away.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import asyncpg
@@ -25,12 +26,18 @@ class Standing:
     def __init__(self, site: str) -> None:
         self._site = site
         self.headers: list[tuple[bytes, bytes]] = [(b"daybook-site", site.encode())]
+        self._heard = time.monotonic()
+
+    def silent(self) -> float:
+        """For how many seconds PostgreSQL has told nothing."""
+        return time.monotonic() - self._heard
 
     async def follow(self, pool: asyncpg.Pool[Any]) -> None:
         """For ever. While PostgreSQL is away the headers stay as they were."""
         while True:
             try:
                 self.headers = self._told(await pool.fetchrow(_STANDING, self._site))
+                self._heard = time.monotonic()
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 log.warning("standing not known", error=repr(error))
             await asyncio.sleep(REFRESH_SECONDS)

@@ -20,6 +20,7 @@ from services.kernel.envelope import partition_of
 from services.kernel.projector import CHANNEL, EVERY_KEY
 from services.kernel.read_model import Connection, ReadModel
 from services.kernel.tokens import Token
+from services.projection.database import borrowed
 from services.projection.lineage import epoch_of
 from services.projection.read_models import ORDERS, STOCK
 
@@ -132,7 +133,7 @@ class Visibility:
                     continue  # one last look
 
     async def _holds(self, model: ReadModel[Any], key: str, token: Token, guard: ReadModel[Any]) -> bool:
-        async with self._pool.acquire() as connection:
+        async with borrowed(self._pool) as connection:
             row = (await model.store(model.name).load(connection, [key])).get(key)
             if row is None or row.version < token.version:
                 if await self._ended(connection, guard, key, token.epoch):

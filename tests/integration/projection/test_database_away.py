@@ -1,0 +1,80 @@
+"""The query API while its database is gone, and while it stands still."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from infra.embedded.ports import free_ports
+from infra.embedded.postgres import EmbeddedPostgres
+from services.projection.database import QUERY_SECONDS
+from tests.integration.projection.processes import running, until
+
+NOBODY = "127.0.0.1:1"  # the query API asks no broker
+
+
+@pytest.fixture
+def postgres(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
+    """A server of its own: it is stopped, and frozen."""
+    server = EmbeddedPostgres(tmp_path / "postgres", *free_ports(1))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def api(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    with running("query", NOBODY, postgres.url(), tmp_path / "query.log") as query:
+        await query.ready()
+        async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
+            yield client
+
+
+async def code(api: httpx.AsyncClient, path: str) -> str:
+    answer = await api.get(path)
+    return str(answer.json().get("code", answer.status_code))
+
+
+async def test_a_database_that_is_gone_is_said_and_found_again(
+    postgres: EmbeddedPostgres, api: httpx.AsyncClient
+) -> None:
+    assert await code(api, "/orders/o-1") == "order_not_found"
+    postgres.stop()
+    for path in ("/orders/o-1", "/orders", "/stock/a", "/projections"):
+        answer = await api.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
+        assert answer.headers["retry-after"] == "1"
+    postgres.start()
+
+    async def found_again() -> bool:
+        return await code(api, "/orders/o-1") == "order_not_found"
+
+    await until(found_again, "the database is back and not asked")
+
+
+async def test_a_database_that_stands_still_is_not_waited_for_long(
+    postgres: EmbeddedPostgres, api: httpx.AsyncClient
+) -> None:
+    assert await code(api, "/orders/o-1") == "order_not_found"
+    server = psutil.Process(postgres.child.pid)
+    frozen = [server, *server.children(recursive=True)]
+    for process in frozen:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert await code(api, "/orders/o-1") == "database_unavailable"
+        assert time.monotonic() - began < 3 * QUERY_SECONDS
+
+        async def not_ready() -> bool:
+            return (await api.get("/health/ready")).status_code == 503
+
+        await until(not_ready, "it calls itself ready")
+    finally:
+        for process in frozen:
+            process.send_signal(signal.SIGCONT)
