@@ -14,6 +14,7 @@ from services.kernel.read_model import TopicPartition as Place
 from services.projection.parked import StoredRecord
 
 FETCH = 5000
+RUN_BYTES = 8 * 2**20  # of values; decoded, an order of many lines takes twenty times as much
 WAIT_SECONDS = 0.5
 STALL_SECONDS = 60.0
 
@@ -23,7 +24,7 @@ class LogUnreachable(TimeoutError):
 
 
 class Runs:
-    """Reads committed records, at most `most` of a partition at a time.
+    """Reads committed records, at most `most` or (but for the last one) `RUN_BYTES` of a partition at a time.
 
     An end is a position that a read model has stored: one after a record.
     """
@@ -73,8 +74,10 @@ class Runs:
     def _take(self, place: Place, end: int) -> list[StoredRecord]:
         fetched = self._fetched[place]
         run: list[StoredRecord] = []
-        while fetched and fetched[0].offset < end and len(run) < self._most:
-            run.append(fetched.popleft())
+        size = 0
+        while fetched and fetched[0].offset < end and len(run) < self._most and size < RUN_BYTES:
+            run.append(record := fetched.popleft())
+            size += len(record.value or b"")
         if run:
             self.next[place] = run[-1].offset + 1
         return run
