@@ -128,7 +128,7 @@ class Partition(Generic[State]):
 
     def remember(self, key: str, answer: Remembered) -> None:
         """Publish a committed answer."""
-        self._keep(key, answer, named=answer.outcome.command_id in self._answers.get(key, ()))
+        self._keep(key, answer, named=False)
         self._touch(key)
 
     def answered(self, key: str, command_id: str) -> Outcome | None:
@@ -213,7 +213,9 @@ class Partition(Generic[State]):
 
     def _keep(self, key: str, answer: Remembered, *, named: bool) -> None:
         """Hold an answer, and name its entity among the ages once."""
-        self._answers.setdefault(key, {})[answer.outcome.command_id] = answer
+        answers, command_id = self._answers.setdefault(key, {}), answer.outcome.command_id
+        named = named or command_id in answers
+        answers[command_id] = answer
         if named:
             return
         if not self._ages or len(self._ages[-1].keys) >= self._window.most // PORTIONS:
