@@ -160,7 +160,9 @@ class CommandLoop(Generic[Command, State, Event]):
             out.append((topic, value, key, {"partition": number}))
         for (topic, to_partition, to_key), outcomes in staged.replies.items():
             value = encode(topic, OutcomeBatch(tuple(outcomes)))
-            if to_partition is not None:
+            if to_partition is not None and not self._slot.reaches(topic, to_partition):
+                log.error("nobody_to_answer", topic=topic, partition=to_partition, commands=len(outcomes))
+            elif to_partition is not None:
                 out.append((topic, value, None, {"partition": to_partition}))
             else:
                 headers = write_headers(self._batch_metadata(to_key, staged, recorded))

@@ -198,6 +198,12 @@ class Slot(Generic[Command, State, Event]):
         every = self._topics[f"{self.aggregate.name}.commands"]
         return [number for number in every if number % self.config.slots == self.config.slot]
 
+    def reaches(self, topic: str, partition: int) -> bool:
+        """Whether there is such a partition; a topic may have grown since the slot was opened."""
+        if partition not in self._topics.get(topic, ()):
+            self._look_at_topics()
+        return partition in self._topics.get(topic, ())
+
     def _places(self, topics: Iterable[str]) -> list[tuple[str, int]]:
         return [(topic, number) for topic in topics for number in self._topics[topic]]
 

@@ -177,6 +177,15 @@ def test_poison_is_parked_and_the_slot_goes_on(
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
 
 
+def test_an_outcome_that_nobody_can_hear_stops_nobody(start_worker: Start, inventory_client: Client) -> None:
+    client = inventory_client
+    start_worker("inventory")
+    nowhere = ReplyAddress("inventory.outcomes", 99, "", "")
+    client.send(ReceiveStock("Q", 1, "delivery", 1), "Q", "Q-unheard", reply_to=nowhere)
+    client.send(ReceiveStock("Q", 1, "delivery", 1), "Q", "Q-heard")
+    assert client.wait_for({"Q-heard"})["Q-heard"].version == 2
+
+
 def test_a_command_of_an_older_epoch_never_wakes_up(start_worker: Start, inventory_client: Client) -> None:
     client = inventory_client
     start_worker("inventory")
