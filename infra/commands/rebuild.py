@@ -56,11 +56,17 @@ def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None 
 
 
 def projection_settings() -> ProjectionSettings:
-    """The running stack's addresses; without one, what the environment says."""
+    """The running stack's addresses; without one, the environment's, if it names both.
+
+    Never their defaults: another checkout's shop may listen there.
+    """
     stack = StackSettings()
     journal = Journal(stack.home)
     if stack.stack == "embedded" and not journal.supervised():
-        return ProjectionSettings()
+        named = ProjectionSettings()
+        if not {"kafka", "database_url"} <= named.model_fields_set:
+            fail("the stack is not up: `./daybook up` starts it")
+        return named
     found = addresses(running_settings(journal))
     return ProjectionSettings(kafka=found["DAYBOOK_KAFKA"], database_url=found["DAYBOOK_DATABASE_URL"])
 

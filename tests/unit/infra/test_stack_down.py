@@ -1,0 +1,38 @@
+"""Commands about a stack that is down say so, and never reach for another checkout's."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from infra.cli import cli
+from infra.commands.rebuild import projection_settings
+
+NOT_UP = "daybook: the stack is not up: `./daybook up` starts it\n"
+STORES = ("DAYBOOK_KAFKA", "DAYBOOK_DATABASE_URL")
+
+
+@pytest.fixture(autouse=True)
+def down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*STORES, "DAYBOOK_STACK", "DAYBOOK_SITE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DAYBOOK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DAYBOOK_PORT_BASE", "36000")
+
+
+@pytest.mark.parametrize("command", [["status"], ["rebuild", "orders"], ["replay", "--into", "all"]])
+@pytest.mark.parametrize("named", [(), *((name,) for name in STORES)])
+def test_half_an_address_is_none(
+    command: list[str], named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in named:
+        monkeypatch.setenv(name, "somewhere")
+    done = CliRunner().invoke(cli, command)
+    assert (done.exit_code, done.stderr) == (1, NOT_UP)
+
+
+def test_stores_that_the_environment_names_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in STORES:
+        monkeypatch.setenv(name, f"{name} there")
+    settings = projection_settings()
+    assert (settings.kafka, settings.database_url) == tuple(f"{name} there" for name in STORES)
