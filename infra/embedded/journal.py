@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -53,10 +54,14 @@ class Journal:
         _replace(self._state, msgspec.json.encode(state))
 
     def read(self) -> StackState | None:
-        """The last state, also of a supervisor that is gone; None before the first."""
-        if not self._state.exists():
+        """The last state, also of a supervisor that is gone; None before the first, or where it is damaged.
+
+        Nothing depends on an old one: the next supervisor writes its own.
+        """
+        try:
+            return msgspec.json.decode(self._state.read_bytes(), type=StackState)
+        except (FileNotFoundError, msgspec.DecodeError):
             return None
-        return msgspec.json.decode(self._state.read_bytes(), type=StackState)
 
     def record(self, process: str, event: str, detail: str = "") -> None:
         """Append an event; it stays over restarts of the stack."""
@@ -104,7 +109,10 @@ class Journal:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """As a whole: no reader ever sees half of it."""
+    """As a whole: no reader ever sees half of it, not even after a power cut."""
     fresh = file.with_suffix(".fresh")
-    fresh.write_bytes(content)
+    with fresh.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())  # else the new name may be on the disk before the content is
     fresh.replace(file)

@@ -75,6 +75,16 @@ def test_the_journal_gives_back_what_was_written(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("damaged", [b"", b'{"phase": "runn', b"\0" * 64, b"{}", b"\xff"])
+def test_a_state_that_a_power_cut_left_damaged_is_none(tmp_path: Path, damaged: bytes) -> None:
+    (tmp_path / "state.json").write_bytes(damaged)
+    journal = Journal(tmp_path)
+    assert journal.read() is None
+    state = StackState(Phase.STARTING, 42, 27400)
+    journal.write(state)
+    assert journal.read() == state
+
+
 def test_a_stack_has_one_supervisor(tmp_path: Path) -> None:
     first, second = Journal(tmp_path), Journal(tmp_path)
     assert not first.supervised()
