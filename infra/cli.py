@@ -28,6 +28,7 @@ from infra.commands import (
 from infra.commands.audit import audit
 from infra.commands.notebook import notebook
 from infra.commands.output import fail
+from infra.commands.sound_settings import require_sound_settings
 from infra.commands.two_sites import ONE_SITE
 from infra.containers.engine import compose_home
 from infra.settings import StackSettings
@@ -60,6 +61,7 @@ def chosen(
     stack: Annotated[Stack, typer.Option("--stack", help="Processes here, or containers.")] = Stack.embedded,
 ) -> None:
     # No docstring: typer would show it in place of the help above.
+    require_sound_settings()
     if stack is Stack.compose:
         _in_containers(context.invoked_subcommand or "", site)
     elif site:

@@ -34,6 +34,7 @@ OFFSETS = {
     "spark-worker-2": 82,
     "spark-worker-2-ui": 84,
 }
+LOWEST_BASE, HIGHEST_BASE = 1024, 65535 - 100
 # Distance of the second site's base from the first's.
 AWAY_PORTS = 200
 
@@ -48,7 +49,7 @@ class StackSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     home: Path = ROOT / ".daybook"
-    port_base: Annotated[int, Field(ge=1024, le=65535 - 100)] = 27400
+    port_base: Annotated[int, Field(ge=LOWEST_BASE, le=HIGHEST_BASE)] = 27400
     site: Literal["home", "away"] = "home"
     stack: Literal["embedded", "compose"] = "embedded"
 
