@@ -24,7 +24,7 @@ from infra.retail.load import Pace
 from infra.retail.loaded import known_since, read_loaded, record_loaded, steps_of, without_forgotten
 from infra.retail.plan import Book, Load, Period, read_book
 from infra.retail.rows import read_rows
-from infra.retail.sender import Unanswered
+from infra.retail.sender import NothingThere, Unanswered
 from infra.retail.shop import api_urls
 from infra.retail.tally import Tally
 from infra.settings import StackSettings
@@ -92,6 +92,8 @@ def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tup
     plan = planned(book, period, settings)
     try:
         tally = load_with_progress(plan, api_urls(settings), pace)
+    except NothingThere as reason:
+        fail(f"the shop does not answer ({escape(str(reason))}): is it open? `./daybook up` opens it")
     except Unanswered as reason:
         fail(f"no answer: {escape(str(reason))}. See `./daybook status`; the same load again goes on.")
     expected = expected_refusals(plan.steps())

@@ -11,6 +11,8 @@ import orjson
 from infra.retail.requests import Api, Call
 
 PATIENCE_SECONDS = 120.0
+# While nothing has answered at all: that shop is closed, not busy.
+FIRST_PATIENCE_SECONDS = 5.0
 REQUEST_SECONDS = 30.0
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
@@ -18,6 +20,10 @@ LONGEST_PAUSE_SECONDS = 2.0
 
 class Unanswered(Exception):
     """A call had no answer for PATIENCE_SECONDS; the text names it and the last reason."""
+
+
+class NothingThere(Unanswered):
+    """Nothing has answered since the beginning, and no connection is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +51,15 @@ class Sender:
         self._session = session
         self._urls = urls
         self._patience = patience
+        self._anything_there = False
         # Whether orders are likely new, so that waiting pays; a second load finds them settled.
         self._new_orders = True
 
     async def send(self, call: Call) -> Answer:
-        """The answer of one call; where it `settles` an order, that of the settled one. Raises Unanswered."""
+        """The answer of one call; where it `settles` an order, that of the settled one.
+
+        Raises Unanswered; NothingThere where no call ever had an answer.
+        """
         started, first = time.perf_counter(), None
         for repeats, pause in enumerate(_pauses()):
             try:
@@ -63,6 +73,11 @@ class Sender:
                         answer, replayed=first, repeats=repeats, seconds=time.perf_counter() - started
                     )
                 reason = "the order is not settled"
+            except aiohttp.ClientConnectorError as error:
+                reason = str(error)
+                waited = time.perf_counter() - started
+                if not self._anything_there and waited > FIRST_PATIENCE_SECONDS:
+                    raise NothingThere(reason) from error
             except (aiohttp.ClientError, TimeoutError, _Unavailable) as error:
                 reason = str(error) or type(error).__name__
             if time.perf_counter() - started > self._patience:
@@ -79,6 +94,7 @@ class Sender:
             "X-Correlation-ID": call.correlation,
         }
         async with self._session.post(url, data=call.body, headers=headers) as response:
+            self._anything_there = True
             content = await response.read()
             if response.status == 503:
                 raise _Unavailable(_member(content, "code") or "503")
