@@ -7,6 +7,7 @@ from typing import Annotated
 import asyncpg
 import typer
 from confluent_kafka import KafkaException
+from rich.markup import escape
 from rich.table import Table
 
 from infra.commands.inspect import running_settings
@@ -17,12 +18,15 @@ from infra.parked import NotParked, parked_command, parked_commands, retry, skip
 from infra.parked_keys import events_of, keys, retry_key, skip_first
 from infra.settings import StackSettings
 from services.kernel.envelope import format_time
-from services.projection.parked import Drained, NothingParked
+from services.projection.parked import Drained, NothingParked, ParkedKey
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Commands that could not be executed, keys of read models that wait: look, try again, give up.",
 )
+
+HINT = "`./daybook up` starts the stack"
+NOT_RUN = "the projection has not run yet; `./daybook status` shows whether it does"
 
 Kafka = Annotated[
     str, typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's.")
@@ -39,8 +43,9 @@ Position = Annotated[
 def list_parked(kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
     """Show what is parked: commands, oldest first, then keys of read models."""
     with _failing():
-        commands = parked_commands(kafka or _address("DAYBOOK_KAFKA"))
-        waiting = keys(database_url or _address("DAYBOOK_DATABASE_URL"))
+        broker = kafka or _address("DAYBOOK_KAFKA")
+        database = database_url or _address("DAYBOOK_DATABASE_URL")
+        commands, waiting = parked_commands(broker), _keys(database)
     if not commands and not waiting:
         notes.print("Nothing is parked.")
         return
@@ -109,14 +114,29 @@ def _failing() -> Iterator[None]:
         yield
     except (NotParked, NothingParked) as error:
         fail(f"nothing is parked there: {error}; `./daybook parked list` shows what is")
+    except asyncpg.UndefinedTableError:
+        fail(f"nothing is parked there: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:
-        fail(f"the broker does not answer: {error}")
+        fail(f"the broker does not answer ({escape(str(error))}): is it up? {HINT}")
     except (asyncpg.PostgresError, OSError) as error:
-        fail(f"the database does not answer: {error}")
+        fail(f"the database does not answer ({escape(str(error))}): is it up? {HINT}")
+
+
+def _keys(database_url: str) -> list[ParkedKey]:
+    """None before the projection's first run, which makes the table; commands may be parked by then."""
+    try:
+        return keys(database_url)
+    except asyncpg.UndefinedTableError:
+        notes.print(f"No key can be parked: {NOT_RUN}.", soft_wrap=True)
+        return []
 
 
 def _address(name: str) -> str:
-    return addresses(running_settings(Journal(StackSettings().home)))[name]
+    stack = StackSettings()
+    journal = Journal(stack.home)
+    if stack.stack == "embedded" and not journal.supervised():
+        fail("the stack is not up: `./daybook up` starts it")
+    return addresses(running_settings(journal))[name]
 
 
 def _since(micros: int) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from asyncpg import PostgresError
+from asyncpg import InterfaceError, PostgresError, UndefinedTableError
+from confluent_kafka import KafkaException
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from infra.commands.inspect import running_settings
@@ -15,12 +17,14 @@ from infra.commands.output import fail, notes, results
 from infra.embedded.journal import Journal
 from infra.embedded.stack import addresses
 from infra.settings import StackSettings
+from services.kernel.read_model import Stopped, TooManyParked
 from services.projection.bulk import Lake, replay_into
 from services.projection.read_models import READ_MODELS
 from services.projection.rebuild import AlreadyRebuilding, NothingToRebuild, Rebuilt
 from services.projection.settings import ProjectionSettings
 
 app = typer.Typer()
+KEPT = "The live one goes on as it was."
 NAMES = [model.name for model in READ_MODELS]
 
 
@@ -44,8 +48,17 @@ def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None 
         done = asyncio.run(_build(names, settings, lake))
     except (AlreadyRebuilding, NothingToRebuild) as error:
         fail(str(error))
-    except (OSError, PostgresError) as error:
-        fail(f"the shop does not answer ({error}): is it open? `./daybook up` opens it")
+    except UndefinedTableError as error:
+        fail(f"nothing to rebuild ({escape(str(error))}): has the projection run yet? See `./daybook status`")
+    except TooManyParked as error:
+        fail(f"too many keys cannot be applied ({error}): correct the read model's project.py. {KEPT}")
+    except Stopped as error:
+        fail(
+            f"the log cannot be applied ({escape(str(error))}): correct the read model's project.py, or see "
+            f"`./daybook audit` for the log. {KEPT}"
+        )
+    except (OSError, KafkaException, PostgresError, InterfaceError) as error:
+        fail(f"the shop does not answer ({escape(str(error))}): is it open? `./daybook up` opens it")
     for name, one in done.items():
         results.print(
             f"{name}: {one.events:,} events applied, the projection waited {one.held * 1000:.0f} ms"

@@ -20,7 +20,9 @@ def down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAYBOOK_PORT_BASE", "36000")
 
 
-@pytest.mark.parametrize("command", [["status"], ["rebuild", "orders"], ["replay", "--into", "all"]])
+@pytest.mark.parametrize(
+    "command", [["status"], ["rebuild", "orders"], ["replay", "--into", "all"], ["parked", "list"]]
+)
 @pytest.mark.parametrize("named", [(), *((name,) for name in STORES)])
 def test_half_an_address_is_none(
     command: list[str], named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

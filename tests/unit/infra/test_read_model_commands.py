@@ -1,0 +1,64 @@
+"""What ends a rebuild, or keeps parked keys from being listed, is one line with the next step."""
+
+from typing import Any
+
+import pytest
+import typer
+from asyncpg import UndefinedTableError
+from confluent_kafka import KafkaError, KafkaException
+from typer.testing import CliRunner
+
+from infra.cli import cli
+from infra.commands import parked, rebuild
+from services.kernel.read_model import TooManyParked, VersionGap
+from services.projection.settings import ProjectionSettings
+
+STORES = ["--kafka", "somewhere", "--database-url", "somewhere"]
+NO_TABLE = UndefinedTableError('relation "parked" does not exist')
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "next_step"),
+    [
+        (
+            TooManyParked("orders_next: 101 keys, at most 100"),
+            "101 keys",
+            "correct the read model's project",
+        ),
+        (VersionGap("orders o-1: expected 2, got 3 at [x]"), "expected 2, got 3 at [x]", "`./daybook audit`"),
+        (KafkaException(KafkaError(KafkaError._TRANSPORT)), "_TRANSPORT", "`./daybook up`"),
+        (NO_TABLE, "has the projection run yet?", "`./daybook status`"),
+    ],
+)
+def test_a_rebuild_that_ends_says_why(
+    error: Exception,
+    reason: str,
+    next_step: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def ends(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(rebuild, "replay_into", ends)
+    with pytest.raises(typer.Exit) as left:
+        rebuild.build(["orders"], ProjectionSettings())
+    said = capsys.readouterr().err.strip()
+    assert left.value.exit_code == 1
+    assert said.startswith("daybook: ") and "\n" not in said
+    assert reason in said and next_step in said
+
+
+def test_before_the_projection_has_run_no_key_is_parked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_table(*_: str) -> None:
+        raise NO_TABLE
+
+    monkeypatch.setattr(parked, "parked_commands", lambda _: [])
+    monkeypatch.setattr(parked, "keys", no_table)
+    monkeypatch.setattr(parked, "events_of", no_table)
+    listed = CliRunner().invoke(cli, ["parked", "list", *STORES], env={"COLUMNS": "200"})
+    assert listed.exit_code == 0
+    assert "the projection has not run yet; `./daybook status` shows whether it does" in listed.stderr
+    shown = CliRunner().invoke(cli, ["parked", "show", "orders:o-1", *STORES])
+    assert shown.exit_code == 1
+    assert shown.stderr.startswith("daybook: nothing is parked there: the projection has not run yet")
