@@ -49,16 +49,16 @@ def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None 
     except (AlreadyRebuilding, NothingToRebuild) as error:
         fail(str(error))
     except UndefinedTableError as error:
-        fail(f"nothing to rebuild ({escape(str(error))}): has the projection run yet? See `./daybook status`")
+        fail(f"nothing to rebuild ({_line(error)}): has the projection run yet? See `./daybook status`")
     except TooManyParked as error:
-        fail(f"too many keys cannot be applied ({error}): correct the read model's project.py. {KEPT}")
+        fail(f"too many keys cannot be applied ({_line(error)}): correct the read model's project.py. {KEPT}")
     except Stopped as error:
         fail(
-            f"the log cannot be applied ({escape(str(error))}): correct the read model's project.py, or see "
+            f"the log cannot be applied ({_line(error)}): correct the read model's project.py, or see "
             f"`./daybook audit` for the log. {KEPT}"
         )
     except (OSError, KafkaException, PostgresError, InterfaceError) as error:
-        fail(f"the shop does not answer ({escape(str(error))}): is it open? `./daybook up` opens it")
+        fail(f"the shop does not answer ({_line(error)}): is it open? `./daybook up` opens it")
     for name, one in done.items():
         results.print(
             f"{name}: {one.events:,} events applied, the projection waited {one.held * 1000:.0f} ms"
@@ -66,6 +66,11 @@ def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None 
     if parked := sum(one.parked for one in done.values()):
         notes.print(f"{parked} keys are parked: `./daybook parked list`")
     return sum(one.events for one in done.values())
+
+
+def _line(error: Exception) -> str:
+    """What it says first; PostgreSQL goes on about details below."""
+    return escape(str(error).partition("\n")[0])
 
 
 def projection_settings() -> ProjectionSettings:

@@ -192,12 +192,12 @@ class Projector:
         await store.save(connection, fold_rows(self.models[name], rows, arrivals))
 
     async def _one_by_one(self, connection: Connection, name: str, arrivals: Sequence[Arrival]) -> None:
-        held: set[str] = set()
+        held: dict[str, str] = {}
         for arrival in arrivals:
             if arrival.key in held:
                 await park(connection, name, arrival, BEHIND)
             elif (reason := await apply_one(connection, self.models[name], arrival)) is not None:
-                held.add(arrival.key)
+                held[arrival.key] = reason
                 await park(connection, name, arrival, reason)
         if held:
             self._any_parked[name] = True
@@ -205,7 +205,9 @@ class Projector:
                 "SELECT count(DISTINCT key) FROM parked WHERE read_model = $1", name
             )
             if count > self._max_parked_keys:
-                raise TooManyParked(f"{name}: {count} keys, at most {self._max_parked_keys}")
+                key, reason = held.popitem()
+                most = f"at most {self._max_parked_keys}"
+                raise TooManyParked(f"{name}: {count} keys, {most}; the last is {key}: {reason}")
 
 
 def notification(name: str, keys: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ NO_TABLE = UndefinedTableError('relation "parked" does not exist')
     ("error", "reason", "next_step"),
     [
         (
-            TooManyParked("orders_next: 101 keys, at most 100"),
+            TooManyParked("orders_next: 101 keys, at most 100; the last is o-1: no\nDETAIL"),
             "101 keys",
             "correct the read model's project",
         ),
