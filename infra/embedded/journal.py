@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -70,9 +70,14 @@ class Journal:
             out.write(json.dumps({"at": at, "process": process, "event": event, "detail": detail}) + "\n")
 
     def events(self) -> list[dict[str, str]]:
+        """All that can be read: a power cut may have left half a line."""
         if not self._events.exists():
             return []
-        return [json.loads(line) for line in self._events.read_text().splitlines()]
+        found = []
+        for line in self._events.read_bytes().splitlines():
+            with suppress(msgspec.DecodeError):
+                found.append(msgspec.json.decode(line, type=dict[str, str]))
+        return found
 
     def hold(self, name: str) -> None:
         """Want a member down from now on, over restarts too; a living supervisor stops it."""

@@ -85,6 +85,15 @@ def test_a_state_that_a_power_cut_left_damaged_is_none(tmp_path: Path, damaged: 
     assert journal.read() == state
 
 
+def test_half_an_event_is_passed_over(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.record("broker", "started")
+    with (tmp_path / "events.jsonl").open("ab") as file:
+        file.write(b'{"at": "2026\xff\0\0\n')
+    journal.record("broker", "ready")
+    assert [event["event"] for event in journal.events()] == ["started", "ready"]
+
+
 def test_a_stack_has_one_supervisor(tmp_path: Path) -> None:
     first, second = Journal(tmp_path), Journal(tmp_path)
     assert not first.supervised()
