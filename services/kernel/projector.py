@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from services.kernel.parking import BEHIND, apply_one, park
+from services.kernel.parking import BEHIND, apply_run, park
 from services.kernel.read_model import (
     INFRASTRUCTURE,
     Arrival,
@@ -196,7 +196,7 @@ class Projector:
         for arrival in arrivals:
             if arrival.key in held:
                 await park(connection, name, arrival, BEHIND)
-            elif (reason := await apply_one(connection, self.models[name], arrival)) is not None:
+            elif (reason := await apply_run(connection, self.models[name], [arrival])) is not None:
                 held[arrival.key] = reason
                 await park(connection, name, arrival, reason)
         if held:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from services.kernel.envelope import Malformed, Metadata, read_headers
-from services.kernel.parking import apply_one
+from services.kernel.parking import apply_run
 from services.kernel.projector import CHANNEL, notification
 from services.kernel.read_model import Connection, ReadModel, arrive
 
@@ -21,6 +21,9 @@ ORDER BY read_model, key, topic, partition, "offset" """
 _OF_KEY = """
 SELECT * FROM parked WHERE read_model = $1 AND key = $2 ORDER BY topic, partition, "offset" """
 _THIS = 'read_model = $1 AND topic = $2 AND partition = $3 AND "offset" = $4'
+_SKIP = """
+INSERT INTO skipped (read_model, key, version, reason, topic, partition, "offset")
+VALUES ($1, $2, $3, $4, $5, $6, $7)"""
 
 
 class NothingParked(LookupError):
@@ -100,17 +103,17 @@ async def retry(connection: Connection, model: ReadModel[Any], key: str) -> Drai
 
 
 async def skip(connection: Connection, model: ReadModel[Any], key: str, reason: str) -> Drained:
-    """Leave the key's first event out of the read model for good, and retry those behind it."""
+    """Leave the key's first event out of the read model for good, and retry those behind it.
+
+    By its version, which the next one must follow; a record that has none by its place in the log.
+    """
     async with connection.transaction():
-        rows = await _hold(connection, model, key)
-        first = rows[0]
-        stored = (await model.store(model.name).load(connection, [key])).get(key)
-        version = first["version"] or (stored.version if stored is not None else 0) + 1
-        await connection.execute(
-            "INSERT INTO skipped (read_model, key, version, reason) VALUES ($1, $2, $3, $4)",
-            *(model.name, key, version, reason),
-        )
-        return await _drain(connection, model, key, rows)
+        first, *behind = await _hold(connection, model, key)
+        place = (first["topic"], first["partition"], first["offset"])
+        at = (None, None, None) if first["version"] else place
+        await connection.execute(_SKIP, model.name, key, first["version"], reason, *at)
+        await connection.execute(f"DELETE FROM parked WHERE {_THIS}", model.name, *place)
+        return await _drain(connection, model, key, behind)
 
 
 async def _hold(connection: Connection, model: ReadModel[Any], key: str) -> list[Any]:
@@ -124,7 +127,7 @@ async def _hold(connection: Connection, model: ReadModel[Any], key: str) -> list
 async def _drain(connection: Connection, model: ReadModel[Any], key: str, rows: Sequence[Any]) -> Drained:
     for applied, row in enumerate(rows):
         where = (model.name, row["topic"], row["partition"], row["offset"])
-        failure = await apply_one(connection, model, arrive(_record(row)))
+        failure = await apply_run(connection, model, [arrive(_record(row))])
         if failure is not None:
             await connection.execute(f"UPDATE parked SET reason = $5 WHERE {_THIS}", *where, failure)
             return Drained(applied, len(rows) - applied, failure)

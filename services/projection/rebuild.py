@@ -122,8 +122,8 @@ async def begin(connection: Connection, model: ReadModel[Any]) -> dict[TopicPart
         await _drop(connection, successor.name)
         await create_tables(connection, successor)
         await connection.execute(
-            "INSERT INTO skipped SELECT $2, key, version, reason, skipped_at FROM skipped "
-            "WHERE read_model = $1",
+            'INSERT INTO skipped SELECT $2, key, version, reason, skipped_at, topic, partition, "offset" '
+            "FROM skipped WHERE read_model = $1",
             *(model.name, successor.name),
         )
         places = await positions(connection, model)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from services.kernel.serde import encode
+from services.projection.bulk import replay_into
 from services.projection.parked import NothingParked, parked_keys, retry, show, skip
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, READ_MODELS, SALES_DAILY
 from tests.integration.projection.conftest import Shop
@@ -70,6 +71,32 @@ async def test_a_skipped_event_is_left_out_and_later_events_follow(shop: Shop) -
     stored = await ORDERS.store("orders").load(shop.connection, ["victim"])
     assert stored["victim"] == replace(folded(ORDERS, kept)["victim"], content=None)
     assert await parked_keys(shop.connection) == []
+
+
+async def test_a_record_without_headers_is_left_out_and_no_event_with_it(shop: Shop) -> None:
+    victim = order_life("victim", random.Random(26))
+    shop.writer.write(victim[:2])
+    for _ in range(2):
+        shop.writer.write_foreign("order.events", "victim", b"junk")
+    shop.writer.write(victim[2:])
+
+    async def all_parked() -> bool:
+        keys = await parked_keys(shop.connection)
+        return [key.events for key in keys] == [len(victim)] * len(OF_ORDERS)
+
+    await until(all_parked, "the victim was not parked")
+    for model in OF_ORDERS:
+        first = await skip(shop.connection, model, "victim", "foreign")
+        assert (first.applied, first.left) == (0, len(victim) - 1)
+        second = await skip(shop.connection, model, "victim", "foreign")
+        assert (second.applied, second.left) == (len(victim) - 2, 0)
+    assert await differences(shop.connection, victim) == []
+
+    rebuilt = await replay_into(shop.kafka, shop.database_url, OF_ORDERS)
+    assert [one.parked for one in rebuilt.values()] == [0] * len(OF_ORDERS)
+    assert await differences(shop.connection, victim) == []
+    again = await replay_into(shop.kafka, shop.database_url, [ORDERS])
+    assert again["orders"].parked == 0, "what was skipped was forgotten by the first rebuild"
 
 
 async def test_too_many_parked_keys_stop_the_process(shop: Shop) -> None:
