@@ -41,6 +41,11 @@ _START = """
 INSERT INTO position (read_model, topic, partition)
 SELECT $1, n.topic, n.partition FROM unnest($2::text[], $3::int[]) AS n(topic, partition)
 ON CONFLICT DO NOTHING"""
+# one entry of the index for each key: a popular one may have 100,000s of events waiting
+_HELD = """
+SELECT n.key FROM unnest($2::text[]) AS n(key) WHERE n.key = (
+    SELECT p.key FROM parked p WHERE p.read_model = $1 AND p.key >= n.key ORDER BY p.key LIMIT 1)"""
+_ANY = "SELECT min(key) FROM parked WHERE read_model = $1"
 
 Committed = Callable[[str, int, float], None]
 
@@ -178,9 +183,8 @@ class Projector:
         """Parks what stands behind a parked event and answers the rest."""
         if not self._any_parked[name]:
             return arrivals
-        rows = await connection.fetch("SELECT DISTINCT key FROM parked WHERE read_model = $1", name)
-        self._any_parked[name] = bool(rows)
-        held = {row["key"] for row in rows}.intersection(keys)
+        held = {row["key"] for row in await connection.fetch(_HELD, name, keys)}
+        self._any_parked[name] = bool(held) or await connection.fetchval(_ANY, name) is not None
         for arrival in arrivals:
             if arrival.key in held:
                 await park(connection, name, arrival, BEHIND)

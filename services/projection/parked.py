@@ -13,14 +13,18 @@ from services.kernel.parking import apply_run
 from services.kernel.projector import CHANNEL, notification
 from services.kernel.read_model import Connection, ReadModel, arrive
 
+PORTION = 500  # events of a key that are applied in one transaction, for which the projection waits
 _LIST = """
 SELECT DISTINCT ON (read_model, key) read_model, key, version, topic, partition, "offset", reason, parked_at,
        count(*) OVER (PARTITION BY read_model, key) AS events
 FROM parked WHERE $1::text IS NULL OR read_model = $1
 ORDER BY read_model, key, topic, partition, "offset" """
 _OF_KEY = """
-SELECT * FROM parked WHERE read_model = $1 AND key = $2 ORDER BY topic, partition, "offset" """
+SELECT * FROM parked WHERE read_model = $1 AND key = $2 ORDER BY topic, partition, "offset" LIMIT $3"""
+_DRAINED = """
+DELETE FROM parked WHERE read_model = $1 AND key = $2 AND (topic, partition, "offset") <= ($3, $4, $5)"""
 _THIS = 'read_model = $1 AND topic = $2 AND partition = $3 AND "offset" = $4'
+_COUNT = "SELECT count(*) FROM parked WHERE read_model = $1 AND key = $2"
 _SKIP = """
 INSERT INTO skipped (read_model, key, version, reason, topic, partition, "offset")
 VALUES ($1, $2, $3, $4, $5, $6, $7)"""
@@ -87,7 +91,7 @@ async def parked_keys(connection: Connection, read_model: str | None = None) -> 
 
 async def show(connection: Connection, read_model: str, key: str) -> list[ParkedEvent]:
     """The key's events, in order. Raises `NothingParked`."""
-    rows = await connection.fetch(_OF_KEY, read_model, key)
+    rows = await connection.fetch(_OF_KEY, read_model, key, None)
     if not rows:
         raise NothingParked(f"{read_model} has nothing parked for {key}")
     return [_event(row) for row in rows]
@@ -96,10 +100,11 @@ async def show(connection: Connection, read_model: str, key: str) -> list[Parked
 async def retry(connection: Connection, model: ReadModel[Any], key: str) -> Drained:
     """Apply the key's events in order, up to the first that still cannot be. Raises `NothingParked`.
 
-    The projection may run: it waits while this holds the read model's position.
+    The projection may run: it waits while this holds the read model's position, a portion at a time. What
+    is left keeps the key parked, so the order holds; an interrupted retry keeps what it has done.
     """
-    async with connection.transaction():
-        return await _drain(connection, model, key, await _hold(connection, model, key))
+    await _first(connection, model, key)
+    return await _drain(connection, model, key)
 
 
 async def skip(connection: Connection, model: ReadModel[Any], key: str, reason: str) -> Drained:
@@ -108,38 +113,63 @@ async def skip(connection: Connection, model: ReadModel[Any], key: str, reason: 
     By its version, which the next one must follow; a record that has none by its place in the log.
     """
     async with connection.transaction():
-        first, *behind = await _hold(connection, model, key)
-        place = (first["topic"], first["partition"], first["offset"])
-        at = (None, None, None) if first["version"] else place
+        await _hold(connection, model)
+        first = await _first(connection, model, key)
+        at = (None, None, None) if first["version"] else _place(first)
         await connection.execute(_SKIP, model.name, key, first["version"], reason, *at)
-        await connection.execute(f"DELETE FROM parked WHERE {_THIS}", model.name, *place)
-        return await _drain(connection, model, key, behind)
+        await connection.execute(_DRAINED, model.name, key, *_place(first))
+    return await _drain(connection, model, key)
 
 
-async def _hold(connection: Connection, model: ReadModel[Any], key: str) -> list[Any]:
-    await connection.execute("SELECT 1 FROM position WHERE read_model = $1 FOR UPDATE", model.name)
-    rows = await connection.fetch(_OF_KEY, model.name, key)
-    if not rows:
+async def _first(connection: Connection, model: ReadModel[Any], key: str) -> Any:
+    row = await connection.fetchrow(_OF_KEY, model.name, key, 1)
+    if row is None:
         raise NothingParked(f"{model.name} has nothing parked for {key}")
-    return list(rows)
+    return row
 
 
-async def _drain(connection: Connection, model: ReadModel[Any], key: str, rows: Sequence[Any]) -> Drained:
-    for applied, row in enumerate(rows):
-        where = (model.name, row["topic"], row["partition"], row["offset"])
-        failure = await apply_run(connection, model, [arrive(_record(row))])
-        if failure is not None:
-            await connection.execute(f"UPDATE parked SET reason = $5 WHERE {_THIS}", *where, failure)
-            return Drained(applied, len(rows) - applied, failure)
-        await connection.execute(f"DELETE FROM parked WHERE {_THIS}", *where)
-    await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, notification(model.name, [key]))
-    return Drained(len(rows), 0, "")
+async def _hold(connection: Connection, model: ReadModel[Any]) -> None:
+    await connection.execute("SELECT 1 FROM position WHERE read_model = $1 FOR UPDATE", model.name)
+
+
+async def _drain(connection: Connection, model: ReadModel[Any], key: str) -> Drained:
+    applied = 0
+    while True:
+        async with connection.transaction():
+            await _hold(connection, model)
+            rows = await connection.fetch(_OF_KEY, model.name, key, PORTION)
+            done, failure = await _apply(connection, model, rows)
+            if done:
+                await connection.execute(_DRAINED, model.name, key, *_place(rows[done - 1]))
+                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, notification(model.name, [key]))
+            applied += done
+            if failure:
+                where = (model.name, *_place(rows[done]))
+                await connection.execute(f"UPDATE parked SET reason = $5 WHERE {_THIS}", *where, failure)
+                left = await connection.fetchval(_COUNT, model.name, key)
+                return Drained(applied, left, failure)
+        if len(rows) < PORTION:
+            return Drained(applied, 0, "")
+
+
+async def _apply(connection: Connection, model: ReadModel[Any], rows: Sequence[Any]) -> tuple[int, str]:
+    """How many of a key's events were applied, and why the next one could not be."""
+    run = [arrive(_record(row)) for row in rows]
+    if not run or await apply_run(connection, model, run) is None:
+        return len(run), ""
+    for done, arrival in enumerate(run):  # one of them cannot be applied: those before it can
+        if (failure := await apply_run(connection, model, [arrival])) is not None:
+            return done, failure
+    return len(run), ""
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    return row["topic"], row["partition"], row["offset"]
 
 
 def _record(row: Mapping[str, Any]) -> StoredRecord:
     headers = msgspec.msgpack.decode(row["headers"], type=list[tuple[str, bytes]])
-    where = (row["topic"], row["partition"], row["offset"])
-    return StoredRecord(*where, row["record_key"], row["value"], headers)
+    return StoredRecord(*_place(row), row["record_key"], row["value"], headers)
 
 
 def _event(row: Mapping[str, Any]) -> ParkedEvent:
