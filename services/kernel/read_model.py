@@ -12,15 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import asyncpg
 
-from services.kernel.envelope import Envelope, read_headers
+from services.kernel.envelope import Envelope, Malformed, read_headers
 from services.kernel.serde import decode
 
 Connection: TypeAlias = "asyncpg.Connection[Any] | asyncpg.pool.PoolConnectionProxy[Any]"
 TopicPartition = tuple[str, int]
+KEY_BYTES = 2000  # PostgreSQL's index entries end at 2704
+_BIGINT, _INT = 2**63, 2**31
 
 
 class Stopped(Exception):
@@ -108,13 +111,14 @@ class Record(Protocol):
     @property
     def value(self) -> bytes | None: ...
     @property
-    def headers(self) -> Sequence[tuple[str, bytes]]: ...
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 class Arrival(NamedTuple):
     """One record, decoded once for all read models.
 
-    `event` is None where `error` says why it cannot be read; `version` is 0 where not even its headers can.
+    `key` is the record's, or a name for it where no column holds that. `event` is None where `error` says why
+    it cannot be read; `version` is 0 where not even its headers can.
     """
 
     record: Record
@@ -127,12 +131,26 @@ class Arrival(NamedTuple):
 def arrive(record: Record) -> Arrival:
     """Never raises: whatever is wrong with a record, its key waits and the others go on."""
     key, version = (record.key or b"").decode(errors="backslashreplace"), 0
+    name = _storable(key)
     try:
         metadata = read_headers(record.headers)
+        if not (0 <= metadata.version < _BIGINT and 0 <= metadata.epoch < _INT):
+            raise Malformed(f"no column holds version {metadata.version} of epoch {metadata.epoch}")
         version = metadata.version
-        return Arrival(record, key, version, Envelope(metadata, decode(record.value or b"")), "")
+        if name != key:
+            raise Malformed("no column holds the key as it is")
+        return Arrival(record, name, version, Envelope(metadata, decode(record.value or b"")), "")
     except Exception as error:
-        return Arrival(record, key, version, None, repr(error))
+        return Arrival(record, name, version, None, repr(error))
+
+
+def _storable(key: str) -> str:
+    """The key as a column and its index can hold it: a parked key must be listed under some name."""
+    key = key.replace("\0", "\\x00")
+    whole = key.encode()
+    if len(whole) <= KEY_BYTES:
+        return key
+    return f"{whole[:64].decode(errors='ignore')}...{sha256(whole).hexdigest()}"
 
 
 @dataclass

@@ -81,7 +81,7 @@ class StoredRecord(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
-    headers: Sequence[tuple[str, bytes]]
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 async def parked_keys(connection: Connection, read_model: str | None = None) -> list[ParkedKey]:
@@ -168,7 +168,7 @@ def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
 
 
 def _record(row: Mapping[str, Any]) -> StoredRecord:
-    headers = msgspec.msgpack.decode(row["headers"], type=list[tuple[str, bytes]])
+    headers = msgspec.msgpack.decode(row["headers"], type=list[tuple[str, bytes | None]])
     return StoredRecord(*_place(row), row["record_key"], row["value"], headers)
 
 
