@@ -13,13 +13,13 @@ import structlog
 
 from services.kernel.collector import keep_what_is_here
 from services.kernel.projector import Projector
-from services.kernel.read_model import Stopped, TopicPartition
+from services.kernel.read_model import TopicPartition
 from services.projection import metrics
 from services.projection.agents import add_agents
 from services.projection.database import migrate, pool
 from services.projection.read_models import READ_MODELS
 from services.projection.settings import ProjectionSettings
-from services.projection.source import Source
+from services.projection.source import Source, Stalled
 
 OBSERVE_SECONDS = 1.0
 START_SECONDS = 120.0
@@ -41,10 +41,6 @@ WITH RECURSIVE held AS (
 SELECT read_model, count(*) AS keys FROM held GROUP BY read_model"""
 
 log = structlog.get_logger(__name__)
-
-
-class Stalled(Stopped):
-    """Behind, and nothing was applied for too long: the fetcher is dead, or PostgreSQL does not answer."""
 
 
 @dataclass
@@ -145,8 +141,7 @@ async def _watch(watch: Watch, failed: asyncio.Future[None], stop: asyncio.Event
             await asyncio.wait(waited, timeout=OBSERVE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
                 failed.result()
-            if (broken := watch.source.broken()) is not None:
-                raise Stalled(broken)
+            watch.source.check()
             await asyncio.wait_for(watch.observe(), watch.stall_seconds)
     finally:
         stopped.cancel()

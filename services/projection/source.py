@@ -15,12 +15,14 @@ from typing import Any, cast
 
 import faust
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import OffsetOutOfRangeError
 from faust.transport.consumer import Consumer as FaustConsumer
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
+from services.kernel.log_reader import end_offsets
 from services.kernel.projector import Projector
-from services.kernel.read_model import Batch, TopicPartition
+from services.kernel.read_model import Batch, Stopped, TopicPartition
 from services.projection.settings import ProjectionSettings
 
 PINNED: Mapping[type, tuple[str, ...]] = {
@@ -28,11 +30,26 @@ PINNED: Mapping[type, tuple[str, ...]] = {
     driver.Consumer: ("_new_consumer_thread", "_getmany", "_to_message", "_commit"),
     FaustConsumer: ("perform_seek", "seek_to_committed"),
 }
-PINNED_ATTRIBUTES = ("_isolation_level", "_fetch_max_wait_ms", "_fetcher")
+PINNED_ATTRIBUTES = ("_isolation_level", "_fetch_max_wait_ms", "_fetcher", "_client")
+METADATA_SECONDS = 10  # a topic made anew leaves us without partitions until the next look; 300 otherwise
 
 
 class Unfit(RuntimeError):
     """Faust or aiokafka is not as this module needs it: the versions in the lock were changed."""
+
+
+class Stalled(Stopped):
+    """Behind, and nothing was applied for too long: the fetcher is dead, or PostgreSQL does not answer."""
+
+
+class AnotherLog(Stopped):
+    """A position lies outside the log: it is not, or no longer, the log that the rows were made from."""
+
+    def __init__(self, places: str) -> None:
+        super().__init__(
+            f"{places}: restore the log that the read models were made from; "
+            "or, if this one is to be kept, start on an empty database, which is filled from the log"
+        )
 
 
 def check_pinned() -> None:
@@ -57,6 +74,7 @@ class Thread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             raise Unfit(f"gone from aiokafka: {', '.join(gone)}")
         consumer._isolation_level = "read_committed"  # Faust's own setting is out of reach
         consumer._fetch_max_wait_ms = int(self.app.fetch_wait_seconds * 1000)
+        consumer._client._metadata_max_age_ms = METADATA_SECONDS * 1000
         return consumer
 
     async def isolation(self) -> str:
@@ -78,13 +96,27 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
         places = {(tp.topic, tp.partition): tp for tp in self.assignment()}
         self.next = {}  # what is fetched before the seek is done does not count
         starts = await self.app.projector.assigned(places)
+        await self._stand_within_the_log(places)
         offsets = {places[place]: offset for place, offset in starts.items()}
         await self.seek_wait(offsets)
         self.next = starts
         return offsets
 
+    async def _stand_within_the_log(self, places: Iterable[TopicPartition]) -> None:
+        """Raises `AnotherLog`. What is beyond the end would be fetched when others have written there."""
+        ends = await asyncio.to_thread(_ends, self.app.kafka, places)
+        for name, positions in self.app.projector.positions.items():
+            for place, end in ends.items():
+                if place in positions and (at := positions[place].next_offset) > end:
+                    where = f"{name} is at position {at} of {place[0]}/{place[1]}"
+                    raise self.app.stop_for(AnotherLog(f"{where}, which ends at {end}"))
+
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Mapping[TP, Any]:
-        fetched = await super()._getmany(active_partitions, timeout)
+        try:
+            fetched = await super()._getmany(active_partitions, timeout)
+        except OffsetOutOfRangeError as error:
+            lost = (f"{tp.topic}/{tp.partition}: position {at}" for tp, at in error.args[0].items())
+            raise self.app.stop_for(AnotherLog(f"{', '.join(lost)} is no longer in the log")) from error
         return {
             tp: [self._batch((tp.topic, tp.partition), records)]
             for tp, records in fetched.items()
@@ -113,6 +145,18 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
         )
 
 
+def _ends(kafka: str, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """High watermarks: an open transaction holds the last stable offset back, and is no loss."""
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in places:
+        partitions.setdefault(topic, []).append(partition)
+    return {
+        (topic, partition): end
+        for topic, some in partitions.items()
+        for partition, end in end_offsets(kafka, topic, some).items()
+    }
+
+
 class Transport(driver.Transport):  # type: ignore[misc]
     Consumer = Consumer
 
@@ -131,13 +175,15 @@ class Source(faust.App):  # type: ignore[misc]
             table_standby_replicas=0,
             stream_wait_empty=False,
             stream_buffer_maxsize=64,
-            consumer_auto_offset_reset="earliest",
+            consumer_auto_offset_reset="none",
             broker_session_timeout=settings.session_seconds,
             broker_heartbeat_interval=settings.session_seconds / 4,
             broker_max_poll_records=settings.batch_events,
             datadir=Path(gettempdir(), "daybook-faust"),  # Faust insists on one; nothing is written there
         )
         self.projector, self.fetch_wait_seconds = projector, settings.fetch_wait_seconds
+        self.kafka = settings.kafka
+        self._ended_by: Stopped | None = None
         self.transport = Transport(self.conf.broker_consumer, self)
         self.on_partitions_revoked.connect(self._forget)
 
@@ -148,18 +194,25 @@ class Source(faust.App):  # type: ignore[misc]
         """Wait for the first assignment, then raise `Unfit` unless aborted records are kept out."""
         async with asyncio.timeout(seconds):
             while not self.consumer.next:
+                self.check()
                 await asyncio.sleep(0.05)
         isolation = await self.consumer._thread.call_thread(self.consumer._thread.isolation)
         if isolation not in ("read_committed", 1):
             raise Unfit(f"the fetcher's isolation level is {isolation!r}")
 
-    def broken(self) -> str | None:
-        """Why nothing will be fetched any more; None while all is well."""
+    def stop_for(self, error: Stopped) -> Stopped:
+        """Keep what Faust would only log, for `check`."""
+        self._ended_by = error
+        return error
+
+    def check(self) -> None:
+        """Raises `Stopped` when nothing will be fetched any more."""
+        if self._ended_by is not None:
+            raise self._ended_by
         if self.crashed:
-            return f"faust crashed: {self.crash_reason!r}"
+            raise Stalled(f"faust crashed: {self.crash_reason!r}")
         if self._fetcher is not None and self._fetcher.crashed:
-            return "the fetcher crashed"
-        return None
+            raise Stalled("the fetcher crashed")
 
     async def lags(self) -> dict[tuple[str, TopicPartition], int]:
         """Events behind the last stable offset, per read model and partition.

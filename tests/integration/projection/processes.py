@@ -64,13 +64,13 @@ class Process:
             await until(lambda: self._answers(client), f"{self._command[-1]} is not ready")
 
     async def _answers(self, client: httpx.AsyncClient) -> bool:
-        assert self.child.poll() is None, self._tail()
+        assert self.child.poll() is None, self.tail()
         try:
             return (await client.get(f"{self.url}/health/ready")).status_code == 200
         except httpx.TransportError:
             return False
 
-    def _tail(self) -> str:
+    def tail(self) -> str:
         return self._log.read_text(errors="replace")[-3000:] if self._log.exists() else ""
 
 

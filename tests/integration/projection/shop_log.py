@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -194,6 +195,16 @@ class LogWriter:
             self._producer.abort_transaction(30)
         else:
             self._producer.commit_transaction(30)
+
+    @contextmanager
+    def undecided(self, events: Iterable[Event]) -> Iterator[None]:
+        """The events in a transaction that is open meanwhile, and committed then."""
+        self._producer.begin_transaction()
+        for event in events:
+            self._send(topic_of(event), event.metadata, encode(topic_of(event), event.body))
+        self._producer.flush(30)
+        yield
+        self._producer.commit_transaction(30)
 
     def write_raw(self, topic: str, metadata: Metadata, value: bytes) -> None:
         self._producer.begin_transaction()

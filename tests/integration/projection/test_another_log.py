@@ -1,0 +1,79 @@
+"""A log that is not the one the rows were made from: the projection says so and stops."""
+
+from __future__ import annotations
+
+import random
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.integration.projection.conftest import Shop
+from tests.integration.projection.processes import applied, until
+from tests.integration.projection.shop_log import (
+    PARTITIONS,
+    TOPICS,
+    LogWriter,
+    fresh_topics,
+    history,
+    order_life,
+)
+
+
+async def test_a_log_that_ends_before_the_stored_position_stops_the_projection(shop: Shop) -> None:
+    events = history(1, 40)
+    shop.writer.write_all(events, 10)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    assert shop.projection.stop() == 0
+    fresh_topics(shop.kafka)
+    LogWriter(shop.kafka).write_all(events[:-90], 10)
+
+    shop.projection.start()
+    await stopped_and_said(shop, "which ends at")
+
+
+async def test_a_log_that_is_made_anew_under_the_projection_stops_it(shop: Shop) -> None:
+    events = history(1, 40)
+    shop.writer.write_all(events, 10)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    fresh_topics(shop.kafka)
+    LogWriter(shop.kafka).write(order_life("new", random.Random(1)))
+
+    await stopped_and_said(shop, "AnotherLog")
+
+
+async def test_a_log_that_has_lost_what_comes_next_stops_the_projection(shop: Shop) -> None:
+    events = history(1, 40)
+    shop.writer.write_all(events, 10)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    assert shop.projection.stop() == 0
+    shop.writer.write_all(history(2, 40), 10)
+    admin = AdminClient({"bootstrap.servers": shop.kafka, "log_level": 3})
+    places = [TopicPartition(topic, number, -1) for topic in TOPICS for number in range(PARTITIONS)]
+    for deleted in admin.delete_records(places).values():
+        deleted.result(30)
+    shop.writer.write_all(history(3, 40), 10)
+
+    shop.projection.start()
+    await stopped_and_said(shop, "no longer in the log")
+
+
+async def test_an_open_transaction_is_no_reason_to_stop(shop: Shop) -> None:
+    """It holds the last stable offset back; the position may stand at it, never beyond the high watermark."""
+    events, later = history(1, 10), order_life("later", random.Random(2))
+    shop.writer.write_all(events, 10)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    with LogWriter(shop.kafka).undecided(later):
+        assert shop.projection.stop() == 0
+        shop.projection.start()
+        await shop.projection.ready()
+    await until(lambda: applied(shop.connection, later), "what was open did not follow")
+
+
+async def stopped_and_said(shop: Shop, what: str) -> None:
+    async def stopped() -> bool:
+        return shop.projection.child.poll() == 1
+
+    await until(stopped, "the projection went on")
+    said = shop.projection.tail()
+    assert what in said
+    assert "empty database" in said
