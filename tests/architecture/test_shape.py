@@ -14,7 +14,7 @@ MODULE_LINES = 250
 TEST_LINES = 320  # tables of cases
 FUNCTION_LINES = 45
 KERNEL_FILES = 29
-KERNEL_LINES = 3_725  # docstrings and blank lines included; docs/adr says why it is not smaller
+KERNEL_LINES = 3_775  # docstrings and blank lines included; docs/adr says why it is not smaller
 
 
 def modules(*rooms: str) -> Iterator[Path]:
