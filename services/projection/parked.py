@@ -14,6 +14,15 @@ from services.kernel.projector import CHANNEL, notification
 from services.kernel.read_model import Connection, ReadModel, arrive
 
 PORTION = 500  # events of a key that are applied in one transaction, for which the projection waits
+# from key to key through the index: there are few, but one may have 100,000s of events waiting
+PARKED_KEYS = """
+WITH RECURSIVE held AS (
+    (SELECT read_model, key FROM parked ORDER BY read_model, key LIMIT 1)
+    UNION ALL
+    SELECT following.* FROM held, LATERAL (
+        SELECT p.read_model, p.key FROM parked p WHERE (p.read_model, p.key) > (held.read_model, held.key)
+        ORDER BY p.read_model, p.key LIMIT 1) AS following)
+SELECT read_model, count(*) AS keys FROM held GROUP BY read_model"""
 _LIST = """
 SELECT DISTINCT ON (read_model, key) read_model, key, version, topic, partition, "offset", reason, parked_at,
        count(*) OVER (PARTITION BY read_model, key) AS events

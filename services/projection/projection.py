@@ -17,6 +17,7 @@ from services.kernel.read_model import TopicPartition
 from services.projection import metrics
 from services.projection.agents import add_agents
 from services.projection.database import migrate, pool
+from services.projection.parked import PARKED_KEYS
 from services.projection.read_models import READ_MODELS
 from services.projection.settings import ProjectionSettings
 from services.projection.source import Source, Stalled
@@ -30,15 +31,6 @@ INSERT INTO lag (read_model, topic, partition, events, seconds)
 SELECT * FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[], $5::float8[])
 ON CONFLICT (read_model, topic, partition)
 DO UPDATE SET events = excluded.events, seconds = excluded.seconds, observed_at = now()"""
-# from key to key through the index: there are few, but one may have 100,000s of events waiting
-PARKED_KEYS = """
-WITH RECURSIVE held AS (
-    (SELECT read_model, key FROM parked ORDER BY read_model, key LIMIT 1)
-    UNION ALL
-    SELECT following.* FROM held, LATERAL (
-        SELECT p.read_model, p.key FROM parked p WHERE (p.read_model, p.key) > (held.read_model, held.key)
-        ORDER BY p.read_model, p.key LIMIT 1) AS following)
-SELECT read_model, count(*) AS keys FROM held GROUP BY read_model"""
 
 log = structlog.get_logger(__name__)
 

@@ -17,8 +17,7 @@ from services.kernel.read_model import Batch
 from services.kernel.serde import encode
 from services.projection import parked
 from services.projection.database import migrate, pool
-from services.projection.parked import StoredRecord, parked_keys, retry
-from services.projection.projection import PARKED_KEYS
+from services.projection.parked import PARKED_KEYS, StoredRecord, parked_keys, retry
 from services.projection.read_models import READ_MODELS, STOCK
 from tests.integration.projection.shop_log import envelope
 
