@@ -50,15 +50,19 @@ class TooManyParked(Stopped):
     """So many keys are parked that the code is at fault, not the events."""
 
 
-INFRASTRUCTURE = (
-    Stopped,
+# A timeout is an OSError.
+DATABASE_AWAY = (
+    OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.OperatorInterventionError,
+)
+INFRASTRUCTURE = (
+    Stopped,
+    *DATABASE_AWAY,
     asyncpg.TransactionRollbackError,
     asyncpg.InsufficientResourcesError,
     asyncpg.SyntaxOrAccessError,
-    OSError,
     MemoryError,
 )
 

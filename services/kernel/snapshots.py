@@ -173,7 +173,7 @@ class SnapshotWriter(Generic[State]):
         made = [(number, key, *self._record(self._partitions[number], key)) for number, key in names]
         records = [record for record in made if len(record[2] or b"") <= LARGEST]
         if len(records) < len(made):
-            self._too_large([(number, key) for number, key, value, *_ in made if len(value or b"") > LARGEST])
+            self._too_large(set(names) - {(number, key) for number, key, *_ in records})
 
         def stage(producer: Producer) -> None:
             for number, key, value, headers, recorded_at in records:
@@ -194,8 +194,8 @@ class SnapshotWriter(Generic[State]):
                     self._partitions[number].written(key, value)
         return len(records)
 
-    def _too_large(self, names: Sequence[tuple[int, str]]) -> None:
-        log.error("snapshot_too_large", keys=[key for _, key in names], most_bytes=LARGEST)
+    def _too_large(self, names: set[tuple[int, str]]) -> None:
+        log.error("snapshot_too_large", keys=sorted(key for _, key in names), most_bytes=LARGEST)
         with self._quiet:
             for number, key in names:
                 self._partitions[number].unwritten(key)

@@ -21,7 +21,7 @@ from services.edge.http import Problem, invalid
 from services.edge.openapi import documentation
 from services.edge.serving import application
 from services.kernel.envelope import now_micros
-from services.kernel.read_model import ReadModel
+from services.kernel.read_model import DATABASE_AWAY, ReadModel
 from services.kernel.tokens import MalformedToken, Token
 from services.projection import parameters
 from services.projection.conversations import queries as conversations
@@ -45,13 +45,6 @@ from services.projection.site import SiteHeaders, Standing
 from services.projection.stock import queries as stock
 from services.projection.visibility import Notifications, Visibility
 
-AWAY = (
-    OSError,
-    TimeoutError,
-    asyncpg.InterfaceError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-)
 _VERSION = re.compile("[1-9][0-9]{0,17}")
 
 log = structlog.get_logger(__name__)
@@ -200,7 +193,7 @@ def query_app(settings: QuerySettings) -> Starlette:
     ]
     app = application(routes, api.not_ready, api.lifespan)
     app.add_middleware(SiteHeaders, standing=api.standing)
-    for kind in AWAY:
+    for kind in DATABASE_AWAY:
         app.add_exception_handler(kind, _database_away)
     return app
 

@@ -17,7 +17,7 @@ from services.kernel.read_model import Batch
 from services.kernel.serde import encode
 from services.projection import parked
 from services.projection.database import migrate, pool
-from services.projection.parked import PARKED_KEYS, StoredRecord, parked_keys, retry
+from services.projection.parked import PARKED_KEYS, Drained, StoredRecord, parked_keys, retry
 from services.projection.read_models import READ_MODELS, STOCK
 from tests.integration.projection.shop_log import envelope
 
@@ -87,6 +87,13 @@ async def park_popular(bench: Bench, behind: int) -> None:
     await bench.operator.execute("UPDATE parked SET value = $1 WHERE version = 1", cured)
 
 
+async def drain_in_portions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[Drained]:
+    """A retry under way: a thousand events of one key, 50 at a time."""
+    monkeypatch.setattr(parked, "PORTION", 50)
+    await park_popular(bench, 999)
+    return asyncio.create_task(retry(bench.operator, STOCK, "popular"))
+
+
 async def test_other_keys_do_not_read_what_waits(bench: Bench) -> None:
     await bench.apply(("popular", 1, b"junk"))
     await bench.operator.execute(_COPIES, BEHIND)
@@ -103,9 +110,7 @@ async def test_other_keys_do_not_read_what_waits(bench: Bench) -> None:
 async def test_the_projection_goes_on_while_a_popular_key_drains(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parked, "PORTION", 50)
-    await park_popular(bench, 999)
-    draining = asyncio.create_task(retry(bench.operator, STOCK, "popular"))
+    draining = await drain_in_portions(bench, monkeypatch)
     seen = set()
     while not draining.done():
         await bench.another()
@@ -118,9 +123,7 @@ async def test_the_projection_goes_on_while_a_popular_key_drains(
 async def test_an_interrupted_retry_keeps_what_it_has_done_and_the_order(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parked, "PORTION", 50)
-    await park_popular(bench, 999)
-    draining = asyncio.create_task(retry(bench.operator, STOCK, "popular"))
+    draining = await drain_in_portions(bench, monkeypatch)
     while not await bench.version("popular"):
         await asyncio.sleep(0)
     draining.cancel()
