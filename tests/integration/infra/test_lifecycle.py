@@ -124,6 +124,8 @@ def test_no_process_outlives_a_supervisor_that_is_killed(shop: Shop) -> None:
 
 def test_a_taken_port_is_told_in_one_line_and_nothing_is_left(shop: Shop) -> None:
     with socket.socket() as other:
+        # Connections of the stack before may still be fading away at this port.
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind((HOST, shop.base + 32))
         other.listen()
         up = shop.up()

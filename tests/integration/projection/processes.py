@@ -70,8 +70,11 @@ class Process:
         except httpx.TransportError:
             return False
 
+    def said(self) -> str:
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
     def tail(self) -> str:
-        return self._log.read_text(errors="replace")[-3000:] if self._log.exists() else ""
+        return self.said()[-3000:]
 
 
 @contextmanager

@@ -74,6 +74,6 @@ async def stopped_and_said(shop: Shop, what: str) -> None:
         return shop.projection.child.poll() == 1
 
     await until(stopped, "the projection went on")
-    said = shop.projection.tail()
+    said = shop.projection.said()
     assert what in said
     assert "empty database" in said
