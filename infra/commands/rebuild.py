@@ -18,6 +18,7 @@ from infra.embedded.journal import Journal
 from infra.embedded.stack import addresses
 from infra.settings import StackSettings
 from services.kernel.read_model import Stopped, TooManyParked
+from services.projection.another_log import AnotherLog
 from services.projection.bulk import Lake, replay_into
 from services.projection.read_models import READ_MODELS
 from services.projection.rebuild import AlreadyRebuilding, NothingToRebuild, Rebuilt
@@ -52,6 +53,8 @@ def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None 
         fail(f"nothing to rebuild ({_line(error)}): has the projection run yet? See `./daybook status`")
     except TooManyParked as error:
         fail(f"too many keys cannot be applied ({_line(error)}): correct the read model's project.py. {KEPT}")
+    except AnotherLog as error:
+        fail(f"{_line(error)}. {KEPT}")
     except Stopped as error:
         fail(
             f"the log cannot be applied ({_line(error)}): correct the read model's project.py, or see "

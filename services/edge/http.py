@@ -7,7 +7,8 @@ a handler; `exception_handlers()` turns it, and every error of the framework, in
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -100,6 +101,14 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     return problem(
         500, "internal_error", "Internal Server Error", "the failure is in the log of this process"
     )
+
+
+def require_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raises `Problem` 422 where a header that decides what a request means is there twice."""
+    names = Counter(name for name, _ in headers)
+    for name in ("Idempotency-Key", "If-Match"):
+        if names[name.lower().encode()] > 1:
+            raise invalid(name, "one line of it, not several")
 
 
 def idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:

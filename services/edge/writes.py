@@ -31,6 +31,7 @@ from services.edge.http import (
     expected_version,
     idempotency_key,
     invalid,
+    require_once,
 )
 from services.edge.unanswered import Unanswered
 from services.kernel.envelope import uuid7
@@ -108,6 +109,8 @@ class WriteEndpoint(Generic[Body]):
     async def _read(
         self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, correlation_id: str
     ) -> Write[Body]:
+        if len(headers) < len(scope["headers"]):
+            require_once(scope["headers"])
         key, version = idempotency_key(headers), expected_version(headers)
         body = parse_body(self._decoder, await read_body(receive))
         digest = hashlib.blake2b(scope["path"].encode(), key=self._key, digest_size=16)

@@ -25,8 +25,19 @@ from services.kernel.read_model import (
     TooManyParked,
     TopicPartition,
 )
+from services.projection.another_log import require_within_the_log
 from services.projection.database import pool
-from services.projection.rebuild import Rebuilt, Stretch, alone, begin, decoded, finish, hasty, successor_of
+from services.projection.rebuild import (
+    Rebuilt,
+    Stretch,
+    alone,
+    begin,
+    decoded,
+    finish,
+    hasty,
+    positions,
+    successor_of,
+)
 from services.projection.runs import Runs
 
 STEP = 10_000  # events of one partition that are held in memory, decoded, at a time
@@ -67,7 +78,7 @@ async def replay_into(
     """Build `models` anew, from the lake as far as it goes, else from the log; what came of each, by name.
 
     `progress` is told offsets done and to do. Killed at any moment, it leaves the live tables as they were.
-    Raises `AlreadyRebuilding`, `NothingToRebuild`.
+    Raises `AlreadyRebuilding`, `NothingToRebuild`, `AnotherLog`.
     """
     async with AsyncExitStack() as stack:
         connections = await stack.enter_async_context(pool(database_url, len(models) + 2))
@@ -76,6 +87,8 @@ async def replay_into(
         ends: dict[TopicPartition, int] = {}
         for model in models:
             held[model.name] = await stack.enter_async_context(alone(connections, model))
+            live = {model.name: await positions(held[model.name], model)}
+            await asyncio.to_thread(require_within_the_log, kafka, live)
             ends = _least(ends, await begin(held[model.name], model))
         parkable = 0 if lake else max_parked_keys
         fresh = [_fresh(model) for model in models]

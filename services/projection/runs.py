@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from services.kernel.read_model import Batch
 from services.kernel.read_model import TopicPartition as Place
+from services.projection.another_log import AnotherLog
 from services.projection.parked import StoredRecord
 
 FETCH = 5000
@@ -58,7 +59,7 @@ class Runs:
     def fetch(self, ends: Mapping[Place, int], seek: int) -> list[Batch]:
         """The next run of each partition, none at or beyond its end; empty when all ends are reached.
 
-        Blocks. Raises `LogUnreachable`, KafkaException.
+        Blocks. Raises `AnotherLog`, `LogUnreachable`, KafkaException.
         """
         deadline = time.monotonic() + STALL_SECONDS
         while any(self.next[place] < end for place, end in ends.items()):
@@ -86,6 +87,10 @@ class Runs:
         for message in self._consumer.consume(self._most, WAIT_SECONDS):
             error = message.error()
             if error is not None:
+                if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    place = message.topic(), message.partition()
+                    at = f"{place[0]}/{place[1]}: position {self.next[place]}"
+                    raise AnotherLog(f"{at} is no longer in the log")
                 if not error.retriable():
                     raise KafkaException(error)
                 continue

@@ -20,9 +20,9 @@ from faust.transport.consumer import Consumer as FaustConsumer
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
-from services.kernel.log_reader import end_offsets
 from services.kernel.projector import Projector
 from services.kernel.read_model import Batch, Stopped, TopicPartition
+from services.projection.another_log import AnotherLog, require_within_the_log
 from services.projection.settings import ProjectionSettings
 
 PINNED: Mapping[type, tuple[str, ...]] = {
@@ -40,16 +40,6 @@ class Unfit(RuntimeError):
 
 class Stalled(Stopped):
     """Behind, and nothing was applied for too long: the fetcher is dead, or PostgreSQL does not answer."""
-
-
-class AnotherLog(Stopped):
-    """A position lies outside the log: it is not, or no longer, the log that the rows were made from."""
-
-    def __init__(self, places: str) -> None:
-        super().__init__(
-            f"{places}: restore the log that the read models were made from; "
-            "or, if this one is to be kept, start on an empty database, which is filled from the log"
-        )
 
 
 def check_pinned() -> None:
@@ -102,14 +92,15 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
         self.next = starts
         return offsets
 
-    async def _stand_within_the_log(self, places: Iterable[TopicPartition]) -> None:
-        """Raises `AnotherLog`. What is beyond the end would be fetched when others have written there."""
-        ends = await asyncio.to_thread(_ends, self.app.kafka, places)
-        for name, positions in self.app.projector.positions.items():
-            for place, end in ends.items():
-                if place in positions and (at := positions[place].next_offset) > end:
-                    where = f"{name} is at position {at} of {place[0]}/{place[1]}"
-                    raise self.app.stop_for(AnotherLog(f"{where}, which ends at {end}"))
+    async def _stand_within_the_log(self, places: Mapping[TopicPartition, TP]) -> None:
+        positions = {
+            name: {place: position.next_offset for place, position in at.items() if place in places}
+            for name, at in self.app.projector.positions.items()
+        }
+        try:
+            await asyncio.to_thread(require_within_the_log, self.app.kafka, positions)
+        except AnotherLog as error:
+            raise self.app.stop_for(error) from error
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Mapping[TP, Any]:
         try:
@@ -143,18 +134,6 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
             tp=tp,
             generation_id=self.app.consumer_generation_id,
         )
-
-
-def _ends(kafka: str, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """High watermarks: an open transaction holds the last stable offset back, and is no loss."""
-    partitions: dict[str, list[int]] = {}
-    for topic, partition in places:
-        partitions.setdefault(topic, []).append(partition)
-    return {
-        (topic, partition): end
-        for topic, some in partitions.items()
-        for partition, end in end_offsets(kafka, topic, some).items()
-    }
 
 
 class Transport(driver.Transport):  # type: ignore[misc]

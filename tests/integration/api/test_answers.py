@@ -175,6 +175,9 @@ async def test_bad_input_never_reaches_the_log(api: httpx.AsyncClient, worker: R
     assert (await api.post("/orders?wait=forever", json=ORDER)).json()["field"] == "wait"
     assert (await api.post("/orders/a%20b/cancellation", json={"reason": "x"})).json()["field"] == "order_id"
     assert (await api.post("/orders", content=b"x" * 2**21)).status_code == 413
+    for name in ("Idempotency-Key", "If-Match"):  # a proxy that adds a line of its own must not choose
+        twice = await api.post("/orders", json=ORDER, headers=[(name, '"1"'), (name, '"2"')])
+        assert (twice.status_code, twice.json()["field"]) == (422, name)
     assert worker.heard == []
 
 

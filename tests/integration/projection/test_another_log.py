@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from services.projection.another_log import AnotherLog
+from services.projection.bulk import replay_into
+from services.projection.read_models import SALES_DAILY
 from tests.integration.projection.conftest import Shop
-from tests.integration.projection.processes import applied, until
+from tests.integration.projection.processes import applied, tables, until
 from tests.integration.projection.shop_log import (
     PARTITIONS,
     TOPICS,
@@ -31,6 +35,30 @@ async def test_a_log_that_ends_before_the_stored_position_stops_the_projection(s
     await stopped_and_said(shop, "which ends at")
 
 
+async def test_no_read_model_is_rebuilt_from_a_log_that_ends_before_its_position(shop: Shop) -> None:
+    events = history(1, 40)
+    shop.writer.write_all(events, 10)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    assert shop.projection.stop() == 0
+    fresh_topics(shop.kafka)
+    LogWriter(shop.kafka).write_all(events[:-90], 10)
+    before = await tables(shop.connection, SALES_DAILY)
+
+    with pytest.raises(AnotherLog, match="which ends at"):
+        await replay_into(shop.kafka, shop.database_url, [SALES_DAILY])
+    assert await tables(shop.connection, SALES_DAILY) == before
+
+
+async def test_no_read_model_is_rebuilt_from_a_log_that_has_lost_its_beginning(shop: Shop) -> None:
+    events = history(1, 40)
+    shop.writer.write_all(events, 10)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    lose_everything(shop.kafka)
+
+    with pytest.raises(AnotherLog, match="is no longer in the log"):
+        await replay_into(shop.kafka, shop.database_url, [SALES_DAILY])
+
+
 async def test_a_log_that_is_made_anew_under_the_projection_stops_it(shop: Shop) -> None:
     events = history(1, 40)
     shop.writer.write_all(events, 10)
@@ -47,10 +75,7 @@ async def test_a_log_that_has_lost_what_comes_next_stops_the_projection(shop: Sh
     await until(lambda: applied(shop.connection, events), "not all events were applied")
     assert shop.projection.stop() == 0
     shop.writer.write_all(history(2, 40), 10)
-    admin = AdminClient({"bootstrap.servers": shop.kafka, "log_level": 3})
-    places = [TopicPartition(topic, number, -1) for topic in TOPICS for number in range(PARTITIONS)]
-    for deleted in admin.delete_records(places).values():
-        deleted.result(30)
+    lose_everything(shop.kafka)
     shop.writer.write_all(history(3, 40), 10)
 
     shop.projection.start()
@@ -67,6 +92,13 @@ async def test_an_open_transaction_is_no_reason_to_stop(shop: Shop) -> None:
         shop.projection.start()
         await shop.projection.ready()
     await until(lambda: applied(shop.connection, later), "what was open did not follow")
+
+
+def lose_everything(kafka: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka, "log_level": 3})
+    places = [TopicPartition(topic, number, -1) for topic in TOPICS for number in range(PARTITIONS)]
+    for deleted in admin.delete_records(places).values():
+        deleted.result(30)
 
 
 async def stopped_and_said(shop: Shop, what: str) -> None:

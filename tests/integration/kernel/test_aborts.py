@@ -1,0 +1,70 @@
+"""A transaction that the broker does not take whole is rolled back, and the same commands are done again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from contracts.order.commands import PlaceOrder
+from infra.checker import Evidence, check, read_evidence
+from services.kernel.log_reader import read_to_end
+from services.kernel.serde import decode
+from tests.bench import bulk
+from tests.integration.api.processes import eventually
+from tests.integration.kernel.client import Client
+from tests.integration.kernel.workers import WorkerProcess
+
+ORDERS, LINES = 40, 3
+TOO_SMALL = 100  # bytes: no event of an order fits
+ABORTS = 3
+
+
+def test_what_is_rolled_back_is_done_again_and_answered_once(
+    bootstrap: str, start_worker: Callable[..., WorkerProcess]
+) -> None:
+    client = Client(bootstrap, "order")
+    worker = start_worker("order")
+    worker.wait_ready()
+    largest_event(bootstrap, str(TOO_SMALL))
+    orders = {f"aborted-{number}" for number in range(ORDERS)}
+    for number, order_id in enumerate(sorted(orders)):
+        order = PlaceOrder(order_id, **bulk.SHOP, occurred_at=1, lines=bulk.lines(number, LINES), charges=())
+        client.send(order, order_id, order_id)
+    client.flush()
+    eventually(
+        lambda: worker.log.read_text().count("transaction_aborted") >= ABORTS, "nothing was rolled back"
+    )
+    assert client.outcomes == []
+    assert list(read_to_end(bootstrap, "inventory.commands", {0: 0, 1: 0})) == []
+
+    largest_event(bootstrap, None)
+    answers = client.wait_for(orders)
+    client.close()
+    assert {(answer.kind, answer.version, answer.replayed) for answer in answers.values()} == {
+        ("accepted", 1, False)
+    }
+    assert len(client.outcomes) == ORDERS
+    asked = Counter(
+        decode(record.value()).order_id
+        for record in read_to_end(bootstrap, "inventory.commands", {0: 0, 1: 0})
+    )
+    assert asked == dict.fromkeys(orders, LINES)
+    assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
+
+
+def largest_event(bootstrap: str, size: str | None) -> None:
+    """Bound what the topic takes; None: as the broker has it."""
+    admin, topic = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3}), "order.events"
+    how = AlterConfigOpType.SET if size else AlterConfigOpType.DELETE
+    entry = ConfigEntry("max.message.bytes", size, incremental_operation=how)
+    change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for done in admin.incremental_alter_configs([change]).values():
+        done.result(30)
