@@ -1,38 +1,46 @@
 """`daybook`: the one command. Each file of infra/commands brings its own part as `app`."""
 
 import os
+import sys
+from collections.abc import Sequence
 from enum import StrEnum
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from infra.commands import (
-    analytics,
-    check_source,
-    contracts,
-    demo,
-    drill,
-    failover,
-    in_containers,
-    inspect,
-    lifecycle,
-    load,
-    marts,
-    parked,
-    rebuild,
-    replay,
-    sites,
-    spark,
-    topics,
-)
-from infra.commands.audit import audit
-from infra.commands.notebook import notebook
 from infra.commands.output import fail
 from infra.commands.sound_settings import require_sound_settings
-from infra.commands.two_sites import ONE_SITE
-from infra.containers.engine import compose_home
 from infra.settings import StackSettings
-from infra.sites.site import AWAY, HOME, sites_of
+
+# What each file of infra/commands brings: only the one that is asked for is imported, for all of them
+# together take a second.
+COMMANDS = {
+    "lifecycle": ("up", "down", "clean"),
+    "inspect": ("status", "env", "logs"),
+    "load": ("load",),
+    "demo": ("demo",),
+    "rebuild": ("rebuild",),
+    "replay": ("replay",),
+    "topics": ("topics",),
+    "audit": ("audit",),
+    "notebook": ("notebook",),
+    "failback": ("failback",),
+}
+# Files whose commands stand under the file's name, and where `--help` shows that.
+GROUPS = {
+    "analytics": "Analytics",
+    "sites": "Two sites",
+    "failover": "Two sites",
+    "drill": "Two sites",
+    "spark": "Analytics",
+    "parked": "Read models",
+    "contracts": "The language",
+}
+
+HELP = """Daybook, an event-sourced shop on Kafka.
+
+Begin with `./daybook up`, then `./daybook status`."""
 
 # `eval "$(./daybook env)"` names one stack's stores, and may have been about another
 STORES = ("DAYBOOK_KAFKA", "DAYBOOK_DATABASE_URL")
@@ -43,16 +51,32 @@ class Stack(StrEnum):
     compose = "compose"
 
 
-cli = typer.Typer(
-    name="daybook",
-    help="Daybook, an event-sourced shop on Kafka.\n\nBegin with `./daybook up`, then `./daybook status`.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_show_locals=False,
-)
+def command(words: Sequence[str]) -> typer.Typer:
+    """The command, with the part that `words` ask for; with every part where they name none."""
+    cli = typer.Typer(
+        name="daybook",
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_show_locals=False,
+    )
+    cli.callback()(chosen)
+    for file in _files(words):
+        app = import_module(f"infra.commands.{file}").app
+        if file in GROUPS:
+            cli.add_typer(app, name=file, rich_help_panel=GROUPS[file])
+        else:
+            cli.add_typer(app)
+    return cli
 
 
-@cli.callback()
+def _files(words: Sequence[str]) -> Sequence[str]:
+    brought_by = {name: file for file, names in COMMANDS.items() for name in names}
+    brought_by |= {name: name for name in GROUPS}
+    asked = next((word for word in words if word in brought_by or word == "--help"), "--help")
+    return [*COMMANDS, *GROUPS] if asked == "--help" else [brought_by[asked]]
+
+
 def chosen(
     context: typer.Context,
     site: Annotated[
@@ -61,7 +85,8 @@ def chosen(
     stack: Annotated[Stack, typer.Option("--stack", help="Processes here, or containers.")] = Stack.embedded,
 ) -> None:
     # No docstring: typer would show it in place of the help above.
-    require_sound_settings()
+    if "--help" not in sys.argv:
+        require_sound_settings()
     if stack is Stack.compose:
         _in_containers(context.invoked_subcommand or "", site)
     elif site:
@@ -69,6 +94,10 @@ def chosen(
 
 
 def _in_containers(command: str, site: str) -> None:
+    # Only here and below: the other commands need not wait for them.
+    from infra.commands import in_containers
+    from infra.containers.engine import compose_home
+
     if site or command in in_containers.NOT_HERE:
         fail(f"{'--site' if site else command} is of the embedded stack: leave --stack compose out")
     for store in STORES:
@@ -80,6 +109,9 @@ def _in_containers(command: str, site: str) -> None:
 
 
 def _at_site(name: str) -> None:
+    from infra.commands.two_sites import ONE_SITE
+    from infra.sites.site import AWAY, HOME, sites_of
+
     found = sites_of(StackSettings())
     if name not in found:
         fail(f"there is no site {name}: `./daybook up --sites 2` makes {AWAY} beside {HOME}")
@@ -94,24 +126,8 @@ def _at_site(name: str) -> None:
     }
 
 
-for commands in (lifecycle, inspect, load, demo, rebuild, replay, topics):
-    cli.add_typer(commands.app)
-cli.command(rich_help_panel="The proof")(audit)
-for commands in (marts, check_source):
-    analytics.app.add_typer(commands.app)
-cli.command(rich_help_panel="Analytics")(notebook)
-cli.add_typer(analytics.app, name="analytics", rich_help_panel="Analytics")
-cli.add_typer(sites.app, name="sites", rich_help_panel="Two sites")
-cli.add_typer(failover.app, name="failover", rich_help_panel="Two sites")
-cli.add_typer(failover.way_back)
-cli.add_typer(drill.app, name="drill", rich_help_panel="Two sites")
-cli.add_typer(spark.app, name="spark", rich_help_panel="Analytics")
-cli.add_typer(parked.app, name="parked", rich_help_panel="Read models")
-cli.add_typer(contracts.app, name="contracts", rich_help_panel="The language")
-
-
 def main() -> None:
-    cli(prog_name="daybook")
+    command(sys.argv[1:])(prog_name="daybook")
 
 
 if __name__ == "__main__":

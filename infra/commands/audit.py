@@ -20,7 +20,10 @@ from infra.settings import ROOT, StackSettings
 STEP = "… "
 NOT_MADE = 2
 
+app = typer.Typer()
 
+
+@app.command(rich_help_panel="The proof")
 def audit(
     expectation: Annotated[
         Path | None, typer.Option(help="What the loader expects: a JSON file that `daybook load` wrote.")

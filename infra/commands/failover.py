@@ -7,13 +7,11 @@ import typer
 from confluent_kafka import KafkaException
 from rich.table import Table
 
-from infra.commands import detached, losses_shown, two_sites
+from infra.commands import losses_shown
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
 from infra.settings import StackSettings
-from infra.sites.failback import Life, fail_back
 from infra.sites.plan import PlanFile
-from infra.sites.site import Site
 from infra.sites.steps import NotDone, Step
 from infra.sites.switchover import Failover, abort, switch_over
 from infra.sites.takeover import take_over
@@ -21,7 +19,6 @@ from services.kernel.log_reader import NotCaughtUp
 from services.kernel.transactions import OwnershipLost
 
 app = typer.Typer(invoke_without_command=True)
-way_back = typer.Typer()
 app.add_typer(losses_shown.app)
 
 FAILURES = (NotDone, EmbeddedError, NotCaughtUp, TimeoutError, KafkaException, OwnershipLost)
@@ -64,54 +61,16 @@ def failover(
             else:
                 done = take_over(settings, to, force, status.update)
     except FAILURES as reason:
-        _stop(settings, reason)
+        stop(settings, reason)
     if as_json:
         results.print(msgspec.json.encode(done).decode(), soft_wrap=True, markup=False)
         return
     show(done)
 
 
-@way_back.command(rich_help_panel="Two sites")
-def failback(timeout: Timeout = 60.0, as_json: AsJson = False) -> None:
-    """Archive and rebuild the site that is not active, mirror everything back, and make it active again."""
-    settings = StackSettings()
-    try:
-        losses_shown.keep_report(settings)
-        with notes.status("Looking at both sites") as status:
-
-            def start(site: Site) -> None:
-                status.stop()  # one bar at a time
-                two_sites.start([site], [], "")
-                status.start()
-
-            def stop(site: Site) -> None:
-                status.stop()
-                detached.stop(site.journal, f"Stopping {site.name}: services first, then the stores")
-                status.start()
-
-            done = fail_back(settings, Life(start, stop), timeout, status.update)
-    except FAILURES as reason:
-        _stop(settings, reason)
-    if as_json:
-        results.print(msgspec.json.encode(done, enc_hook=str).decode(), soft_wrap=True, markup=False)
-    else:
-        results.print(_table(done.steps))
-        show(done.switchover)
-        found = done.comparison
-        results.print(
-            f"Both logs: {found.records} records equal, {len(found.different)} partitions differ, "
-            f"{found.missing} records not mirrored yet."
-        )
-        results.print(f"The old log and database are in {done.archive}", soft_wrap=True)
-    for place in done.comparison.different:
-        notes.print(f"different: {place}")
-    if done.comparison.different:
-        fail("the logs differ: do not trust the passive site; `./daybook failback` would rebuild the other")
-
-
 def show(done: Failover) -> None:
     """The steps of one failover as a table, and what follows from it."""
-    results.print(_table(done.steps))
+    results.print(table_of(done.steps))
     seconds = done.seconds_without_writes
     said = "it was interrupted: see the steps" if seconds is None else f"{seconds:.1f} s"
     results.print(f"{done.target} is active in epoch {done.epoch}. Without writes: {said}.")
@@ -123,14 +82,14 @@ def show(done: Failover) -> None:
         )
 
 
-def _table(steps: tuple[Step, ...]) -> Table:
+def table_of(steps: tuple[Step, ...]) -> Table:
     table = Table("step", "seconds", "")
     for step in steps:
         table.add_row(step.name, f"{step.seconds:.2f}", step.detail)
     return table
 
 
-def _stop(settings: StackSettings, reason: BaseException) -> NoReturn:
+def stop(settings: StackSettings, reason: BaseException) -> NoReturn:
     plan = PlanFile(settings).read()
     more = (
         "" if plan is None else f"\nThe {plan.kind} failover to {plan.target} is not finished: run it again."

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from infra.commands.analytics import default_lake
 from infra.commands.audit import run_job
 from infra.commands.inspect import running_settings
+from infra.commands.lake import default_lake
 from infra.commands.output import results
 from infra.embedded.journal import Journal
 from infra.settings import StackSettings

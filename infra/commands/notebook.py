@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from infra.commands.analytics import default_lake
 from infra.commands.audit import spark_environment
 from infra.commands.inspect import running_settings
+from infra.commands.lake import default_lake
 from infra.commands.output import fail, notes
 from infra.embedded.errors import EmbeddedError
 from infra.embedded.journal import Journal
@@ -19,7 +19,10 @@ from infra.settings import ROOT, StackSettings
 
 NOTEBOOKS = ROOT / "analytics" / "notebooks"
 
+app = typer.Typer()
 
+
+@app.command(rich_help_panel="Analytics")
 def notebook(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens; if taken, the next.")] = 8888,
     browser: Annotated[bool, typer.Option(help="Open it in the browser.")] = True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.commands.analytics import default_lake
+from infra.commands.lake import default_lake
 from infra.commands.output import fail, notes
 from infra.commands.parked import Kafka
 from infra.commands.rebuild import NAMES, build, projection_settings

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
-from infra.cli import cli
+from infra.cli import command as daybook
 from infra.commands.since import moment_of
 from infra.rewinding import NotRewindable, Rewind, plan, rewind
 from services.kernel.envelope import format_time
@@ -102,7 +102,7 @@ def written(number: int) -> str:
 
 def run(kafka: str, *arguments: str, answer: str = "") -> Any:
     return CliRunner().invoke(
-        cli, ["replay", *arguments, "--kafka", kafka], input=answer, env={"COLUMNS": "200"}
+        daybook([]), ["replay", *arguments, "--kafka", kafka], input=answer, env={"COLUMNS": "200"}
     )
 
 

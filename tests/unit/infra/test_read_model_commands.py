@@ -8,7 +8,7 @@ from asyncpg import UndefinedTableError
 from confluent_kafka import KafkaError, KafkaException
 from typer.testing import CliRunner
 
-from infra.cli import cli
+from infra.cli import command as daybook
 from infra.commands import parked, rebuild
 from services.kernel.read_model import TooManyParked, VersionGap
 from services.projection.settings import ProjectionSettings
@@ -56,9 +56,9 @@ def test_before_the_projection_has_run_no_key_is_parked(monkeypatch: pytest.Monk
     monkeypatch.setattr(parked, "parked_commands", lambda _: [])
     monkeypatch.setattr(parked, "keys", no_table)
     monkeypatch.setattr(parked, "events_of", no_table)
-    listed = CliRunner().invoke(cli, ["parked", "list", *STORES], env={"COLUMNS": "200"})
+    listed = CliRunner().invoke(daybook([]), ["parked", "list", *STORES], env={"COLUMNS": "200"})
     assert listed.exit_code == 0
     assert "the projection has not run yet; `./daybook status` shows whether it does" in listed.stderr
-    shown = CliRunner().invoke(cli, ["parked", "show", "orders:o-1", *STORES])
+    shown = CliRunner().invoke(daybook([]), ["parked", "show", "orders:o-1", *STORES])
     assert shown.exit_code == 1
     assert shown.stderr.startswith("daybook: nothing is parked there: the projection has not run yet")

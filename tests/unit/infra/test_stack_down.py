@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from infra.cli import cli
+from infra.cli import command as daybook
 from infra.commands.rebuild import projection_settings
 
 NOT_UP = "daybook: the stack is not up: `./daybook up` starts it\n"
@@ -29,7 +29,7 @@ def test_half_an_address_is_none(
 ) -> None:
     for name in named:
         monkeypatch.setenv(name, "somewhere")
-    done = CliRunner().invoke(cli, command)
+    done = CliRunner().invoke(daybook([]), command)
     assert (done.exit_code, done.stderr) == (1, NOT_UP)
 
 
