@@ -19,10 +19,14 @@ Answer = TypeVar("Answer")
 Positions = dict[int, int]
 TAIL = 500  # offsets in which the last record of a partition is looked for
 
-# what a broker says while it starts, and librdkafka does not try again by itself
+# what a broker says while it starts or a partition changes its leader, and librdkafka does not try again by
+# itself
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
