@@ -24,6 +24,7 @@ from services.kernel.serde import encode
 
 SKUS = 500
 AT = 1_291_000_000_000_000
+REQUEST_HASH = "d41d8cd98f00b204e9800998ecf8427e"
 SHOP: dict[str, Any] = {"country": "United Kingdom", "currency": "GBP"}
 
 
@@ -62,12 +63,16 @@ def lines(number: int, count: int) -> tuple[Line, ...]:
 
 
 def put_commands(bootstrap: str, service: str, some: Iterable[tuple[str, Any]]) -> int:
-    """Produce them to the command topic as an API would, answered to the last replica; how many."""
-    topic, reply_to = f"{service}.commands", ReplyAddress(f"{service}.outcomes", 3, "", "")
+    """Produce them to the command topic; how many.
+
+    As an API does, answered to the last replica; a reservation as its order does, answered to the order.
+    """
+    topic, api = f"{service}.commands", ReplyAddress(f"{service}.outcomes", 3, "", "")
     producer = _producer(bootstrap)
     count = 0
     for key, command in some:
         identity = uuid7()
+        by_order = isinstance(command, ReserveStock)
         metadata = Metadata(
             id=identity,
             type=command.TYPE,
@@ -77,8 +82,8 @@ def put_commands(bootstrap: str, service: str, some: Iterable[tuple[str, Any]]) 
             correlation_id=identity,
             causation_id=identity,
             epoch=1,
-            request_hash="d41d8cd98f00b204e9800998ecf8427e",
-            reply_to=reply_to,
+            request_hash="" if by_order else REQUEST_HASH,
+            reply_to=ReplyAddress("order.commands", None, "", command.order_id) if by_order else api,
         )
         put(producer, topic, encode(topic, command), key, metadata)
         count += 1
@@ -124,7 +129,7 @@ def event(subject: str, version: int, body: Any) -> Envelope[Any]:
         causation_id=uuid7(),
         epoch=1,
         version=version,
-        request_hash="d41d8cd98f00b204e9800998ecf8427e" if asked else "",
+        request_hash=REQUEST_HASH if asked else "",
     )
     return Envelope(metadata, body)
 

@@ -3,7 +3,8 @@
 confluent-kafka and fastavro in one transaction per 500 records, with the producers that the shop has (two
 ids in turn) and the collector's settings of its workers. Nothing is decided or remembered. KIND `plain`: one
 record for each command, no headers are read or written. KIND `records`: as many records as the shop writes,
-of the same schemas and with the same headers: the event, an ask for each SKU, the outcomes of the batch.
+of the same schemas and with the same headers: the event, an ask for each SKU, the outcomes of the batch, or
+for a reservation its own outcome to its order.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.bench.subjects.stretches import obey
 
 BATCH = 500
 FRAME = struct.Struct(">bI")
-ASK = "daybook.inventory.ReserveStock"
+ASK, OUTCOMES = "daybook.inventory.ReserveStock", "daybook.kernel.OutcomeBatch"
 Out: TypeAlias = tuple[str, bytes, bytes, list[tuple[str, bytes]] | None]
 """Topic, key, value, headers."""
 EVENTS = {"order": "daybook.order.OrderPlaced", "inventory": "daybook.inventory.StockReserved"}
@@ -116,8 +117,7 @@ class SameRecords(PlainLoop):
         super().__init__(bootstrap, service)
         lock = load_lock()
         asks, outcomes = (
-            lock.id_of(name)
-            for name in (f"inventory.commands-{ASK}", f"{service}.outcomes-daybook.kernel.OutcomeBatch")
+            lock.id_of(name) for name in (f"inventory.commands-{ASK}", f"{service}.outcomes-{OUTCOMES}")
         )
         self._ask_frame, self._ask_writer = FRAME.pack(0, asks), parse_schema(lock.schema(asks))
         self._outcome_frame = FRAME.pack(0, outcomes)
@@ -129,17 +129,27 @@ class SameRecords(PlainLoop):
         for record in records:
             asked, command, key = dict(record.headers()), self._decode(record.value()), record.key()
             event_id = str(uuid4())
-            about = {"ce_sequence": b"1", "ce_requesthash": asked["ce_requesthash"]}
-            about["ce_transaction"] = event_id.encode()
+            about = {"ce_sequence": b"1", "ce_transaction": event_id.encode()}
+            if "ce_requesthash" in asked:
+                about["ce_requesthash"] = asked["ce_requesthash"]
             headers = self._headers(EVENTS[self._service], key, asked, event_id, about)
             out.append(("bench.events", key, self._encode(command), headers))
             for sku in dict.fromkeys(line["sku"] for line in command.get("lines", ())):
                 about = {"ce_replyto": b"order.commands:::" + key}
                 headers = self._headers(ASK, sku.encode(), asked, str(uuid4()), about)
                 out.append(("bench.asks", sku.encode(), self._ask(command, sku), headers))
-            outcomes.append(_outcome(asked, key.decode(), event_id))
-        body = _written(self._outcome_frame, self._outcome_writer, {"outcomes": outcomes})
-        return [*out, ("bench.outcomes", b"", body, None)]
+            outcome = _outcome(asked, key.decode(), event_id)
+            if order := asked["ce_replyto"].rpartition(b":")[2]:
+                headers = self._headers(OUTCOMES, order, asked, str(uuid4()), {})
+                out.append(("bench.outcomes", order, self._outcomes([outcome]), headers))
+            else:
+                outcomes.append(outcome)
+        if outcomes:
+            out.append(("bench.outcomes", b"", self._outcomes(outcomes), None))
+        return out
+
+    def _outcomes(self, outcomes: list[dict[str, Any]]) -> bytes:
+        return _written(self._outcome_frame, self._outcome_writer, {"outcomes": outcomes})
 
     def _ask(self, command: dict[str, Any], sku: str) -> bytes:
         fields = {"sku": sku, "order_id": command["order_id"], "quantity": 1}
@@ -175,7 +185,7 @@ def _outcome(asked: dict[str, bytes], key: str, event_id: str) -> dict[str, Any]
         "status": "placed",
         "code": "",
         "reason": "",
-        "request_hash": asked["ce_requesthash"].decode(),
+        "request_hash": asked.get("ce_requesthash", b"").decode(),
         "replayed": False,
     }
 
