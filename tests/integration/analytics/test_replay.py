@@ -112,6 +112,7 @@ def test_aborted_events_and_markers_alone_are_nothing(
         log = replay(spark, kafka, [topics.orders])
         assert sum(log.ends[topics.orders].values()) > 10
         assert log.log.count() == 0
+        undecided.abort_transaction(30)
 
 
 def test_poison_is_set_aside_with_position_and_reason(

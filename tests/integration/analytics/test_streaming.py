@@ -16,7 +16,15 @@ from contracts.lock import load_lock
 from contracts.order.events import OrderPlaced
 from services.kernel.envelope import Metadata, write_headers
 from tests.integration.analytics.shop import placed
-from tests.integration.analytics.writing import Topics, create_topics, entity_of, framed, write_raw, writer
+from tests.integration.analytics.writing import (
+    Topics,
+    await_decided,
+    create_topics,
+    entity_of,
+    framed,
+    write_raw,
+    writer,
+)
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
@@ -72,6 +80,7 @@ def test_late_records_are_joined_and_a_killed_run_repeats_nothing(
         order(producer, topics, "never", 6, held=None, units=4)
         order(producer, topics, "also", 14, held=15, units=5)
         producer.commit_transaction(30)
+        await_decided(kafka, producer.topics)
         run()
         assert hours(spark, places) == [], "the hour is still open"
 

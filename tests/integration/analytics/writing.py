@@ -2,6 +2,7 @@
 
 import io
 import struct
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,9 @@ import fastavro
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from analytics.offsets import end_offsets
 from contracts.lock import load_lock
+from services.kernel import log_reader
 from services.kernel.envelope import Metadata, partition_of, write_headers
 
 PARTITIONS = 2
@@ -37,14 +40,37 @@ def create_topics(kafka: str) -> Topics:
     return topics
 
 
+class Writer(Producer):  # type: ignore[misc] # untyped
+    """Knows where it wrote."""
+
+    def __init__(self, kafka: str) -> None:
+        identity = f"test-{uuid.uuid4().hex}"
+        super().__init__({"bootstrap.servers": kafka, "transactional.id": identity, "linger.ms": 5})
+        self.topics: set[str] = set()
+
+    def produce(self, topic: str, *args: Any, **more: Any) -> None:
+        self.topics.add(topic)
+        super().produce(topic, *args, **more)
+
+
 @contextmanager
-def writer(kafka: str) -> Iterator[Producer]:
-    """A producer with a transactional id of its own, in no transaction; what is left open is aborted."""
-    producer = Producer(
-        {"bootstrap.servers": kafka, "transactional.id": f"test-{uuid.uuid4().hex}", "linger.ms": 5}
-    )
+def writer(kafka: str) -> Iterator[Writer]:
+    """A producer with a transactional id of its own, in no transaction; none may be left open."""
+    producer = Writer(kafka)
     producer.init_transactions(30)
     yield producer
+    await_decided(kafka, producer.topics)
+
+
+def await_decided(kafka: str, topics: Iterable[str], seconds: float = 30) -> None:
+    """Until what is committed can be read: the broker answers a commit before its markers are written."""
+    until = time.monotonic() + seconds
+    while any(
+        committed != log_reader.end_offsets(kafka, topic, list(committed))
+        for topic, committed in end_offsets(kafka, topics).items()
+    ):
+        assert time.monotonic() < until, f"a transaction is open in {sorted(topics)}"
+        time.sleep(0.01)
 
 
 def framed(schema_id: int, record: Mapping[str, Any]) -> bytes:
