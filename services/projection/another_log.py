@@ -31,6 +31,12 @@ def require_within_the_log(kafka: str, positions: Mapping[str, Mapping[TopicPart
                 raise AnotherLog(f"{where}, which ends at {ends[place]}")
 
 
+def no_longer_there(positions: Mapping[TopicPartition, int]) -> AnotherLog:
+    """The log begins behind these positions."""
+    places = (f"{topic}/{number}: position {at}" for (topic, number), at in positions.items())
+    return AnotherLog(f"{', '.join(places)} is no longer in the log")
+
+
 def _ends(kafka: str, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """High watermarks: an open transaction holds the last stable offset back, and is no loss."""
     partitions: dict[str, list[int]] = {}

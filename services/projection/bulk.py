@@ -84,11 +84,13 @@ async def replay_into(
         connections = await stack.enter_async_context(pool(database_url, len(models) + 2))
         writers = await stack.enter_async_context(hasty(database_url))
         held: dict[str, Connection] = {}
-        ends: dict[TopicPartition, int] = {}
+        live: dict[str, dict[TopicPartition, int]] = {}
         for model in models:
             held[model.name] = await stack.enter_async_context(alone(connections, model))
-            live = {model.name: await positions(held[model.name], model)}
-            await asyncio.to_thread(require_within_the_log, kafka, live)
+            live[model.name] = await positions(held[model.name], model)
+        await asyncio.to_thread(require_within_the_log, kafka, live)
+        ends: dict[TopicPartition, int] = {}
+        for model in models:
             ends = _least(ends, await begin(held[model.name], model))
         parkable = 0 if lake else max_parked_keys
         fresh = [_fresh(model) for model in models]

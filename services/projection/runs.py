@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from services.kernel.read_model import Batch
 from services.kernel.read_model import TopicPartition as Place
-from services.projection.another_log import AnotherLog
+from services.projection.another_log import no_longer_there
 from services.projection.parked import StoredRecord
 
 FETCH = 5000
@@ -89,8 +89,7 @@ class Runs:
             if error is not None:
                 if error.code() == KafkaError._AUTO_OFFSET_RESET:
                     place = message.topic(), message.partition()
-                    at = f"{place[0]}/{place[1]}: position {self.next[place]}"
-                    raise AnotherLog(f"{at} is no longer in the log")
+                    raise no_longer_there({place: self.next[place]})
                 if not error.retriable():
                     raise KafkaException(error)
                 continue

@@ -22,7 +22,7 @@ from faust.types import TP, ConsumerMessage
 
 from services.kernel.projector import Projector
 from services.kernel.read_model import Batch, Stopped, TopicPartition
-from services.projection.another_log import AnotherLog, require_within_the_log
+from services.projection.another_log import AnotherLog, no_longer_there, require_within_the_log
 from services.projection.settings import ProjectionSettings
 
 PINNED: Mapping[type, tuple[str, ...]] = {
@@ -86,15 +86,15 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
         places = {(tp.topic, tp.partition): tp for tp in self.assignment()}
         self.next = {}  # what is fetched before the seek is done does not count
         starts = await self.app.projector.assigned(places)
-        await self._stand_within_the_log(places)
+        await self._stand_within_the_log()
         offsets = {places[place]: offset for place, offset in starts.items()}
         await self.seek_wait(offsets)
         self.next = starts
         return offsets
 
-    async def _stand_within_the_log(self, places: Mapping[TopicPartition, TP]) -> None:
+    async def _stand_within_the_log(self) -> None:
         positions = {
-            name: {place: position.next_offset for place, position in at.items() if place in places}
+            name: {place: position.next_offset for place, position in at.items()}
             for name, at in self.app.projector.positions.items()
         }
         try:
@@ -106,8 +106,8 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
         try:
             fetched = await super()._getmany(active_partitions, timeout)
         except OffsetOutOfRangeError as error:
-            lost = (f"{tp.topic}/{tp.partition}: position {at}" for tp, at in error.args[0].items())
-            raise self.app.stop_for(AnotherLog(f"{', '.join(lost)} is no longer in the log")) from error
+            lost = {(tp.topic, tp.partition): at for tp, at in error.args[0].items()}
+            raise self.app.stop_for(no_longer_there(lost)) from error
         return {
             tp: [self._batch((tp.topic, tp.partition), records)]
             for tp, records in fetched.items()

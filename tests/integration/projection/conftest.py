@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.projection.processes import Process, connected, running
-from tests.integration.projection.shop_log import LogWriter, fresh_topics
+from tests.integration.projection.processes import Process, applied, connected, running, until
+from tests.integration.projection.shop_log import Event, LogWriter, fresh_topics, history
 
 
 @dataclass
@@ -33,3 +34,11 @@ async def shop(kafka: str, fresh_database: str, tmp_path: Path) -> AsyncIterator
         await projection.ready()
         async with connected(fresh_database) as connection:
             yield Shop(kafka, fresh_database, tmp_path, LogWriter(kafka), connection, projection)
+
+
+async def lived(shop: Shop, seed: int, orders: int) -> list[Event]:
+    """A history with aborted transactions, applied by the live projection."""
+    events = history(seed, orders)
+    await asyncio.to_thread(shop.writer.write_all, events, 20, spoil=0.2)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    return events

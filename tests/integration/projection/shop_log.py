@@ -185,11 +185,7 @@ class LogWriter:
         self._producer.init_transactions(60)
 
     def write(self, events: Iterable[Event], *, abort: bool = False) -> None:
-        self._producer.begin_transaction()
-        for event in events:
-            topic = topic_of(event)
-            value = encode(topic, event.body)
-            self._send(topic, event.metadata, value)
+        self._begin_with(events)
         if abort:
             self._producer.flush(30)
             self._producer.abort_transaction(30)
@@ -199,12 +195,16 @@ class LogWriter:
     @contextmanager
     def undecided(self, events: Iterable[Event]) -> Iterator[None]:
         """The events in a transaction that is open meanwhile, and committed then."""
-        self._producer.begin_transaction()
-        for event in events:
-            self._send(topic_of(event), event.metadata, encode(topic_of(event), event.body))
+        self._begin_with(events)
         self._producer.flush(30)
         yield
         self._producer.commit_transaction(30)
+
+    def _begin_with(self, events: Iterable[Event]) -> None:
+        self._producer.begin_transaction()
+        for event in events:
+            topic = topic_of(event)
+            self._send(topic, event.metadata, encode(topic, event.body))
 
     def write_raw(self, topic: str, metadata: Metadata, value: bytes) -> None:
         self._producer.begin_transaction()

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from services.projection.another_log import AnotherLog
 from services.projection.bulk import replay_into
 from services.projection.read_models import SALES_DAILY
-from tests.integration.projection.conftest import Shop
+from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import applied, tables, until
 from tests.integration.projection.shop_log import (
     PARTITIONS,
@@ -24,24 +24,14 @@ from tests.integration.projection.shop_log import (
 
 
 async def test_a_log_that_ends_before_the_stored_position_stops_the_projection(shop: Shop) -> None:
-    events = history(1, 40)
-    shop.writer.write_all(events, 10)
-    await until(lambda: applied(shop.connection, events), "not all events were applied")
-    assert shop.projection.stop() == 0
-    fresh_topics(shop.kafka)
-    LogWriter(shop.kafka).write_all(events[:-90], 10)
+    await now_shorter(shop)
 
     shop.projection.start()
     await stopped_and_said(shop, "which ends at")
 
 
 async def test_no_read_model_is_rebuilt_from_a_log_that_ends_before_its_position(shop: Shop) -> None:
-    events = history(1, 40)
-    shop.writer.write_all(events, 10)
-    await until(lambda: applied(shop.connection, events), "not all events were applied")
-    assert shop.projection.stop() == 0
-    fresh_topics(shop.kafka)
-    LogWriter(shop.kafka).write_all(events[:-90], 10)
+    await now_shorter(shop)
     before = await tables(shop.connection, SALES_DAILY)
 
     with pytest.raises(AnotherLog, match="which ends at"):
@@ -50,9 +40,7 @@ async def test_no_read_model_is_rebuilt_from_a_log_that_ends_before_its_position
 
 
 async def test_no_read_model_is_rebuilt_from_a_log_that_has_lost_its_beginning(shop: Shop) -> None:
-    events = history(1, 40)
-    shop.writer.write_all(events, 10)
-    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    await lived(shop, 1, 40)
     lose_everything(shop.kafka)
 
     with pytest.raises(AnotherLog, match="is no longer in the log"):
@@ -60,9 +48,7 @@ async def test_no_read_model_is_rebuilt_from_a_log_that_has_lost_its_beginning(s
 
 
 async def test_a_log_that_is_made_anew_under_the_projection_stops_it(shop: Shop) -> None:
-    events = history(1, 40)
-    shop.writer.write_all(events, 10)
-    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    await lived(shop, 1, 40)
     fresh_topics(shop.kafka)
     LogWriter(shop.kafka).write(order_life("new", random.Random(1)))
 
@@ -70,9 +56,7 @@ async def test_a_log_that_is_made_anew_under_the_projection_stops_it(shop: Shop)
 
 
 async def test_a_log_that_has_lost_what_comes_next_stops_the_projection(shop: Shop) -> None:
-    events = history(1, 40)
-    shop.writer.write_all(events, 10)
-    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    await lived(shop, 1, 40)
     assert shop.projection.stop() == 0
     shop.writer.write_all(history(2, 40), 10)
     lose_everything(shop.kafka)
@@ -84,14 +68,21 @@ async def test_a_log_that_has_lost_what_comes_next_stops_the_projection(shop: Sh
 
 async def test_an_open_transaction_is_no_reason_to_stop(shop: Shop) -> None:
     """It holds the last stable offset back; the position may stand at it, never beyond the high watermark."""
-    events, later = history(1, 10), order_life("later", random.Random(2))
-    shop.writer.write_all(events, 10)
-    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    later = order_life("later", random.Random(2))
+    await lived(shop, 1, 10)
     with LogWriter(shop.kafka).undecided(later):
         assert shop.projection.stop() == 0
         shop.projection.start()
         await shop.projection.ready()
     await until(lambda: applied(shop.connection, later), "what was open did not follow")
+
+
+async def now_shorter(shop: Shop) -> None:
+    """The projection is stopped, and its log made anew with less in it."""
+    events = await lived(shop, 1, 40)
+    assert shop.projection.stop() == 0
+    fresh_topics(shop.kafka)
+    LogWriter(shop.kafka).write_all(events[:-90], 10)
 
 
 def lose_everything(kafka: str) -> None:

@@ -9,15 +9,13 @@ import pytest
 from services.projection.bulk import replay_into
 from services.projection.read_models import READ_MODELS, SALES_DAILY
 from services.projection.rebuild import NothingToRebuild
-from tests.integration.projection.conftest import Shop
+from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import applied, differences, tables, until
 from tests.integration.projection.shop_log import history
 
 
 async def test_rebuilt_tables_are_byte_equal(shop: Shop) -> None:
-    events = history(4, 200)
-    shop.writer.write_all(events, 20, spoil=0.2)
-    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    await lived(shop, 4, 200)
     for model in READ_MODELS:
         before = await tables(shop.connection, model)
         assert any(before.values())

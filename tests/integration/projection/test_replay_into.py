@@ -28,9 +28,9 @@ from services.projection.read_models import (
     SALES_DAILY,
     STOCK,
 )
-from tests.integration.projection.conftest import Shop
+from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import applied, differences, tables, until
-from tests.integration.projection.shop_log import Event, fresh_topics, history, order_life
+from tests.integration.projection.shop_log import fresh_topics, history, order_life
 
 LAKE_MODELS = (ORDERS, SALES_DAILY, CONVERSATIONS, STOCK)
 OF_ORDERS = 4
@@ -47,14 +47,6 @@ async def all_tables(shop: Shop) -> Mapping[str, Any]:
     for name, query in ALONGSIDE.items():
         found[name] = sorted(map(repr, await shop.connection.fetch(query)))
     return found
-
-
-async def lived(shop: Shop, seed: int, orders: int) -> list[Event]:
-    """A history with aborted transactions, applied by the live projection."""
-    events = history(seed, orders)
-    await asyncio.to_thread(shop.writer.write_all, events, 20, spoil=0.2)
-    await until(lambda: applied(shop.connection, events), "not all events were applied")
-    return events
 
 
 @pytest.mark.parametrize("step", [60, bulk.STEP])
