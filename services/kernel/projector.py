@@ -31,7 +31,7 @@ _NOTIFY_BYTES = 7000  # PostgreSQL's limit is 8000
 
 _MOVE = """
 WITH moved AS (
-    UPDATE position p SET next_offset = n.next_offset, epoch = n.epoch
+    UPDATE position p SET next_offset = n.next_offset, epoch = n.epoch, applied_at = now()
     FROM unnest($2::text[], $3::int[], $4::bigint[], $5::int[], $6::bigint[])
         AS n(topic, partition, next_offset, epoch, expected)
     WHERE p.read_model = $1 AND p.topic = n.topic AND p.partition = n.partition AND p.next_offset = n.expected
