@@ -11,10 +11,11 @@ from infra.commands import detached, in_containers, two_sites
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
 from infra.embedded.jars import jars_folder
+from infra.embedded.postgres import PostgresPlace, put_aside
 from infra.embedded.spark import cluster_journal
 from infra.embedded.stack import NAMES, SITE_NAMES, addresses
 from infra.settings import StackSettings
-from infra.sites.site import AWAY, HOME, away_settings, peer, sites_of
+from infra.sites.site import AWAY, HOME, Site, away_settings, peer, sites_of
 
 app = typer.Typer()
 
@@ -51,9 +52,23 @@ def up(
         jars_folder("kafka")
     except EmbeddedError as reason:
         fail(escape(str(reason)))
+    for site in starting:
+        _put_old_database_aside(site)
     two_sites.start(starting, names, told)
     two_sites.await_mirror(settings)
     _show_open(settings)
+
+
+def _put_old_database_aside(site: Site) -> None:
+    place = PostgresPlace(site.settings.home / "postgres", site.settings.port("postgres"))
+    if kept := put_aside(place):
+        notes.print(
+            f"The database is of another PostgreSQL version and was put aside as {kept}; the read models are "
+            "rebuilt from the log. Decisions of `./daybook parked skip` are asked for again. Remove the "
+            "folder when you no longer need it.",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _show_open(settings: StackSettings) -> None:

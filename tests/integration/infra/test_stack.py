@@ -13,7 +13,8 @@ from infra.embedded.broker import EmbeddedBroker
 from infra.embedded.child import KEPT_BYTES, Child, Program
 from infra.embedded.errors import NotReady
 from infra.embedded.ports import free_ports
-from infra.embedded.postgres import EmbeddedPostgres
+from infra.embedded.postgres import MAJOR, EmbeddedPostgres
+from infra.settings import ROOT
 
 
 def create_topic(bootstrap: str) -> str:
@@ -134,6 +135,21 @@ async def test_postgres_asks_for_the_password_which_only_its_owner_can_read(tmp_
             await asyncpg.connect(server.url().replace(":", ":wrong", 2).replace(":wrong//", "://"))
     finally:
         server.kill()
+
+
+async def test_the_server_is_of_the_version_that_the_documents_name(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    assert connection.get_server_version().major == int(MAJOR)
+    await connection.close()
+    assert f"PostgreSQL {MAJOR} " in (ROOT / "docs" / "operations.md").read_text()
+    assert f"image: postgres:{MAJOR}\n" in (ROOT / "infra" / "compose" / "shop.yml").read_text()
+
+
+def test_a_cluster_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "PG_VERSION").write_text("16\n")
+    with pytest.raises(NotReady, match=r"^\S+cluster was made by PostgreSQL 16, .* `./daybook up` .*$"):
+        EmbeddedPostgres(tmp_path, *free_ports(1)).start()
 
 
 def test_a_long_log_is_put_aside_at_the_next_start(tmp_path: Path) -> None:
