@@ -48,7 +48,8 @@ SECONDS = Histogram("daybook_request_seconds", "From the request to its answer",
 
 _ID = re.compile(ID_PATTERN)
 _CORRELATION = re.compile(rb"[\x21-\x7e]{1,64}")
-_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+# W3C Trace Context: version ff and ids of zeros alone are invalid, and an invalid header is ignored
+_TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _SAFE_TO_REPEAT = "It is safe to repeat this request under the same Idempotency-Key."
 
 
@@ -116,17 +117,22 @@ class WriteEndpoint(Generic[Body]):
         digest = hashlib.blake2b(scope["path"].encode(), key=self._key, digest_size=16)
         digest.update(b"\n%d\n" % version if version is not None else b"\n\n")
         digest.update(self._encoder.encode(body))
-        traceparent = headers.get(b"traceparent", b"")
         return Write(
             body=body,
             key=key or uuid7(),
             fingerprint=digest.hexdigest(),
             expected_version=version,
             correlation_id=correlation_id,
-            traceparent=traceparent.decode() if _TRACEPARENT.fullmatch(traceparent) else "",
+            traceparent=traceparent(headers),
             path=scope["path_params"],
             query=scope["query_string"],
         )
+
+
+def traceparent(headers: Mapping[bytes, bytes]) -> str:
+    """The trace that the request belongs to; empty where the header is absent or invalid."""
+    given = headers.get(b"traceparent", b"")
+    return given.decode() if _TRACEPARENT.fullmatch(given) else ""
 
 
 def entity_of_key(key: str) -> str:

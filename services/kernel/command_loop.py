@@ -173,16 +173,17 @@ class CommandLoop(Generic[Command, State, Event]):
         return out
 
     def _batch_metadata(self, key: str, staged: Staged[State], recorded: int) -> Metadata:
-        batch = uuid7()
+        batch, (correlation_id, traceparent) = uuid7(), staged.correlations[key]
         return Metadata(
             id=batch,
             type=OutcomeBatch.TYPE,
             subject=key,
             source=f"daybook/{self._name}",
             recorded_at=recorded,
-            correlation_id=staged.correlations[key],
+            correlation_id=correlation_id,
             causation_id=batch,
             epoch=self._slot.epoch,
+            traceparent=traceparent,
         )
 
     def _go_back(self, records: list[Message]) -> None:

@@ -70,7 +70,7 @@ class Executor(Generic[Command, State, Event]):
             self._park(record, metadata, reason, staged, now)
 
     def asks(
-        self, key: str, asks: Sequence[Ask], correlation: str, cause: str, now: int
+        self, key: str, asks: Sequence[Ask], correlation: str, cause: str, now: int, traceparent: str = ""
     ) -> Iterator[StagedAsk]:
         """Commands to other aggregates (or, for a deadline, to the same one), ready to be produced."""
         for ask in asks:
@@ -87,6 +87,7 @@ class Executor(Generic[Command, State, Event]):
                 causation_id=cause,
                 epoch=self._epoch,
                 reply_to=None if own else ReplyAddress(self._commands_topic, None, ask.tag, key),
+                traceparent=traceparent,
             )
             yield StagedAsk(topic, ask.key, encode(topic, ask.command), metadata)
 
@@ -179,7 +180,7 @@ class Executor(Generic[Command, State, Event]):
             )
             new.append(StagedEvent(number, key, value, about))
             reaction = self._process.react(event, state)
-            asks.extend(self.asks(key, reaction, meta.correlation_id, about.id, now))
+            asks.extend(self.asks(key, reaction, meta.correlation_id, about.id, now, meta.traceparent))
         changed = Entity(state, version, now)
         outcome = self._outcome(meta, changed, "accepted", events=tuple(event.metadata.id for event in new))
         staged.events.extend(new)
@@ -226,7 +227,7 @@ class Executor(Generic[Command, State, Event]):
         if meta.reply_to is not None:
             address = meta.reply_to
             staged.replies.setdefault((address.topic, address.partition, address.key), []).append(outcome)
-            staged.correlations.setdefault(address.key, meta.correlation_id)
+            staged.correlations.setdefault(address.key, (meta.correlation_id, meta.traceparent))
 
     def _park(
         self, record: Message, meta: Metadata | None, reason: str, staged: Staged[State], now: int

@@ -29,7 +29,10 @@ class StagedAsk(NamedTuple):
 
 @dataclass
 class Staged(Generic[State]):
-    """The effects of one batch."""
+    """The effects of one batch.
+
+    `correlations`: for the key of each reply, the correlation id and the traceparent of its first command.
+    """
 
     entities: dict[tuple[int, str], Entity[State]] = field(default_factory=dict)
     answers: dict[tuple[int, str, str], Remembered] = field(default_factory=dict)
@@ -38,7 +41,7 @@ class Staged(Generic[State]):
     replies: dict[tuple[str, int | None, str], list[Outcome]] = field(default_factory=dict)
     unrecorded: list[tuple[int, str, Remembered]] = field(default_factory=list)
     parked: list[tuple[str, ParkedCommand]] = field(default_factory=list)
-    correlations: dict[str, str] = field(default_factory=dict)
+    correlations: dict[str, tuple[str, str]] = field(default_factory=dict)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property

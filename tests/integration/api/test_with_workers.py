@@ -13,7 +13,8 @@ import pytest
 
 from infra.embedded.ports import free_ports
 from infra.topics import create_topics
-from services.kernel.envelope import uuid7
+from services.kernel.envelope import read_headers, uuid7
+from services.kernel.log_reader import end_offsets, read_to_end
 from services.kernel.tokens import Token
 from tests.integration.api.processes import PATIENCE, process
 from tests.integration.projection.shop_log import fresh_topics
@@ -84,6 +85,32 @@ async def test_an_order_is_confirmed_shipped_and_returned(
     assert (await orders.post(f"{url}/returns", json=body)).json()["status"] == "returned"
     refused = await orders.post(f"{url}/cancellation", json={"reason": "late"})
     assert (refused.status_code, refused.json()["code"]) == (409, "already_shipped")
+
+
+async def test_a_trace_reaches_everything_that_a_request_causes(
+    kafka: str, orders: httpx.AsyncClient, stock: httpx.AsyncClient
+) -> None:
+    sku = await received(stock)
+    topics = ("order.commands", "order.events", "inventory.commands", "inventory.events")
+    starts = {topic: end_offsets(kafka, topic, [0, 1]) for topic in topics}
+    trace = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+    headers = {**trace, "X-Correlation-Id": sku}
+    placed = await orders.post("/orders?wait=settled", json=order(sku), headers=headers)
+    assert placed.json()["status"] == "confirmed"
+    caused = [
+        (record.topic(), metadata.type.rpartition(".")[2], metadata.traceparent)
+        for topic in topics
+        for record in read_to_end(kafka, topic, starts[topic])
+        if (metadata := read_headers(record.headers())).correlation_id == sku
+    ]
+    assert sorted(caused) == [
+        ("inventory.commands", "ReserveStock", trace["traceparent"]),
+        ("inventory.events", "StockReserved", trace["traceparent"]),
+        ("order.commands", "OutcomeBatch", trace["traceparent"]),
+        ("order.commands", "PlaceOrder", trace["traceparent"]),
+        ("order.events", "OrderConfirmed", trace["traceparent"]),
+        ("order.events", "OrderPlaced", trace["traceparent"]),
+    ]
 
 
 async def test_what_is_short_is_rejected(orders: httpx.AsyncClient, stock: httpx.AsyncClient) -> None:
