@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.offsets import Offsets
-from contracts.lock import Lock
+from contracts.lock import KERNEL, Lock
 
 EVENT_TOPICS = ("order.events", "inventory.events")
 POSITION = ("topic", "partition", "offset")
@@ -99,5 +99,6 @@ def before(offsets: Offsets) -> Column:
 
 
 def event_types(lock: Lock) -> list[str]:
-    """Every event type, in the lock's order."""
-    return list(dict.fromkeys(entry.type for entry in lock.entries if entry.topic in EVENT_TOPICS))
+    """Every event type, in the lock's order. What opens an epoch is no event."""
+    types = (entry.type for entry in lock.entries if entry.topic in EVENT_TOPICS)
+    return list(dict.fromkeys(name for name in types if not name.startswith(KERNEL)))

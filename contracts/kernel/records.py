@@ -11,6 +11,19 @@ Role: TypeAlias = Literal["active", "passive"]
 
 HoldKind: TypeAlias = Literal["quiesced", "unproven", "takeover"]
 
+RecordVerdict: TypeAlias = Literal["foreign", "genuine", "suspect"]
+
+
+@dataclass(frozen=True)
+class EpochOpened:
+    """The first record of a write epoch in a partition of an events topic. Key: #epoch. A log begins in epoch 1."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.EpochOpened"
+
+    epoch: int
+    site: str  # The site that writes from here on.
+    opened_at: int  # (Micros.)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -73,6 +86,8 @@ class Snapshot:
     recorded_at: int  # Of the last event folded. (Micros.)
     state: bytes  # MessagePack, private to the service.
     answers: tuple[Remembered, ...]
+    read_to: int = 0  # Every event of the entity before this offset was read back from the log.
+    unread: int = 0  # How many of the entity's last events were not read back yet.
 
 
 @dataclass(frozen=True)
@@ -83,6 +98,8 @@ class Watermark:
 
     events: int
     answers: int
+    epoch: int = 0  # The write epoch that is open at `events`; 0: not known, the watermark cannot be used.
+    judged: int = 0  # How many decisions on records the snapshots honour.
 
 
 @dataclass(frozen=True)
@@ -182,3 +199,30 @@ class LossWrittenOff:
     lost_epoch: int  # The epoch that acknowledged it.
     reason: str
     decided_at: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class RecordJudged:
+    """A decision on one record of a stream; of one record the last decision counts. Key: the stream."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.RecordJudged"
+
+    stream: str  # order/<order id> or stock/<SKU>.
+    version: int
+    event_id: str
+    digest: str  # SHA-256 of the record's value, in hexadecimal digits.
+    # Foreign: skipped. Genuine: counts once. Suspect: not written by the stream's owner; stops the stream.
+    verdict: RecordVerdict
+    reason: str
+    judged_at: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class EpochsRecorded:
+    """The write epochs that a log held before epochs were opened by records. Key: the topic."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.EpochsRecorded"
+
+    topic: str
+    epochs: tuple[int, ...]
+    recorded_at: int  # (Micros.)

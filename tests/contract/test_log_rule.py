@@ -1,0 +1,39 @@
+"""The rule for records of an events topic says what the shared table says."""
+
+import pytest
+
+from services.kernel.log_rule import REASONS, Foreign, Opening, Reading
+from services.kernel.serde import Undecodable, decode
+from tests.contract.log_rule_cases import CASES, PARTITIONS, TOPIC, Case
+
+
+def readable(value: bytes | None) -> bool:
+    try:
+        decode(value)
+    except Undecodable:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_a_record_is_depends_on_the_log_before_it(case: Case) -> None:
+    reading = Reading(TOPIC, 0, PARTITIONS, case.journal, readable)
+    says = []
+    for record in case.log:
+        match reading.take(record.key, record.value, record.headers):
+            case Foreign(reason=reason):
+                assert reason in REASONS
+                says.append(reason)
+            case Opening():
+                says.append("opening")
+            case meant:
+                says.append(meant.value.split()[-1])
+    assert tuple(says) == case.says
+
+
+def test_every_reason_has_a_case() -> None:
+    assert {said for case in CASES for said in case.says} >= set(REASONS)
+
+
+def test_names_differ() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
