@@ -31,6 +31,7 @@ RECORDS: dict[str, type] = {
         kernel_records.ParkedCommand,
         kernel_records.SiteRole,
         kernel_records.SiteHold,
+        kernel_records.StorageBlock,
         kernel_records.SlotLayout,
         kernel_records.Canary,
         kernel_records.LossReissued,

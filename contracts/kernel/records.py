@@ -151,6 +151,17 @@ class SiteHold:
 
 
 @dataclass(frozen=True)
+class StorageBlock:
+    """The site refuses new commands because its disk is nearly full. Key: storage; a tombstone lifts it."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.StorageBlock"
+
+    folder: str  # The folder whose disk is nearly full.
+    free_bytes: int  # What was free when the block was written.
+    since: int  # (Micros.)
+
+
+@dataclass(frozen=True)
 class SlotLayout:
     """How a service's partitions are shared among its slots. Key: layout/<service>."""
 

@@ -124,7 +124,7 @@ async def attempt(
         url = urls[request.api] + request.path
         async with session.post(url, data=request.body, headers=headers) as response:
             content = await response.read()
-            if response.status == 503:
+            if response.status in (503, 507):
                 return None
             body = orjson.loads(content)
             token = response.headers.get("Consistency-Token", "")

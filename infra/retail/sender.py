@@ -96,8 +96,8 @@ class Sender:
         async with self._session.post(url, data=call.body, headers=headers) as response:
             self._anything_there = True
             content = await response.read()
-            if response.status == 503:
-                raise _Unavailable(_member(content, "code") or "503")
+            if response.status in (503, 507):
+                raise _Unavailable(_member(content, "code") or str(response.status))
             return Answer(
                 refused="" if response.ok else _member(content, "code") or str(response.status),
                 status=_member(content, "status") if response.ok else "",

@@ -1,4 +1,4 @@
-"""Writing `site.control`: the role, what holds writers back, and standing down for a later epoch.
+"""Writing `site.control`: the role, what holds writers back, a full disk, and standing down.
 
 Every function takes the address of the site's broker, from beside it or through its link. All raise
 TimeoutError where the broker does not take the record.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from contracts.kernel.records import HoldKind, SiteHold, SiteRole
+from contracts.kernel.records import HoldKind, SiteHold, SiteRole, StorageBlock
 from services.kernel.control import (
     HOLD,
     ROLE,
+    STORAGE,
     TOPIC,
     read_control,
     snapshot_id,
@@ -39,6 +40,16 @@ def write_hold(bootstrap: str, kind: HoldKind, epoch: int) -> None:
 def lift_hold(bootstrap: str) -> None:
     """Nothing holds the site's writers back any more."""
     _write(bootstrap, HOLD, None)
+
+
+def write_storage_block(bootstrap: str, folder: str, free_bytes: int) -> None:
+    """The site refuses new commands: the disk of `folder` is nearly full."""
+    _write(bootstrap, STORAGE, encode(TOPIC, StorageBlock(folder, free_bytes, now_micros())))
+
+
+def lift_storage_block(bootstrap: str) -> None:
+    """The disk has room again."""
+    _write(bootstrap, STORAGE, None)
 
 
 def stand_down(bootstrap: str, site: str, epoch: int) -> None:

@@ -79,7 +79,9 @@ def reissue(
     """
     control = read_control(bootstrap)
     if not control.taking:
-        raise Undecidable(f"the site {control.role.site} does not take commands ({control.role.role})")
+        raise Undecidable(
+            f"the site {control.role.site} does not take commands ({control.held or control.role.role})"
+        )
     for entry in entries:
         _check(entry)
     done = []

@@ -1,14 +1,15 @@
-"""Why a command has no outcome. Each becomes a 503 with the class's code; the repeat is always safe."""
+"""Why a command has no outcome. Each becomes a 503 or 507 with its code; the repeat is always safe."""
 
 from __future__ import annotations
 
-from services.kernel.control import Control
+from services.kernel.control import STORAGE, Control
 
 NOT_TAKING = {
     "passive": ("site_passive", "this site is passive: the other one takes commands"),
     "quiesced": ("site_quiesced", "this site is being switched over"),
     "takeover": ("site_taking_over", "this site is taking over"),
     "unproven": ("site_unproven", "this site does not know yet whether it is the only active one"),
+    "storage": ("storage_full", "the disk of this site is nearly full; reads go on"),
 }
 
 
@@ -16,6 +17,7 @@ class Unanswered(Exception):
     """No outcome: the command may have been executed or not. It is safe to repeat it under the same id."""
 
     code = "unanswered"
+    status = 503
 
 
 class Overloaded(Unanswered):
@@ -36,6 +38,7 @@ class NotTaking(Unanswered):
     def __init__(self, control: Control) -> None:
         why = control.role.role if control.role.role != "active" else control.held
         self.code, reason = NOT_TAKING[why]
+        self.status = 507 if why == STORAGE else 503
         super().__init__(reason)
 
 

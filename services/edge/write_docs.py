@@ -66,4 +66,11 @@ def failures(field: str, entity_id: str) -> dict[int, Reply]:
             idempotency_key="4711",
             **about,
         ),
+        507: refusal(
+            "The disk of this site is nearly full; reads go on. Safe to repeat under the same key",
+            507,
+            "storage_full",
+            idempotency_key="4711",
+            **about,
+        ),
     }

@@ -1,7 +1,7 @@
 """From an HTTP request to a command, from its outcome to the answer: what the write APIs have in common.
 
 An `Idempotency-Key` is the command's id, scoped to the entity: UUIDv5 of both. Where none is given one is
-minted, and told in a 503, so that every request can be repeated safely.
+minted, and told in a 503 or 507, so that every request can be repeated safely.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class Writer:
     def _unanswered(self, error: Unanswered, write: Write[Any], entity_id: str) -> Problem:
         about: dict[str, Any] = {self._resource.field: entity_id, "idempotency_key": write.key}
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS), "Idempotency-Key": write.key}
-        return Problem(503, error.code, f"{error}. {_SAFE_TO_REPEAT}", headers=headers, **about)
+        return Problem(error.status, error.code, f"{error}. {_SAFE_TO_REPEAT}", headers=headers, **about)
 
 
 @cache

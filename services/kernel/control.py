@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from contracts.kernel.records import SiteHold, SiteRole, SlotLayout
+from contracts.kernel.records import SiteHold, SiteRole, SlotLayout, StorageBlock
 from services.kernel.log_reader import read_to_end
 from services.kernel.serde import decode, encode
 from services.kernel.transactions import Transactions
 
 TOPIC = "site.control"
-ROLE, HOLD = "role", "hold"
+ROLE, HOLD, STORAGE = "role", "hold", "storage"
 
 
 @dataclass
@@ -23,12 +23,18 @@ class Control:
 
     role: SiteRole = field(default_factory=lambda: SiteRole("home", "active", 1))
     hold: SiteHold | None = None
+    storage: StorageBlock | None = None
     layouts: dict[str, SlotLayout] = field(default_factory=dict)
 
     @property
     def held(self) -> str:
-        """The kind of the hold that is in force; empty for none. A hold of an earlier epoch means nothing."""
-        return self.hold.kind if self.hold is not None and self.hold.epoch == self.role.epoch else ""
+        """The kind of the hold that is in force, else `storage` on a nearly full disk; empty for none.
+
+        A hold of an earlier epoch means nothing. The storage block has its own key: no failover lifts it.
+        """
+        if self.hold is not None and self.hold.epoch == self.role.epoch:
+            return self.hold.kind
+        return STORAGE if self.storage is not None else ""
 
     @property
     def writing(self) -> bool:
@@ -45,12 +51,16 @@ class Control:
         if value is None:
             if key == HOLD:
                 self.hold = None
+            elif key == STORAGE:
+                self.storage = None
             return
         match decode(value):
             case SiteRole() as role:
                 self.role = role
             case SiteHold() as hold:
                 self.hold = hold
+            case StorageBlock() as block:
+                self.storage = block
             case SlotLayout() as layout:
                 self.layouts[layout.service] = layout
             case other:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from infra.embedded.ports import free_ports
+from infra.sites.control import lift_storage_block, write_storage_block
 from infra.topics import create_topics
 from services.kernel.envelope import read_headers, uuid7
 from services.kernel.log_reader import end_offsets, read_to_end
@@ -183,6 +184,27 @@ async def test_one_key_at_once_has_one_effect(orders: httpx.AsyncClient) -> None
     assert len({answer.content for answer in answers}) == 1
     second = await orders.post("/orders", json={**order("none"), "order_id": order_id})
     assert (second.status_code, second.json()["code"]) == (409, "order_exists")
+
+
+async def test_a_nearly_full_disk_refuses_writes_until_there_is_room(
+    orders: httpx.AsyncClient, kafka: str
+) -> None:
+    key = keyed()
+    write_storage_block(kafka, "/data", 1_000)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while (refused := await orders.post("/orders", json=order("none"))).status_code != 507:
+                assert refused.status_code == 201
+        answer = await orders.post("/orders", json=order("none"), headers=key)
+        assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
+        assert answer.headers["idempotency-key"] == key["Idempotency-Key"]
+        assert answer.headers["content-type"] == "application/problem+json"
+    finally:
+        lift_storage_block(kafka)
+    async with asyncio.timeout(PATIENCE):
+        while (taken := await orders.post("/orders", json=order("none"), headers=key)).status_code == 507:
+            pass
+    assert taken.status_code == 201
 
 
 async def test_a_stopped_worker_is_a_503_and_nothing_is_lost(shop: Shop, orders: httpx.AsyncClient) -> None:
