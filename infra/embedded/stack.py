@@ -75,8 +75,11 @@ SITE_NAMES = ("link", "guard", "mirror")
 
 def members(settings: StackSettings, only: Collection[str] = ()) -> list[list[Member]]:
     """The stack's members in rows, in order of starting; `only` keeps those names (none: all)."""
-    rows = [_stores(settings), *([_service(settings, service) for service in row] for row in SERVICES)]
     other = peer(settings)
+    rows = [
+        _stores(settings),
+        *([_service(settings, service, _told_of(other, service)) for service in row] for row in SERVICES),
+    ]
     if other is not None:
         rows[0].append(_link(settings))
         rows.append([_guard(settings, other), _mirror(settings, other)])
@@ -210,6 +213,13 @@ def _service(
         seconds=300,
         alive=lambda: http_ready(settings.url(service.name), "live"),
     )
+
+
+def _told_of(other: Site | None, service: Service) -> Mapping[str, str]:
+    """A passive site's write APIs name the active site's."""
+    if other is None or service.name not in ("order-api", "inventory-api"):
+        return _NOTHING
+    return {"DAYBOOK_PEER_URL": other.settings.url(service.name)}
 
 
 def _environment(settings: StackSettings, name: str) -> dict[str, str]:

@@ -30,7 +30,8 @@ TICK_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class GatewaySettings:
-    """`replica` is the partition of `<service>.outcomes` that this process alone reads; times in seconds."""
+    """`replica` is the partition of `<service>.outcomes` that this process alone reads; times in seconds;
+    `peer_url` is this API at the other site, where there is one."""
 
     service: str
     bootstrap: str
@@ -40,6 +41,7 @@ class GatewaySettings:
     delivery_timeout: float = 5.0
     max_pending: int = 4096
     max_buffered_kib: int = 65_536
+    peer_url: str = ""
 
 
 class Gateway:
@@ -111,7 +113,7 @@ class Gateway:
         if (reason := self.not_ready()) is not None:
             raise LogUnavailable(reason)
         if not self._reader.control.taking:
-            raise NotTaking(self._reader.control)
+            raise NotTaking(self._reader.control, self._settings.peer_url)
         if len(self._waiting) >= self._settings.max_pending:
             raise Overloaded(f"{len(self._waiting)} commands are waiting")
         metadata = Metadata(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from services.kernel.control import STORAGE, Control
 
 NOT_TAKING = {
@@ -18,6 +20,8 @@ class Unanswered(Exception):
 
     code = "unanswered"
     status = 503
+    members: Mapping[str, str] = {}
+    """Further members of the problem."""
 
 
 class Overloaded(Unanswered):
@@ -35,10 +39,14 @@ class OutcomeUnknown(Unanswered):
 class NotTaking(Unanswered):
     """This site takes no commands now; it was not sent. `code` says why, see `NOT_TAKING`."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, peer_url: str = "") -> None:
+        """`peer_url` is where the other site takes such commands: a passive site's peer is the active one."""
         why = control.role.role if control.role.role != "active" else control.held
         self.code, reason = NOT_TAKING[why]
         self.status = 507 if why == STORAGE else 503
+        if why == "passive" and peer_url:
+            self.members = {"active_site": peer_url}
+            reason = f"{reason}, at {peer_url}"
         super().__init__(reason)
 
 

@@ -220,7 +220,7 @@ class Writer:
         return Problem(status, outcome.code, outcome.reason, headers=headers, **about)
 
     def _unanswered(self, error: Unanswered, write: Write[Any], entity_id: str) -> Problem:
-        about: dict[str, Any] = {self._resource.field: entity_id, "idempotency_key": write.key}
+        about = {self._resource.field: entity_id, "idempotency_key": write.key, **error.members}
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS), "Idempotency-Key": write.key}
         return Problem(error.status, error.code, f"{error}. {_SAFE_TO_REPEAT}", headers=headers, **about)
 

@@ -62,6 +62,7 @@ def create(settings: ApiSettings) -> Starlette:
             wait=settings.wait_seconds,
             delivery_timeout=settings.delivery_seconds,
             max_pending=settings.max_pending,
+            peer_url=settings.peer_url,
         ),
         on_fatal=end_process,
     )

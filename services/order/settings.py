@@ -33,7 +33,8 @@ class ApiSettings(Settings):
 
     `replica`: its own partition of `order.outcomes`. `hash_key`: a secret of at least 16 characters,
     the same for all replicas and over restarts, with which requests are fingerprinted. `query_url`: where
-    Location points. `max_pending`: commands awaiting their outcome, more are answered 503.
+    Location points. `peer_url`: this API at the other site, where there are two. `max_pending`: commands
+    awaiting their outcome, more are answered 503.
     `settle_seconds`: an order not settled by then expires; `settled_wait_seconds` bounds `?wait=settled`.
     """
 
@@ -41,6 +42,7 @@ class ApiSettings(Settings):
     replica: Annotated[int, Field(ge=0)] = 0
     hash_key: Annotated[SecretStr, Field(min_length=16)]
     query_url: str = "http://127.0.0.1:27403"
+    peer_url: str = ""
     wait_seconds: Positive = 10.0
     delivery_seconds: Positive = 5.0
     max_pending: Annotated[int, Field(ge=1)] = 4096

@@ -54,7 +54,7 @@ def test_the_command_shows_both_sites_and_how_far_the_mirror_is(
     assert (view.mirror.source, view.mirror.target, view.mirror.events) == ("home", "away", 0)
 
 
-def test_it_takes_no_commands_and_says_where_to_go(away: StackSettings) -> None:
+def test_it_takes_no_commands_and_says_where_to_go(shop: ContainerShop, away: StackSettings) -> None:
     receipt = {"quantity": 1, "reference": "at the wrong site"}
     refused = httpx.post(
         f"{away.url('inventory-api')}/stock/MUG-1/receipts",
@@ -65,5 +65,6 @@ def test_it_takes_no_commands_and_says_where_to_go(away: StackSettings) -> None:
     )
     assert refused.status_code == 503
     assert refused.json()["code"] == "site_passive"
+    assert refused.json()["active_site"] == shop.settings.url("inventory-api")
     read = httpx.get(f"{away.url('query-api')}/projections", trust_env=False, timeout=30)
     assert read.status_code == 200

@@ -65,6 +65,15 @@ def test_the_second_site_runs_the_same_code_at_ports_of_its_own() -> None:
         assert [port.rpartition(":")[0] for port in ports] == [f"{base}{offset:02}"]
 
 
+def test_a_write_api_knows_the_same_api_at_the_other_site() -> None:
+    home, away = services("shop.yml"), services("sites.yml")
+    theirs = f"127.0.0.1:${{DAYBOOK_AWAY_PORTS:-{274 + AWAY_PORTS // 100}}}"
+    for name in ("order-api", "inventory-api"):
+        port = f"{OFFSETS[name]:02}"
+        assert home[name]["environment"]["DAYBOOK_PEER_URL"] == f"http://{theirs}{port}"
+        assert away[f"away-{name}"]["environment"]["DAYBOOK_PEER_URL"] == f"http://{PORTS}{port}"
+
+
 def test_every_secret_is_a_file() -> None:
     text = (COMPOSE / "shop.yml").read_text()
     assert all(set(one) == {"file"} for one in yaml.safe_load(text)["secrets"].values())

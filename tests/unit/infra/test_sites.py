@@ -56,6 +56,24 @@ def test_two_sites_share_no_port_and_have_three_more_members(tmp_path: Path) -> 
     assert len(ports) == len(set(ports))
 
 
+def test_a_write_api_knows_the_same_api_at_the_other_site(tmp_path: Path) -> None:
+    def told(settings: StackSettings) -> dict[str, str | None]:
+        started = {member.name: member for row in members(settings) for member in row}
+        names = ("order-api", "inventory-api", "query-api")
+        return {name: started[name].prepare().environment.get("DAYBOOK_PEER_URL") for name in names}
+
+    assert told(StackSettings(home=tmp_path, port_base=20_000)) == dict.fromkeys(
+        ("order-api", "inventory-api", "query-api")
+    )
+    home = two(tmp_path)
+    assert told(home) == {
+        "order-api": "http://127.0.0.1:20201",
+        "inventory-api": "http://127.0.0.1:20202",
+        "query-api": None,
+    }
+    assert told(away_settings(home))["order-api"] == "http://127.0.0.1:20001"
+
+
 def test_a_held_member_is_held_over_restarts_until_released(tmp_path: Path) -> None:
     assert Journal(tmp_path).held() == frozenset()
     Journal(tmp_path).hold("mirror")
