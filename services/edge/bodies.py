@@ -6,6 +6,7 @@ import re
 from typing import TypeVar
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from services.edge.fields import IN_WORDS
@@ -22,15 +23,15 @@ _PATTERNS = {f"Expected `str` matching regex {pattern!r}": words for pattern, wo
 
 
 async def read_body(receive: Receive) -> bytes:
-    """The whole body. Raises `Problem` 413 above `MAX_BODY_BYTES`."""
-    event = await receive()
-    chunk: bytes = event.get("body", b"")
-    if not event.get("more_body") and len(chunk) <= MAX_BODY_BYTES:
-        return chunk
-    chunks, size = [chunk], len(chunk)
-    while event.get("more_body") and size <= MAX_DISCARDED_BYTES:
+    """The whole body. Raises `Problem` 413 above `MAX_BODY_BYTES`, `ClientDisconnect` where it is cut off."""
+    chunks: list[bytes] = []
+    size, more = 0, True
+    while more and size <= MAX_DISCARDED_BYTES:
         event = await receive()
-        chunk = event.get("body", b"")
+        if event["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk: bytes = event.get("body", b"")
+        more = event.get("more_body", False)
         size += len(chunk)
         if size <= MAX_BODY_BYTES:
             chunks.append(chunk)
@@ -38,7 +39,7 @@ async def read_body(receive: Receive) -> bytes:
         # a client that is still sending would not read the answer: a little more is taken and thrown away
         detail = f"a body may have at most {MAX_BODY_BYTES:,} bytes"
         raise Problem(413, "body_too_large", detail, headers={"Connection": "close"})
-    return b"".join(chunks)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def parse_body(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:

@@ -18,6 +18,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 import structlog
 from prometheus_client import Counter, Histogram
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -103,6 +104,8 @@ class WriteEndpoint(Generic[Body]):
             response = await self._execute(write)
         except Problem as error:
             response = error.response()
+        except ClientDisconnect:  # nothing was sent to the log, and nobody waits for a response
+            return
         response.raw_headers.append((CORRELATION_HEADER, correlation_id.encode()))
         self._seconds(response.status_code).observe(time.perf_counter() - started)
         await response(scope, receive, send)
