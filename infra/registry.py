@@ -7,6 +7,7 @@ its converter needs, which reads our events in Kafka Connect.
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
 import fastavro
@@ -20,6 +21,7 @@ from starlette.routing import Route
 
 from contracts.lock import Entry, Lock, load_lock
 from infra.contracts.schemas import fingerprint
+from services.edge.http import Endpoint, exception_handlers, known_parameters
 from services.edge.json_logs import configure_logging
 from services.edge.serving import operations, serve
 
@@ -31,6 +33,21 @@ READ_ONLY = (
 )
 SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
 INVALID_SCHEMA, INVALID_VERSION = 42201, 42202
+# Parameters of Confluent's API that its clients send; none of them changes what a read-only lock answers.
+PARAMETERS = (
+    "defaultToGlobal",
+    "deleted",
+    "deleted_only",
+    "fetchMaxId",
+    "format",
+    "limit",
+    "normalize",
+    "offset",
+    "reference_format",
+    "subject",
+    "subjectPrefix",
+)
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 class RegistrySettings(BaseSettings):
@@ -59,24 +76,24 @@ def create(lock: Lock) -> Starlette:
         "/subjects/{subject}/versions": endpoints.versions,
         "/subjects/{subject}/versions/{version}": endpoints.version,
         "/subjects/{subject}/versions/{version}/schema": endpoints.version_text,
-        "/schemas/ids/{id:int}": endpoints.schema,
-        "/schemas/ids/{id:int}/schema": endpoints.schema_text,
-        "/schemas/ids/{id:int}/versions": endpoints.uses,
-        "/schemas/ids/{id:int}/subjects": endpoints.using_subjects,
+        "/schemas/ids/{id}": endpoints.schema,
+        "/schemas/ids/{id}/schema": endpoints.schema_text,
+        "/schemas/ids/{id}/versions": endpoints.uses,
+        "/schemas/ids/{id}/subjects": endpoints.using_subjects,
         "/schemas/types": endpoints.types,
         "/config": endpoints.config,
         "/config/{subject}": endpoints.config,
         "/mode": endpoints.mode,
-        f"{APICURIO}/{{id:int}}": endpoints.schema_text,
-        f"{APICURIO}/{{id:int}}/references": endpoints.references,
+        f"{APICURIO}/{{id}}": endpoints.schema_text,
+        f"{APICURIO}/{{id}}/references": endpoints.references,
     }
     return Starlette(
         routes=[
-            *(Route(path, endpoint) for path, endpoint in gets.items()),
-            Route("/subjects/{subject}", endpoints.lookup, methods=["POST"]),
+            *(Route(path, _checked(endpoint)) for path, endpoint in gets.items()),
+            Route("/subjects/{subject}", _checked(endpoints.lookup), methods=["POST"]),
             *operations(lambda: None),
         ],
-        exception_handlers={HTTPException: _answer_error},
+        exception_handlers={**exception_handlers(), HTTPException: _answer_error},
     )
 
 
@@ -147,7 +164,7 @@ class Endpoints:
         entries, version = self._entries(request), request.path_params["version"]
         if version in ("latest", "-1"):
             return entries[-1]
-        if not version.isdecimal():
+        if not _NUMBER.fullmatch(version):
             raise RegistryError(
                 INVALID_VERSION, f"The specified version '{version}' is not a valid version id."
             )
@@ -158,7 +175,7 @@ class Endpoints:
 
     def _uses(self, request: Request) -> list[Entry]:
         schema_id = request.path_params["id"]
-        found = [entry for entry in self._lock.entries if entry.id == schema_id]
+        found = [entry for entry in self._lock.entries if str(entry.id) == schema_id]
         if not found:
             raise RegistryError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         return found
@@ -170,6 +187,14 @@ class Endpoints:
             "id": entry.id,
             "schema": self._lock.text(entry.id),
         }
+
+
+def _checked(endpoint: Endpoint) -> Endpoint:
+    async def checked(request: Request) -> Response:
+        known_parameters(request.query_params, *PARAMETERS)
+        return await endpoint(request)
+
+    return checked
 
 
 def _answer(content: Any, status: int = 200) -> Response:

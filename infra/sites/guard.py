@@ -23,6 +23,7 @@ from infra.sites.asking import Address, ControlReader, SiteSilent
 from infra.sites.control import lift_hold, stand_down, write_role
 from infra.sites.metering import Measure
 from infra.sites.pulse import MirrorPulse
+from services.edge.http import without_parameters
 from services.edge.json_logs import configure_logging
 from services.edge.serving import application, end_process, serve
 from services.kernel.control import Control
@@ -119,7 +120,7 @@ def main() -> int:
     measure = Measure(site, other, watch.pulse, lambda: watch.control, settings.database_url)
     for name, work, of in (("watch", _watch_for_ever, watch), ("measure", _measure_for_ever, measure)):
         threading.Thread(target=_or_end, args=(work, of), name=name, daemon=True).start()
-    routes = [Route("/health/mirror", _mirror_health(watch.pulse))]
+    routes = [Route("/health/mirror", without_parameters(_mirror_health(watch.pulse)))]
     serve(application(routes, watch.not_ready), settings.http_host, settings.http_port)
     return 0
 

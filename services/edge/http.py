@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import structlog
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +22,7 @@ from starlette.responses import Response
 RETRY_AFTER_SECONDS = 1
 
 Handler = Callable[[Request, Any], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 _VISIBLE = re.compile(rb"[\x21-\x7e]{1,255}")
 _ENTITY_TAG = re.compile(rb'"([0-9]{1,18})"')
@@ -79,6 +81,27 @@ def problem(
 def invalid(field: str, detail: str, code: str = "invalid_field") -> Problem:
     """422, naming the field: `lines[2].quantity`, `Idempotency-Key`."""
     return Problem(422, code, detail, field=field)
+
+
+def known_parameters(given: QueryParams, *known: str) -> Mapping[str, str]:
+    """The query's parameters. Raises `Problem` 422 for one that is not `known`, or is there twice."""
+    for name in given:
+        if name not in known:
+            there_are = f"there are: {', '.join(sorted(known))}" if known else "this route has none"
+            raise invalid(name, f"no such parameter; {there_are}", "unknown_parameter")
+        if len(given.getlist(name)) > 1:
+            raise invalid(name, "stands more than once")
+    return given
+
+
+def without_parameters(endpoint: Endpoint) -> Endpoint:
+    """The endpoint, of a route that has no query parameters: it refuses all."""
+
+    async def checked(request: Request) -> Response:
+        known_parameters(request.query_params)
+        return await endpoint(request)
+
+    return checked
 
 
 def exception_handlers() -> dict[Any, Handler]:

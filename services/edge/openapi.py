@@ -17,6 +17,8 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 from swagger_ui_bundle import swagger_ui_path
 
+from services.edge.http import without_parameters
+
 _ASSETS = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -192,5 +194,5 @@ def documentation(described: Mapping[str, Any]) -> Sequence[BaseRoute]:
     async def asset(request: Request) -> Response:
         return FileResponse(str(swagger_ui_path / request.url.path.rpartition("/")[2]))
 
-    assets = [Route(f"/docs/{name}", asset) for name in _ASSETS]
-    return [Route("/openapi.json", openapi), Route("/docs", docs), *assets]
+    pages = {"/openapi.json": openapi, "/docs": docs, **{f"/docs/{name}": asset for name in _ASSETS}}
+    return [Route(path, without_parameters(endpoint)) for path, endpoint in pages.items()]

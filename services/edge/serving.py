@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from services.edge.http import exception_handlers
+from services.edge.http import exception_handlers, without_parameters
 from services.kernel.collector import keep_what_is_here
 
 GRACE_SECONDS = 15
@@ -43,11 +43,8 @@ def operations(not_ready: NotReady) -> Sequence[BaseRoute]:
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    return [
-        Route("/health/live", live),
-        Route("/health/ready", ready),
-        Route("/metrics", metrics),
-    ]
+    answers = {"/health/live": live, "/health/ready": ready, "/metrics": metrics}
+    return [Route(path, without_parameters(endpoint)) for path, endpoint in answers.items()]
 
 
 def application(

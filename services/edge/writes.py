@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -18,6 +18,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 import structlog
 from prometheus_client import Counter, Histogram
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -32,6 +33,7 @@ from services.edge.http import (
     expected_version,
     idempotency_key,
     invalid,
+    known_parameters,
     require_once,
 )
 from services.edge.unanswered import Unanswered
@@ -56,7 +58,8 @@ _SAFE_TO_REPEAT = "It is safe to repeat this request under the same Idempotency-
 
 @dataclass(frozen=True, slots=True)
 class Write(Generic[Body]):
-    """One valid request. `fingerprint`: keyed hash of route, body and If-Match; `path`: its parameters."""
+    """One valid request. `fingerprint`: keyed hash of route, body and If-Match; `path` and `query` are the
+    parameters there."""
 
     body: Body
     key: str
@@ -65,7 +68,7 @@ class Write(Generic[Body]):
     correlation_id: str
     traceparent: str
     path: Mapping[str, str]
-    query: bytes
+    query: Mapping[str, str]
 
     def entity(self, name: str) -> str:
         """The entity id in the path. Raises `Problem` 422 where it cannot be one."""
@@ -85,7 +88,9 @@ class WriteEndpoint(Generic[Body]):
         *,
         route: str,
         key: bytes,
+        parameters: Sequence[str] = (),
     ) -> None:
+        self._parameters = parameters
         self._decoder = msgspec.json.Decoder(body)
         self._encoder = msgspec.json.Encoder()
         self._execute = execute
@@ -115,6 +120,9 @@ class WriteEndpoint(Generic[Body]):
     ) -> Write[Body]:
         if len(headers) < len(scope["headers"]):
             require_once(scope["headers"])
+        query = scope["query_string"] and known_parameters(
+            QueryParams(scope["query_string"]), *self._parameters
+        )
         key, version = idempotency_key(headers), expected_version(headers)
         body = parse_body(self._decoder, await read_body(receive))
         digest = hashlib.blake2b(scope["path"].encode(), key=self._key, digest_size=16)
@@ -128,7 +136,7 @@ class WriteEndpoint(Generic[Body]):
             correlation_id=correlation_id,
             traceparent=traceparent(headers),
             path=scope["path_params"],
-            query=scope["query_string"],
+            query=query or {},
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -68,20 +68,23 @@ class OrderApi:
         return self._writer.answer(await self._writer.send(write, order_id, command))
 
 
-def _wants_settled(query: bytes) -> bool:
-    if query in (b"", b"wait=settled"):
-        return bool(query)
-    raise invalid("wait", "the only parameter is wait=settled")
+def _wants_settled(query: Mapping[str, str]) -> bool:
+    if query.get("wait", "settled") != "settled":
+        raise invalid("wait", "the only value is settled")
+    return "wait" in query
 
 
 def routes(api: OrderApi, hash_key: bytes) -> list[Route]:
     """The four writes."""
 
-    def post(path: str, body: type[Struct], execute: Callable[[Any], Awaitable[Response]]) -> Route:
-        return Route(path, WriteEndpoint(body, execute, route=path, key=hash_key), methods=["POST"])
+    def post(
+        path: str, body: type[Struct], execute: Callable[[Any], Awaitable[Response]], *parameters: str
+    ) -> Route:
+        endpoint = WriteEndpoint(body, execute, route=path, key=hash_key, parameters=parameters)
+        return Route(path, endpoint, methods=["POST"])
 
     return [
-        post("/orders", OrderRequest, api.place),
+        post("/orders", OrderRequest, api.place, "wait"),
         post("/orders/{order_id}/cancellation", CancellationRequest, api.cancel),
         post("/orders/{order_id}/shipment", ShipmentRequest, api.ship),
         post("/orders/{order_id}/returns", ReturnRequest, api.take_back),

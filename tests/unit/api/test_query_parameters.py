@@ -1,0 +1,58 @@
+"""No route ignores a query parameter that it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from contracts.lock import load_lock
+from infra.registry import PARAMETERS, create
+from services.edge.serving import application
+from services.inventory.api import create as inventory_app
+from services.inventory.settings import ApiSettings as InventorySettings
+from services.order.api import create as order_app
+from services.order.settings import ApiSettings as OrderSettings
+from services.projection.api import query_app
+from services.projection.settings import QuerySettings
+
+SECRET: dict[str, Any] = {"hash_key": "a key for tests alone"}
+APPS: dict[str, Callable[[], Starlette]] = {
+    "order": lambda: order_app(OrderSettings(**SECRET)),
+    "inventory": lambda: inventory_app(InventorySettings(**SECRET)),
+    "query": lambda: query_app(QuerySettings()),
+    "registry": lambda: create(load_lock()),
+    "health": lambda: application((), lambda: None),
+}
+
+
+def client_of(name: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(APPS[name]()), base_url="http://127.0.0.1")
+
+
+@pytest.mark.parametrize("name", APPS)
+async def test_an_unknown_parameter_is_refused_on_every_route(name: str) -> None:
+    routes = [route for route in APPS[name]().routes if isinstance(route, Route)]
+    assert len(routes) == len(APPS[name]().routes) >= 3
+    async with client_of(name) as client:
+        for route in routes:
+            path = route.path.replace("{", "").replace("}", "")
+            for method in (route.methods or {"GET"}) - {"HEAD"}:
+                answer = await client.request(method, f"{path}?colour=red", json={})
+                assert (answer.status_code, answer.json()["code"]) == (422, "unknown_parameter"), path
+                assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_the_registry_knows_the_parameters_of_its_clients() -> None:
+    async with client_of("registry") as client:
+        answer = await client.get("/subjects", params=dict.fromkeys(PARAMETERS, "1"))
+        assert answer.status_code == 200
+        for endless in ("9" * 5000, "١"):  # as a number it would be too long, or one
+            assert (await client.get(f"/schemas/ids/{endless}")).json()["error_code"] == 40403
+            subject = "order.events-daybook.order.OrderPlaced"
+            answer = await client.get(f"/subjects/{subject}/versions/{endless}")
+            assert answer.json()["error_code"] == 42202
