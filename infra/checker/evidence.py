@@ -1,21 +1,31 @@
-"""What the checker looks at: every committed event of both logs, and what clients were told."""
+"""What the checker looks at: every committed event of both logs, and what clients were told.
+
+Foreign records and openings of epochs are no events (`infra/event_log.py`): they are left out.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.kernel.envelope import Metadata, read_headers
-from services.kernel.log_reader import partitions_of, read_to_end
-from services.kernel.serde import decode
+from contracts.kernel.records import RecordVerdict
+from infra.event_log import EVENT_TOPICS, journal_at, read_log
+from services.kernel.envelope import Metadata
+from services.kernel.log_reader import partitions_of
+from services.kernel.log_rule import Event, Step, step
+from services.kernel.serde import Undecodable, decode
 
-LOGS = ("order.events", "inventory.events")
+LOGS = EVENT_TOPICS
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One event where it stands; `partitions` is the topic's number of them."""
+    """One event where it stands; `partitions` is the topic's number of them.
+
+    `event` is None where its value cannot be decoded; `verdict` is what was decided about it, if anything.
+    """
 
     topic: str
     partition: int
@@ -24,6 +34,7 @@ class Recorded:
     key: str
     metadata: Metadata
     event: Any
+    verdict: RecordVerdict | None = None
 
 
 @dataclass(frozen=True)
@@ -50,20 +61,24 @@ class Evidence:
 
 
 def read_evidence(bootstrap: str, logs: Iterable[str] = LOGS) -> list[Recorded]:
-    """Every committed event, per partition in offset order."""
-    found = []
+    """Every committed event, per partition in offset order; of a record that is judged genuine no copy."""
+    journal, found = journal_at(bootstrap), []
+    read: dict[tuple[str, str], int] = defaultdict(int)
     for topic in logs:
-        numbers = partitions_of(bootstrap, topic)
-        for record in read_to_end(bootstrap, topic, dict.fromkeys(numbers, 0)):
-            found.append(
-                Recorded(
-                    topic,
-                    record.partition(),
-                    len(numbers),
-                    record.offset(),
-                    record.key().decode(),
-                    read_headers(record.headers()),
-                    decode(record.value()),
-                )
-            )
+        partitions = len(partitions_of(bootstrap, topic))
+        for record, kind in read_log(bootstrap, topic, journal=journal):
+            if not isinstance(kind, Event):
+                continue
+            meta, stream = kind.metadata, (topic, kind.metadata.subject)
+            if step(read[stream], kind) is not Step.APPLIED:
+                at = (topic, record.partition(), partitions, record.offset())
+                found.append(Recorded(*at, meta.subject, meta, _body(record.value()), kind.verdict))
+            read[stream] = max(read[stream], meta.version)
     return found
+
+
+def _body(value: bytes | None) -> Any:
+    try:
+        return decode(value)
+    except Undecodable:
+        return None

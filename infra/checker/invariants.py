@@ -74,9 +74,13 @@ def _versions(events: list[Recorded]) -> Iterator[Violation]:
     ids: set[str] = set()
     for recorded in events:
         stream, version = (recorded.topic, recorded.key), recorded.metadata.version
+        at = f"{recorded.topic}/{recorded.partition}/{recorded.offset}"
         if version != last[stream] + 1:
-            at = f"{recorded.topic}/{recorded.partition}/{recorded.offset}"
             yield Violation("I3", recorded.key, f"version {version} follows {last[stream]} at {at}")
+        if recorded.verdict == "suspect":
+            yield Violation("I3", recorded.key, f"version {version} at {at} is not its owner's: decide")
+        if recorded.event is None:
+            yield Violation("I3", recorded.key, f"version {version} at {at} cannot be decoded")
         last[stream] = max(version, last[stream])
         if recorded.metadata.id in ids:
             yield Violation("I3", recorded.key, f"event id {recorded.metadata.id} stands twice")
@@ -104,11 +108,11 @@ def _nothing_aborted(events: list[Recorded], seen: object) -> Iterator[Violation
 def _transactions_are_whole(events: list[Recorded]) -> Iterator[Violation]:
     members: dict[tuple[str, int], list[int]] = defaultdict(list)
     for recorded in events:
-        if not recorded.metadata.transaction:
+        parts = recorded.metadata.transaction.split("/")
+        if len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal()):
             yield Violation("I6", recorded.key, f"event {recorded.metadata.id} names no transaction")
             continue
-        name, index, count = recorded.metadata.transaction.split("/")
-        members[name, int(count)].append(int(index))
+        members[parts[0], int(parts[2])].append(int(parts[1]))
     for (name, size), indexes in members.items():
         if sorted(indexes) != list(range(size)):
             yield Violation("I6", name, f"{size} events were written, {sorted(indexes)} are there")

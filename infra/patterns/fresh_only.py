@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 
 from contracts.order.events import OrderPlaced
-from services.kernel.envelope import now_micros, read_headers
+from services.kernel.envelope import Malformed, now_micros, read_headers
 from services.kernel.serde import decode
 
 
@@ -52,8 +52,12 @@ class PriceBoard:
         self.prices: dict[str, Price] = {}
 
     def see(self, record: Message) -> None:
-        """One record of the log. A stale one is told by its headers, and not even decoded."""
-        metadata = read_headers(record.headers())
+        """One record of the log. A stale one is told by its headers, and not even decoded; one without an
+        envelope is not of the log."""
+        try:
+            metadata = read_headers(record.headers())
+        except Malformed:
+            return
         if metadata.type != OrderPlaced.TYPE or not self.fresh.passes(metadata.recorded_at):
             return
         placed: OrderPlaced = decode(record.value() or b"")

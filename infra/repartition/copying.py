@@ -1,4 +1,8 @@
-"""One topic's committed records into another, every key in its new partition, in its old order."""
+"""One topic's committed records into another, every key in its new partition, in its old order.
+
+What is foreign is left out and counted: in a log, what the rule calls so; in commands and answers, what has
+no key or does not stand in its key's partition. Decisions and recorded epochs name no offset and stay valid.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,31 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import merge
+from typing import NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from services.kernel.envelope import partition_of, read_headers
+from infra.event_log import EVENT_TOPICS, read_log
+from services.kernel.envelope import murmur2
 from services.kernel.log_reader import partitions_of, read_to_end
+from services.kernel.log_rule import Event, Opening
 from services.kernel.transactions import LARGEST_RECORD, produce
 
 FLUSH_SECONDS = 120.0
 
+Part: TypeAlias = Event | Opening | None
+"""What a record is to the copy; None: a command or an answer."""
+
 
 class NotCopied(Exception):
     """A copy is not complete, or not the same; the text says where. Nothing was switched."""
+
+
+class Copied(NamedTuple):
+    """How many records came to the copy, openings of epochs apart, and how many foreign ones did not."""
+
+    records: int
+    foreign: int
 
 
 @dataclass(frozen=True)
@@ -28,11 +45,38 @@ class Digest:
     records: int
 
 
-def copy(bootstrap: str, source: str, target: str, partitions: int) -> int:
-    """Append all of `source` to `target`, which has `partitions`; how many records. Raises NotCopied.
+@dataclass
+class _Source:
+    """The records of a topic that are to be copied; `name` is its own where `topic` is a copy of it."""
+
+    bootstrap: str
+    topic: str
+    name: str
+    foreign: int = 0
+
+    def records(self, number: int) -> Iterator[tuple[Message, Part]]:
+        """Of one partition, in order."""
+        if self.name in EVENT_TOPICS:
+            for record, kind in read_log(self.bootstrap, self.topic, {number: 0}, name=self.name):
+                if isinstance(kind, (Event, Opening)):
+                    yield record, kind
+                else:
+                    self.foreign += 1
+            return
+        partitions = len(partitions_of(self.bootstrap, self.topic))
+        for record in read_to_end(self.bootstrap, self.topic, {number: 0}):
+            if record.key() is not None and _home(record.key(), partitions) == number:
+                yield record, None
+            else:
+                self.foreign += 1
+
+
+def copy(bootstrap: str, source: str, target: str, partitions: int, name: str) -> Copied:
+    """Append all of `source`, by its own `name`, to `target`, which has `partitions`. Raises NotCopied.
 
     Source partitions are merged by epoch and by the time of recording, which never go back within one: nor
-    do they in the target. Nobody may write to either.
+    do they in the target. An epoch is opened in all partitions of the target before its first event. Nobody
+    may write to either.
     """
     refused: list[str] = []
 
@@ -51,29 +95,34 @@ def copy(bootstrap: str, source: str, target: str, partitions: int) -> int:
             "log_level": 3,
         }
     )
-    copied = 0
-    streams = [_records(bootstrap, source, number) for number in partitions_of(bootstrap, source)]
-    for record in merge(*streams, key=_age):
-        where = partition_of(record.key().decode(), partitions)
-        about = {"headers": record.headers() or [], "timestamp": record.timestamp()[1]}
-        produce(producer, target, record.value(), record.key(), partition=where, **about)
+    read, copied, opened = _Source(bootstrap, source, name), 0, 0
+    streams = [read.records(number) for number in partitions_of(bootstrap, source)]
+    for record, part in merge(*streams, key=_age):
+        if isinstance(part, Opening):
+            places = range(partitions) if part.epoch > opened else range(0)
+            opened = max(opened, part.epoch)
+        else:
+            places = range(home := _home(record.key(), partitions), home + 1)
+            copied += 1
+        for place in places:
+            about = {"headers": record.headers() or [], "timestamp": record.timestamp()[1]}
+            produce(producer, target, record.value(), record.key(), partition=place, **about)
         producer.poll(0)
-        copied += 1
     if producer.flush(FLUSH_SECONDS) or refused:
         raise NotCopied(f"{target} did not take every record: {refused[:1] or 'too slow'}")
-    return copied
+    return Copied(copied, read.foreign)
 
 
-def digest(bootstrap: str, topic: str) -> Digest:
-    """Read all of it. Raises NotCopied where a key stands in a partition that is not its own."""
-    numbers = partitions_of(bootstrap, topic)
+def digest(bootstrap: str, topic: str, name: str) -> Digest:
+    """Read all of it: what is foreign and what opens an epoch does not count."""
+    source = _Source(bootstrap, topic, name)
     hashes: dict[bytes, bytes] = {}
     records = 0
-    for number in numbers:
-        for record in _records(bootstrap, topic, number):
+    for number in partitions_of(bootstrap, topic):
+        for record, part in source.records(number):
+            if isinstance(part, Opening):
+                continue
             key = record.key()
-            if partition_of(key.decode(), len(numbers)) != number:
-                raise NotCopied(f"{key.decode()} stands in {topic}/{number}")
             content = repr((record.value(), record.headers() or [], record.timestamp()[1])).encode()
             hashes[key] = hashlib.sha256(hashes.get(key, b"") + content).digest()
             records += 1
@@ -84,18 +133,21 @@ def require_same(source: Digest, target: Digest, where: str) -> None:
     """Raises NotCopied unless every key has the same records in the same order."""
     different = [key for key in source.keys | target.keys if source.keys.get(key) != target.keys.get(key)]
     if different or source.records != target.records:
-        named = ", ".join(key.decode() for key in different[:3])
+        named = ", ".join(key.decode(errors="replace") for key in different[:3])
         raise NotCopied(f"{where}: {len(different)} keys differ ({named}), of {len(source.keys)}")
 
 
-def _records(bootstrap: str, topic: str, number: int) -> Iterator[Message]:
-    return read_to_end(bootstrap, topic, {number: 0})
+def _home(key: bytes, partitions: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-def _age(record: Message) -> tuple[int, int]:
-    """Epoch and time of recording; a record without our headers (an answer) has its timestamp only."""
-    headers = record.headers()
-    if not headers:
-        return 0, record.timestamp()[1] * 1000
-    metadata = read_headers(headers)
-    return metadata.epoch, metadata.recorded_at
+def _age(copied: tuple[Message, Part]) -> tuple[int, int, int]:
+    """Epoch, an opening before events, and time of recording; commands and answers have a timestamp only."""
+    record, part = copied
+    match part:
+        case Opening(epoch=epoch):
+            return epoch, 0, 0
+        case Event(metadata=metadata):
+            return metadata.epoch, 1, metadata.recorded_at
+        case None:
+            return 0, 0, record.timestamp()[1]

@@ -4,7 +4,8 @@ Adding partitions to a topic sends a key's next events elsewhere than its first 
 order. So the topics are written anew, while nobody writes:
 
 1. fence every writer of the service, and write a slot layout that no worker was started for;
-2. copy commands, events and answers beside the old ones, each key into its new partition;
+2. copy commands, events and answers beside the old ones, each key into its new partition, without foreign
+   records;
 3. verify the copies key by key; up to here the old topics are untouched;
 4. switch: delete the old topics, make new ones under their names, fill them from the copies, verify again;
 5. put the workers' positions at the commands' ends, and the layout back.
@@ -66,8 +67,8 @@ def repartition(
     for topic, staged in zip(left, digests, strict=True):
         show(f"switching {topic.name}")
         _anew(admin, bootstrap, topic)
-        copy(bootstrap, _stage_name(topic.name), topic.name, partitions)
-        require_same(staged, digest(bootstrap, topic.name), topic.name)
+        copy(bootstrap, _stage_name(topic.name), topic.name, partitions, topic.name)
+        require_same(staged, digest(bootstrap, topic.name, topic.name), topic.name)
     _anew(admin, bootstrap, replace(wanted[f"{service}.{CACHE}"], partitions=partitions))
     _positions_at_the_end(admin, bootstrap, service)
     _delete(admin, [_stage_name(topic.name) for topic in left])
@@ -98,14 +99,16 @@ def _staged(admin: AdminClient, bootstrap: str, topic: Topic, show: Show) -> Dig
     name, found = _stage_name(topic.name), admin.list_topics(timeout=SECONDS).topics
     if name in found:
         if topic.name not in found or len(found[topic.name].partitions) == topic.partitions:
-            return digest(bootstrap, name)
+            return digest(bootstrap, name, topic.name)
         _delete(admin, [name])
     show(f"copying {topic.name}")
     _create(bootstrap, replace(topic, name=name, retention_ms=-1))
-    copied = copy(bootstrap, topic.name, name, topic.partitions)
-    show(f"verifying {copied:,} records of {topic.name}")
-    staged = digest(bootstrap, name)
-    require_same(digest(bootstrap, topic.name), staged, name)
+    copied = copy(bootstrap, topic.name, name, topic.partitions, topic.name)
+    if copied.foreign:
+        show(f"left out {copied.foreign:,} foreign records of {topic.name}")
+    show(f"verifying {copied.records:,} records of {topic.name}")
+    staged = digest(bootstrap, name, topic.name)
+    require_same(digest(bootstrap, topic.name, topic.name), staged, name)
     return staged
 
 

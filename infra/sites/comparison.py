@@ -1,15 +1,21 @@
-"""Whether two sites hold the same log: per partition, in order, with keys, values, headers and times."""
+"""Whether two sites hold the same log: per partition, in order, with keys, values, headers and times.
+
+Foreign records are not of the log: they are skipped on both sides.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import zip_longest
 
 from confluent_kafka import Message
 
+from infra.event_log import EVENT_TOPICS, read_log
 from infra.topics import mirrored_topics
 from services.kernel.log_reader import partitions_of, read_to_end
+from services.kernel.log_rule import Foreign
 
 # A canary a second; each is worth nothing an instant later.
 UNCOMPARED = ("site.canary",)
@@ -45,8 +51,8 @@ def compare(active: str, passive: str) -> Comparison:
 def _partition(active: str, passive: str, topic: str, number: int) -> tuple[int, int | None, int]:
     """How many records are equal, which is the first that is not, and how many only the active one has."""
     # the passive log is read first: what it has then, the active one has too, also while both grow
-    there = [_digest(record) for record in read_to_end(passive, topic, {number: 0})]
-    here = map(_digest, read_to_end(active, topic, {number: 0}))
+    there = [_digest(record) for record in _records(passive, topic, number)]
+    here = map(_digest, _records(active, topic, number))
     equal = missing = 0
     for ours, theirs in zip_longest(here, there):
         if theirs is None:
@@ -56,6 +62,13 @@ def _partition(active: str, passive: str, topic: str, number: int) -> tuple[int,
         else:
             equal += 1
     return equal, None, missing
+
+
+def _records(bootstrap: str, topic: str, number: int) -> Iterator[Message]:
+    if topic not in EVENT_TOPICS:
+        return read_to_end(bootstrap, topic, {number: 0})
+    log = read_log(bootstrap, topic, {number: 0})
+    return (record for record, kind in log if not isinstance(kind, Foreign))
 
 
 def _digest(record: Message) -> bytes:

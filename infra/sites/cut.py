@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from contracts.order.events import OrderPlaced
+from infra.event_log import event_in_any_epoch
 from infra.sites.lost_log import EVENTS, LostEvent
-from services.kernel.envelope import Metadata, read_headers
+from services.kernel.envelope import Metadata
 from services.kernel.log_reader import newest_times, offsets_at, read_to_end
 from services.kernel.takeover import horizon
 
@@ -45,8 +46,8 @@ def torn_transactions(lost: Iterable[LostEvent]) -> tuple[TornTransaction, ...]:
     """Those of which some events are lost, and not all."""
     missing: dict[tuple[str, str, int], int] = defaultdict(int)
     for event in lost:
-        transaction, count = _transaction(event.metadata)
-        missing[transaction, event.topic, count] += 1
+        if (found := _transaction(event.metadata)) is not None:
+            missing[found[0], event.topic, found[1]] += 1
     return tuple(
         TornTransaction(transaction, topic, count, count - gone)
         for (transaction, topic, count), gone in missing.items()
@@ -64,8 +65,13 @@ def torn_at(bootstrap: str) -> tuple[TornTransaction, ...]:
         since = horizon(newest_times(bootstrap, topic), LONGEST_MS, MARGIN_MS)
         seen: dict[tuple[str, int], int] = defaultdict(int)
         begun_before: set[str] = set()
-        for record in read_to_end(bootstrap, topic, offsets_at(bootstrap, topic, since)):
-            transaction, count = _transaction(read_headers(record.headers()))
+        starts = offsets_at(bootstrap, topic, since)
+        for record in read_to_end(bootstrap, topic, starts):
+            metadata = event_in_any_epoch(record, len(starts))
+            found = None if metadata is None else _transaction(metadata)
+            if found is None:
+                continue
+            transaction, count = found
             seen[transaction, count] += 1
             if since > 0 and record.timestamp()[1] < since + MARGIN_MS / 2:
                 begun_before.add(transaction)
@@ -77,10 +83,11 @@ def torn_at(bootstrap: str) -> tuple[TornTransaction, ...]:
     return tuple(torn)
 
 
-def _transaction(metadata: Metadata) -> tuple[str, int]:
-    """A transaction's id, and how many events it has."""
-    name, _, count = metadata.transaction.split("/")
-    return name, int(count)
+def _transaction(metadata: Metadata) -> tuple[str, int] | None:
+    """A transaction's id, and how many events it has; None where a forged event names none."""
+    name, _, rest = metadata.transaction.partition("/")
+    count = rest.rpartition("/")[2]
+    return (name, int(count)) if count.isdecimal() else None
 
 
 def cut_conversations(lost: Iterable[LostEvent], held: Iterable[LostEvent]) -> tuple[CutConversation, ...]:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from contracts.kernel.records import LossReissued, LossWrittenOff, Outcome, OutcomeBatch
+from infra.event_log import EVENT_TOPICS, event_in_any_epoch
 from infra.sites.losses import Request
 from services.kernel.envelope import ReplyAddress
 from services.kernel.log_reader import end_offsets, partitions_of, read_to_end
@@ -70,6 +71,7 @@ class Desk:
             }
         )
         self._replies = {service: self._reply_to(service) for service in ("order", "inventory")}
+        self._partitions = {topic: len(partitions_of(bootstrap, topic)) for topic in EVENT_TOPICS}
         self._consumer.assign([*self._ends(self._replies.values()), *_places(continued)])
 
     def __enter__(self) -> Desk:
@@ -135,10 +137,9 @@ class Desk:
                 case OutcomeBatch(outcomes=outcomes):
                     self._outcomes.update((outcome.command_id, outcome) for outcome in outcomes)
             return
-        stream = record.topic(), (record.key() or b"").decode()
-        if stream in self._versions:
-            version = int(dict(record.headers() or ())["ce_sequence"])
-            self._versions[stream] = max(self._versions[stream], version)
+        metadata = event_in_any_epoch(record, self._partitions[record.topic()])
+        if metadata is not None and (stream := (record.topic(), metadata.subject)) in self._versions:
+            self._versions[stream] = max(self._versions[stream], metadata.version)
 
     def _reply_to(self, service: str) -> ReplyAddress:
         """The last partition of the outcomes: no replica of the API listens there."""

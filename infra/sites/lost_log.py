@@ -1,21 +1,25 @@
 """What one site's log holds and another's does not: events by their ids, answers by entity and command id.
 
+Foreign records are not of the log, and openings of epochs are no events: neither is ever lost.
+
 Each log is streamed; what is kept is the ids of one partition at a time (16 bytes each) and what was lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
-from uuid import UUID
 
 from confluent_kafka import Message
 
 from contracts.kernel.records import Outcome
-from services.kernel.envelope import Metadata, read_headers
+from infra.event_log import read_log
+from services.kernel.envelope import Metadata
 from services.kernel.log_reader import partitions_of, read_to_end
-from services.kernel.serde import decode
+from services.kernel.log_rule import FIRST_EPOCH, Event, epoch_after
+from services.kernel.serde import Undecodable, decode
 
 # Orders first: which stock events belong to a torn conversation is only known after them.
 EVENTS = ("order.events", "inventory.events")
@@ -29,7 +33,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class LostEvent:
-    """One event of the old log that is not in the new one, and where it stood."""
+    """One event of the old log that is not in the new one, and where it stood. `event` is None where this
+    code cannot decode it."""
 
     topic: str
     partition: int
@@ -79,7 +84,8 @@ class Parted:
 @dataclass
 class Difference:
     """`held` are stock events that did cross, near the cut; `again` is by command id; `continued` is the
-    first offset of each partition of the new log whose record may be the new site's own."""
+    first offset of each partition of the new log whose record may be the new site's own, `epochs` the epoch
+    that is open there."""
 
     events: list[LostEvent] = field(default_factory=list)
     answers: list[LostAnswer] = field(default_factory=list)
@@ -87,6 +93,7 @@ class Difference:
     again: dict[str, Again] = field(default_factory=dict)
     parted: list[Parted] = field(default_factory=list)
     continued: dict[Place, int] = field(default_factory=dict)
+    epochs: dict[Place, int] = field(default_factory=dict)
 
 
 def difference(old: str, new: str, progress: Progress = lambda _: None) -> Difference:
@@ -112,38 +119,48 @@ def difference(old: str, new: str, progress: Progress = lambda _: None) -> Diffe
 def _events(old: str, new: str, place: Place, found: Difference) -> None:
     crossed, epochs, end = _known(new, place)
     from_time = min((lost.metadata.recorded_at for lost in found.events), default=None)
-    last_epoch = 0
-    for record, headers in _records(old, place):
-        last_epoch = max(last_epoch, int(headers["ce_epoch"]))
-        if UUID(headers["ce_id"].decode()).bytes not in crossed:
-            found.events.append(_lost(record, place))
-        elif place[0] == EVENTS[1] and from_time is not None:
-            metadata = read_headers(record.headers())
-            if metadata.recorded_at >= from_time - CLOCK_MICROS:
-                found.held.append(_lost(record, place))
+    last_epoch = FIRST_EPOCH
+    for record, kind in read_log(old, place[0], {place[1]: 0}):
+        last_epoch = epoch_after(kind, last_epoch)
+        if not isinstance(kind, Event):
+            continue
+        metadata = kind.metadata
+        if _short(metadata.id) not in crossed:
+            found.events.append(_lost(record, metadata, place))
+        elif place[0] != EVENTS[1] or from_time is None:
+            continue
+        elif metadata.recorded_at >= from_time - CLOCK_MICROS:
+            found.held.append(_lost(record, metadata, place))
     later = [offset for epoch, offset in epochs.items() if epoch > last_epoch]
     found.continued[place] = min(later, default=end)
+    found.epochs[place] = last_epoch
 
 
 def _known(new: str, place: Place) -> tuple[set[bytes], dict[int, int], int]:
     """The ids in a partition of the new log, the first offset of each epoch in it, and its end."""
     ids: set[bytes] = set()
     epochs: dict[int, int] = {}
-    end = 0
-    for record, headers in _records(new, place):
-        ids.add(UUID(headers["ce_id"].decode()).bytes)
-        epochs.setdefault(int(headers["ce_epoch"]), record.offset())
+    epoch, end = FIRST_EPOCH, 0
+    for record, kind in read_log(new, place[0], {place[1]: 0}):
+        epoch = epoch_after(kind, epoch)
+        epochs.setdefault(epoch, record.offset())
+        if isinstance(kind, Event):
+            ids.add(_short(kind.metadata.id))
         end = record.offset() + 1
     return ids, epochs, end
 
 
-def _records(bootstrap: str, place: Place) -> Iterator[tuple[Message, Mapping[str, bytes]]]:
-    for record in read_to_end(bootstrap, place[0], {place[1]: 0}):
-        yield record, dict(record.headers() or ())
+def _short(event_id: str) -> bytes:
+    """A forged event may have any text as its id."""
+    return blake2b(event_id.encode(), digest_size=16).digest()
 
 
-def _lost(record: Message, place: Place) -> LostEvent:
-    return LostEvent(*place, record.offset(), read_headers(record.headers()), decode(record.value()))
+def _lost(record: Message, metadata: Metadata, place: Place) -> LostEvent:
+    try:
+        event = decode(record.value())
+    except Undecodable:
+        event = None
+    return LostEvent(*place, record.offset(), metadata, event)
 
 
 def _answers(old: str, new: str, place: Place, found: Difference) -> None:
@@ -169,8 +186,11 @@ def _since(new: str, found: Difference) -> None:
     commands |= {lost.outcome.command_id for lost in found.answers}
     lost_at = {(lost.topic, lost.metadata.subject, lost.metadata.version): lost for lost in found.events}
     for (topic, number), start in found.continued.items():
-        for record in read_to_end(new, topic, {number: start}):
-            meta = read_headers(record.headers())
+        opened = {number: found.epochs[topic, number]}
+        for _, kind in read_log(new, topic, {number: start}, epochs=opened):
+            if not isinstance(kind, Event):
+                continue
+            meta = kind.metadata
             if meta.causation_id in commands:
                 found.again[meta.causation_id] = Again("accepted", meta.version, meta.id)
             was = lost_at.get((topic, meta.subject, meta.version))

@@ -12,7 +12,7 @@ in Spark; `tests/contract/log_rule_cases.py` is the table that both are held to.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -57,7 +57,7 @@ class Journal:
     verdicts: Mapping[Judged, RecordVerdict] = field(default_factory=dict)
     streams: Mapping[str, int] = field(default_factory=dict)
     count: int = 0
-    epochs: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    epochs: Mapping[str, Container[int]] = field(default_factory=dict)
 
 
 class Foreign(NamedTuple):
@@ -160,8 +160,8 @@ def step(read: int, event: Event) -> Step:
 
 
 class Reading:
-    """One partition read from its first record: the open epoch, the version up to which each key was read, and
-    the keys that stopped."""
+    """One partition read from its first record: the open epoch, how far each key was read, and which keys
+    stopped."""
 
     def __init__(
         self,

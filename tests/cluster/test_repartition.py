@@ -8,12 +8,16 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from contracts.kernel.records import EpochOpened
+from infra.event_log import read_log
 from infra.repartition.copying import NotCopied, digest, require_same
 from infra.repartition.generation import NotPossible, repartition
 from infra.topics import catalogue, create_topics, ensure_site
 from services.kernel.control import read_control
 from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 from services.kernel.log_reader import partitions_of, read_to_end
+from services.kernel.log_rule import OPENING_KEY, Event, Foreign, Opening
+from services.kernel.serde import encode
 
 KEYS, EACH = 40, 25
 LOG = "order.events"
@@ -36,6 +40,17 @@ def write(kafka: str) -> dict[str, list[str]]:
         producer.poll(0)
     assert producer.flush(30) == 0
     return written
+
+
+def about(key: str, version: int) -> Metadata:
+    return Metadata(uuid7(), "test", key, "test", now_micros(), "c", "c", epoch=1, version=version)
+
+
+def put(kafka: str, meta: Metadata, value: bytes, partition: int | None = None) -> None:
+    place = partition_of(meta.subject, 2) if partition is None else partition
+    producer = Producer({"bootstrap.servers": kafka})
+    producer.produce(LOG, value, meta.subject, partition=place, headers=write_headers(meta))
+    assert producer.flush(30) == 0
 
 
 def found(kafka: str) -> dict[str, list[str]]:
@@ -88,10 +103,41 @@ def test_partitions_never_become_fewer(kafka: str, log: dict[str, list[str]]) ->
 
 
 def test_a_copy_that_is_not_the_same_is_told(kafka: str, log: dict[str, list[str]]) -> None:
-    before = digest(kafka, LOG)
+    before = digest(kafka, LOG, LOG)
     assert before.records == sum(map(len, log.values()))
-    producer = Producer({"bootstrap.servers": kafka})
-    producer.produce(LOG, b"one more", "order-7", partition=partition_of("order-7", 2))
-    producer.flush(30)
+    put(kafka, about("order-7", EACH + 1), b"one more")
     with pytest.raises(NotCopied, match="1 keys differ \\(order-7\\)"):
-        require_same(before, digest(kafka, LOG), LOG)
+        require_same(before, digest(kafka, LOG, LOG), LOG)
+
+
+def test_foreign_records_are_left_out_and_epochs_are_opened_everywhere(
+    kafka: str, log: dict[str, list[str]]
+) -> None:
+    opening = Metadata(uuid7(), EpochOpened.TYPE, OPENING_KEY, "test", now_micros(), "c", "c", epoch=2)
+    for partition in (0, 1):
+        put(kafka, opening, encode(LOG, EpochOpened(2, "away", now_micros())), partition)
+    later = about("order-7", EACH + 1)._replace(epoch=2)
+    put(kafka, later, b"of epoch 2")
+    log["order-7"].append(later.id)
+    for foreign in (about("order-8", EACH + 1), about("order-9", EACH + 1)._replace(epoch=2**31 - 1)):
+        put(kafka, foreign, b"foreign: its epoch is not open")
+    producer = Producer({"bootstrap.servers": kafka})
+    producer.produce(LOG, b"foreign", None, partition=0)
+    producer.produce(LOG, b"foreign", b"\xff\xfe", partition=1)
+    producer.produce("order.commands", b"garbage", None, partition=0)
+    producer.produce("order.answers", b"garbage", b"\xff\xfe", partition=0)
+    producer.produce("order.answers", b"garbage", b"\xff\xfe", partition=1)
+    assert producer.flush(30) == 0
+    said: list[str] = []
+    repartition(kafka, "order", 5, catalogue(), said.append)
+    assert [each for each in said if each.startswith("left out")] == [
+        "left out 1 foreign records of order.commands",
+        "left out 4 foreign records of order.events",
+        "left out 1 foreign records of order.answers",
+    ]
+    kinds = [(record.partition(), kind) for record, kind in read_log(kafka, LOG)]
+    events = [kind.metadata for _, kind in kinds if isinstance(kind, Event)]
+    assert not any(isinstance(kind, Foreign) for _, kind in kinds)
+    assert sorted(number for number, kind in kinds if isinstance(kind, Opening)) == [0, 1, 2, 3, 4]
+    by_key = {key: [each.id for each in events if each.subject == key] for key in log}
+    assert by_key == log

@@ -12,6 +12,7 @@ import pytest
 
 from infra.mirror_settings import MirrorPlace
 from infra.sites.comparison import Comparison, compare
+from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 from services.kernel.transactions import transactional_producer
 from tests.dr.bare import ATTEMPTS, broker, ends, mirror, mirror_place, quiet
 
@@ -37,7 +38,9 @@ def writing(bootstrap: str) -> Iterator[None]:
             last = stopping.wait(EVERY_SECONDS)
             producer.begin_transaction()
             for number in islice(numbers, PER_TRANSACTION):
-                producer.produce(TOPIC, f"value {number}".encode(), f"key {number}", partition=number % 2)
+                about = Metadata(uuid7(), "control", f"key-{number}", "test", now_micros(), "c", "c", 1, 1)
+                where = partition_of(about.subject, 2)
+                producer.produce(TOPIC, b"any", about.subject, partition=where, headers=write_headers(about))
             producer.flush(30)
             if last:
                 producer.commit_transaction(30)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.checker.evidence import LOGS
-from services.kernel.envelope import read_headers
+from infra.event_log import event_in_any_epoch
 from services.kernel.log_reader import partitions_of
 
 READ_SECONDS = 60.0
@@ -35,7 +36,9 @@ def readable_events(bootstrap: str) -> tuple[set[str], list[str]]:
     silent = set(places)
     try:
         consumer.assign([TopicPartition(topic, number, 0) for topic, number in places])
-        ids = {read_headers(record.headers()).id for record in _until_ends(consumer, silent)}
+        sizes = Counter(topic for topic, _ in places)
+        events = (event_in_any_epoch(each, sizes[each.topic()]) for each in _until_ends(consumer, silent))
+        ids = {metadata.id for metadata in events if metadata is not None}
     finally:
         consumer.close()
     return ids, [f"{topic}/{number}" for topic, number in sorted(silent)]
