@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PATHS := contracts services analytics infra tests
 
-.PHONY: help setup up down status demo test test-dr test-dr-full test-compose test-containers test-cluster check lint types imports contracts format bench clean distclean
+.PHONY: help setup up down status demo unit test coverage test-dr test-dr-full test-compose test-containers test-cluster check lint types imports contracts format bench clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,8 +29,14 @@ status: ## show what runs
 demo: setup ## the whole story on real parts and real input
 	@./daybook demo
 
-test: setup ## run every test, with a coverage report
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered --durations=25
+unit: setup ## the tests that need no broker and no database
+	@$(BIN)/python -m pytest -n auto tests/unit tests/architecture
+
+test: setup ## run every test, in one process per core
+	@$(BIN)/python -m pytest -n auto --durations=25
+
+coverage: setup ## run every test and report which lines ran; takes longer
+	@$(BIN)/python -m pytest -n auto --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered
 
 test-dr: setup ## drills on two sites under load (about a quarter of an hour)
 	@$(BIN)/python -m pytest tests/dr --ignore=tests/dr/full -s

@@ -4,6 +4,11 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.distribution import (
+    pytest_collection_modifyitems,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+)
 from tests.spark import spark, spark_environment
 from tests.stack import database_url, fresh_database, kafka, pytest_addoption, stack_folder
 
@@ -12,6 +17,9 @@ __all__ = [
     "fresh_database",
     "kafka",
     "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_xdist_auto_num_workers",
+    "pytest_xdist_make_scheduler",
     "spark",
     "spark_environment",
     "stack_folder",
