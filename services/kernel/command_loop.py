@@ -134,6 +134,7 @@ class CommandLoop(Generic[Command, State, Event]):
                 self._go_back(records)
                 return
             self._publish(staged, now_micros())
+        self._slot.committed.update(offsets)
         self._metrics.committed(staged.counts, len(records), time.perf_counter() - began)
 
     def _encode(self, staged: Staged[State], recorded: int) -> list[Record]:

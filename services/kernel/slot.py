@@ -75,6 +75,7 @@ class Slot(Generic[Command, State, Event]):
         self._snapshots: SnapshotWriter[State] | None = None
         self._fold: Fold[State] | None = None
         self._topics: dict[str, list[int]] = {}
+        self.committed: dict[int, int] = {}  # the next command of each partition
         self.quiet = threading.Lock()
         self.epoch = 0
         self.taking_over = False
@@ -132,6 +133,7 @@ class Slot(Generic[Command, State, Event]):
             with self.quiet:  # what the lost site had asked for is asked again, however late
                 for partition in self.partitions.values():
                     partition.keep_steps(now_micros())
+        self.committed = {at.partition: max(0, at.offset) for at in committed}
         consumer.assign(
             [
                 TopicPartition(at.topic, at.partition, at.offset if at.offset >= 0 else OFFSET_BEGINNING)

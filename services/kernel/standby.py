@@ -20,7 +20,6 @@ class Standby:
     def __init__(self, slot: Slot[Any, Any, Any]) -> None:
         slot.stand_by()
         self._slot = slot
-        self._idle = False
         self._consumer = Consumer(
             {
                 "bootstrap.servers": slot.config.bootstrap,
@@ -43,7 +42,6 @@ class Standby:
     def turn(self) -> int:
         """Fold what has come; how many records. Raises `VersionGap` or KafkaException."""
         records = sound(self._consumer.consume(BATCH, IDLE_SECONDS))
-        self._idle = not records
         if records:
             with self._slot.quiet:
                 for record in records:
@@ -52,16 +50,6 @@ class Standby:
                     partition.expire(now_micros())
                     partition.rest(BATCH)
         return len(records)
-
-    def behind(self) -> int:
-        """Records not folded yet, as the consumer last heard; markers between them count as records."""
-        if self._idle:  # what is left in the partitions are markers
-            return 0
-        behind = 0
-        for at in self._consumer.position(self._consumer.assignment()):
-            _, end = self._consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), cached=True)
-            behind += max(0, end - at.offset) if at.offset >= 0 else 0
-        return behind
 
     def close(self) -> None:
         self._consumer.close()

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from typing import Any, Protocol
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from services.kernel.aggregate import Aggregate
 from services.kernel.collector import keep_what_is_here
@@ -29,7 +28,6 @@ from services.kernel.worker_metrics import WorkerMetrics
 
 EXIT_LOST, EXIT_LAYOUT, EXIT_GAP, EXIT_STOOD_DOWN = 3, 4, 5, 6
 ANSWERS_PER_PARTITION = 1_000_000
-LAG_SECONDS = 2.0
 
 log = structlog.get_logger()
 
@@ -57,7 +55,7 @@ def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings) ->
     Answers the exit code: 0 stopped, 3 ownership lost, 4 layout changed, 5 gap, 6 stood down.
     """
     metrics = WorkerMetrics(aggregate.name)
-    metrics.serve(settings.http_host, settings.http_port)
+    metrics.serve(settings.http_host, settings.http_port, settings.kafka)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -109,15 +107,11 @@ def _stand_by(
     """Fold the mirrored log until the site becomes active."""
     standby = Standby(slot)
     keep_what_is_here()
-    metrics.standing_by(slot.restore_seconds)
+    metrics.standing_by(slot.restore_seconds, slot.fold.positions)
     log.info("standing_by", service=slot.aggregate.name, seconds=slot.restore_seconds)
-    measured = 0.0
     while not stop.is_set() and not watch.control.writing:
         standby.turn()
         metrics.ticked()
-        if time.monotonic() - measured > LAG_SECONDS:
-            metrics.behind(standby.behind())
-            measured = time.monotonic()
     standby.close()
 
 
@@ -136,32 +130,19 @@ def _run_loop(
     if slot.taking_over:
         asked = take_over(slot, executor, settings.takeover_hours)
         log.info("taken_over", service=aggregate.name, epoch=slot.epoch, asks=asked)
-    metrics.restored(slot.restore_seconds, slot.epoch)
+    metrics.restored(slot.restore_seconds, slot.epoch, slot.committed)
     sizes = {number: len(partition) for number, partition in slot.partitions.items()}
     log.info(
         "slot_ready", service=aggregate.name, slot=settings.slot, entities=sizes, seconds=slot.restore_seconds
     )
     loop = CommandLoop(slot, consumer, executor, metrics, settings.window_ms / 1000, settings.redrive_seconds)
-    measured = 0.0
     while not stop.is_set():
         control = watch.control
         if not control.writing or control.role.epoch != slot.epoch:
             raise StoodDown(f"the site is {control.role.role} in epoch {control.role.epoch}")
         loop.turn()
         metrics.ticked()
-        if time.monotonic() - measured > LAG_SECONDS:
-            metrics.lag(_waiting(consumer))
-            measured = time.monotonic()
     consumer.close()
-
-
-def _waiting(consumer: Consumer) -> int:
-    """Commands behind the consumer, from what it last heard; no request is made. Markers count too."""
-    waiting = 0
-    for at in consumer.position(consumer.assignment()):
-        _, end = consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), cached=True)
-        waiting += max(0, end - at.offset) if at.offset >= 0 else 0
-    return waiting
 
 
 def _end_process(error: BaseException) -> None:

@@ -6,10 +6,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 
-from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from services.kernel.log_tail import LogTail, NotKnown
 
 COMMANDS = Counter(
     "daybook_commands", "Commands executed, by type and outcome", ["service", "type", "outcome"]
@@ -29,10 +34,61 @@ TRANSACTION = Histogram(
 RESTORE = Gauge("daybook_restore_seconds", "From start to ready", ["service"])
 RESTED = Counter("daybook_entities_rested", "Entities put to rest: held as their snapshots", ["service"])
 PARKED = Counter("daybook_parked_commands", "Commands parked by this process", ["service"])
-LAG = Gauge("daybook_lag_events", "Commands waiting in the log", ["service"])
-BEHIND = Gauge("daybook_standby_lag_events", "Records that a standby has not folded yet", ["service"])
 
 STALLED_SECONDS = 15.0
+LAG_SECONDS = 1.0  # scrapes within this time get one measurement
+ASK_SECONDS = 2.0
+
+
+class Followed(NamedTuple):
+    """A lag, by the name of its metric: what is left behind the next offset of each topic and partition."""
+
+    name: str
+    about: str
+    positions: Callable[[], Mapping[str, dict[int, int]]]
+
+
+class WorkerLag(Collector):
+    """How far the worker is behind, measured when Prometheus asks, in the thread that answers it.
+
+    It does not depend on the loop, which may hang in a transaction. What is not known is absent.
+    """
+
+    def __init__(self, service: str, bootstrap: str, followed: Callable[[], Followed | None]) -> None:
+        self._service, self._tail, self._followed = service, LogTail(bootstrap), followed
+        self._lock = threading.Lock()
+        self._measured: tuple[float, Followed | None, int | None] = (0.0, None, None)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the registry would have to ask for values before there are any."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        followed = self._followed()
+        lag = None if followed is None else self._behind(followed)
+        known = GaugeMetricFamily("daybook_lag_known", "1 where the lag is known, else 0", labels=["service"])
+        known.add_metric([self._service], float(lag is not None))
+        yield known
+        if followed is not None and lag is not None:
+            behind = GaugeMetricFamily(followed.name, followed.about, labels=["service"])
+            behind.add_metric([self._service], lag)
+            yield behind
+
+    def _behind(self, followed: Followed) -> int | None:
+        with self._lock:
+            at, of, lag = self._measured
+            if of is not followed or time.monotonic() - at > LAG_SECONDS:
+                places = [
+                    ((topic, number), offset)
+                    for topic, positions in followed.positions().items()
+                    for number, offset in positions.copy().items()
+                ]
+                try:
+                    lag = sum(each.records for each in self._tail.behind(places, ASK_SECONDS).values())
+                except NotKnown:
+                    lag = None
+                self._measured = time.monotonic(), followed, lag
+            return lag
 
 
 class WorkerMetrics:
@@ -41,6 +97,7 @@ class WorkerMetrics:
 
     def __init__(self, service: str) -> None:
         self._service = service
+        self._followed: Followed | None = None
         self._reason = "starting"
         self._status: dict[str, object] = {}
         self._ticked = time.monotonic()
@@ -58,30 +115,33 @@ class WorkerMetrics:
         if entities:
             RESTED.labels(self._service).inc(entities)
 
-    def restored(self, seconds: float, epoch: int) -> None:
-        """The slot is owned, and what a takeover asks for is asked."""
+    def restored(self, seconds: float, epoch: int, executed: dict[int, int]) -> None:
+        """The slot is owned, and what a takeover asks for is asked; `executed` goes on saying up to which
+        offsets of the commands."""
+        topic = f"{self._service}.commands"
+        self._followed = Followed(
+            "daybook_lag_events", "Commands waiting in the log", lambda: {topic: executed}
+        )
         RESTORE.labels(self._service).set(seconds)
         self._status = {"status": "active", "epoch": epoch}
         self._reason = ""
         self.ticked()
 
-    def standing_by(self, seconds: float) -> None:
+    def standing_by(self, seconds: float, folded: Mapping[str, dict[int, int]]) -> None:
+        """`folded` goes on saying up to which offsets of each topic."""
+        self._followed = Followed(
+            "daybook_standby_lag_events", "Records that a standby has not folded yet", lambda: folded
+        )
         RESTORE.labels(self._service).set(seconds)
         self._status = {"status": "standby"}
         self._reason = ""
         self.ticked()
 
     def activating(self) -> None:
-        self._reason = "becoming active"
-
-    def behind(self, records: int) -> None:
-        BEHIND.labels(self._service).set(records)
+        self._reason, self._followed = "becoming active", None
 
     def ticked(self) -> None:
         self._ticked = time.monotonic()
-
-    def lag(self, commands: int) -> None:
-        LAG.labels(self._service).set(commands)
 
     def why_not_alive(self) -> str:
         """Empty while the loop turns (a slot that is still restoring is alive)."""
@@ -93,9 +153,10 @@ class WorkerMetrics:
         """Empty when the slot is restored, and owned or standing by."""
         return self._reason or self.why_not_alive()
 
-    def serve(self, host: str, port: int) -> None:
+    def serve(self, host: str, port: int, bootstrap: str) -> None:
         """Answer /health/live, /health/ready and /metrics until the process ends."""
         metrics = self
+        REGISTRY.register(WorkerLag(self._service, bootstrap, lambda: metrics._followed))
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:

@@ -42,6 +42,16 @@ def wait_for_status(worker: WorkerProcess, wanted: dict[str, Any], seconds: floa
         time.sleep(0.02)
 
 
+def wait_until_folded(worker: WorkerProcess, seconds: float = 60) -> None:
+    """Markers behind the last event are no events."""
+    label = '{service="inventory"}'
+    caught_up = {f"daybook_lag_known{label}": 1.0, f"daybook_standby_lag_events{label}": 0.0}
+    until = time.monotonic() + seconds
+    while (lags := worker.lags()) != caught_up:
+        assert time.monotonic() < until, lags
+        time.sleep(0.1)
+
+
 def receive(client: Client, name: str, **how: Any) -> None:
     client.send(ReceiveStock(SKU, 1, "delivery", 1), SKU, name, **how)
     client.flush()
@@ -91,6 +101,7 @@ def test_a_site_stands_down_stands_by_and_takes_over(
     wait_for_status(standby, {"status": "standby"})
     receive(client, "of epoch 1")
     mirrored(bootstrap, 2, "crossed")
+    wait_until_folded(standby)
     with pytest.raises(TimeoutError):
         client.wait_for({"of epoch 1"}, seconds=2)
 

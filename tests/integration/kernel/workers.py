@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -58,6 +59,10 @@ class WorkerProcess:
         except (urllib.error.URLError, OSError):
             return False
 
+    def lags(self) -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=20) as answer:
+            return lags(answer.read().decode())
+
     def wait_stopped(self, seconds: float = 60) -> None:
         """Until a SIGSTOP has hit it."""
         until = time.monotonic() + seconds
@@ -70,3 +75,9 @@ class WorkerProcess:
         """Stop it, whatever state it is in; its exit code."""
         self.process.kill()
         return self.process.wait(10)
+
+
+def lags(text: str) -> dict[str, float]:
+    """What /metrics says of the lag, by name and labels as they are written."""
+    found = re.findall(r"^(daybook_\w*lag\w*\{.*\}) (\S+)$", text, re.MULTILINE)
+    return {name: float(value) for name, value in found}

@@ -1,0 +1,103 @@
+"""A worker's lag is measured at each scrape: true while its loop hangs, absent while nobody can know it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Producer
+from prometheus_client import CollectorRegistry, generate_latest
+
+from contracts.inventory.commands import ReceiveStock
+from infra.embedded.broker import EmbeddedBroker
+from infra.embedded.ports import free_ports
+from infra.topics import create_topics
+from services.kernel.serde import encode
+from services.kernel.transactions import Aborted, Transactions, produce
+from services.kernel.worker_metrics import Followed, WorkerLag
+from tests.integration.kernel.client import Client
+from tests.integration.kernel.workers import WorkerProcess, lags
+
+TOPIC = "inventory.commands"
+KNOWN = 'daybook_lag_known{service="inventory"}'
+LAG = 'daybook_lag_events{service="inventory"}'
+PATIENCE = 60.0
+
+
+def until(asked: Callable[[], dict[str, float]], wanted: dict[str, float]) -> None:
+    ends = time.monotonic() + PATIENCE
+    while (found := asked()) != wanted:
+        assert time.monotonic() < ends, found
+        time.sleep(0.1)
+
+
+def send(bootstrap: str, count: int, *, abort: bool = False) -> None:
+    """Commands as another service sends them: in a transaction, whose marker stands behind them."""
+    writer = Transactions(bootstrap, ["another-service"], 10_000)
+    writer.fence()
+
+    def stage(producer: Producer) -> None:
+        for number in range(count):
+            command = ReceiveStock("22423", 1, f"delivery {number}", 1)
+            produce(producer, TOPIC, encode(TOPIC, command), "22423")
+        if abort:
+            producer.flush(10)
+            raise Aborted("as wanted")
+
+    try:
+        writer.run(stage, [], None)
+    except Aborted:
+        writer._abort(writer._producers[0])
+
+
+def test_a_worker_at_rest_is_not_behind_whatever_closes_its_commands(
+    bootstrap: str, start_worker: Callable[..., WorkerProcess], inventory_client: Client
+) -> None:
+    send(bootstrap, 30)
+    worker = start_worker("inventory")
+    worker.wait_ready()
+    until(worker.lags, {KNOWN: 1.0, LAG: 0.0})
+    send(bootstrap, 5, abort=True)
+    until(worker.lags, {KNOWN: 1.0, LAG: 0.0})
+    worker.end()
+    inventory_client.send(ReceiveStock("22423", 1, "delivery", 1), "22423", "command")
+    inventory_client.flush()
+    again = start_worker("inventory")
+    again.wait_ready()
+    until(again.lags, {KNOWN: 1.0, LAG: 0.0})
+
+
+def test_commands_wait_while_the_loop_does_nothing_and_nobody_knows_without_a_broker(tmp_path: Path) -> None:
+    port, controller_port = free_ports(2)
+    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
+    broker.start()
+    try:
+        create_topics(broker.bootstrap)
+        executed = {0: 0, 1: 0}
+        followed: list[Followed] = []
+        registry = CollectorRegistry()
+        registry.register(
+            WorkerLag("inventory", broker.bootstrap, lambda: followed[-1] if followed else None)
+        )
+
+        def asked() -> dict[str, float]:
+            return lags(generate_latest(registry).decode())
+
+        assert asked() == {KNOWN: 0.0}, "nothing is restored yet"
+        followed.append(Followed("daybook_lag_events", "", lambda: {TOPIC: executed}))
+        until(asked, {KNOWN: 1.0, LAG: 0.0})
+        send(broker.bootstrap, 7)
+        until(asked, {KNOWN: 1.0, LAG: 7.0})
+        frozen = psutil.Process(broker.child.pid)
+        frozen.suspend()
+        until(asked, {KNOWN: 0.0})
+        frozen.resume()
+        until(asked, {KNOWN: 1.0, LAG: 7.0})
+        broker.stop()
+        until(asked, {KNOWN: 0.0})
+        broker.start()
+        until(asked, {KNOWN: 1.0, LAG: 7.0})
+    finally:
+        broker.kill()
