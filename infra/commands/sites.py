@@ -110,11 +110,15 @@ def _table(view: SitesView) -> Table:
 
 def _read_models(site: SiteView) -> str:
     """The one that is furthest behind."""
-    if not site.read_models:
-        return "-"
-    name, worst = max(site.read_models.items(), key=lambda each: (each[1].events, each[1].seconds))
-    behind = f"{worst.events} events, {worst.seconds:.1f} s behind"
-    return f"{name}: {behind}" if worst.events else f"{len(site.read_models)} up to date"
+    known = {
+        name: (view.events, view.seconds)
+        for name, view in site.read_models.items()
+        if view.events is not None and view.seconds is not None
+    }
+    if not known:
+        return "lag unknown" if site.read_models else "-"
+    name, (events, seconds) = max(known.items(), key=lambda each: each[1])
+    return f"{name}: {events} events, {seconds:.1f} s behind" if events else f"{len(known)} up to date"
 
 
 def _mirror(mirror: MirrorView | None) -> str:

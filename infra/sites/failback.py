@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import asyncpg
 import httpx
 
 from contracts.kernel.records import SiteRole
@@ -20,6 +18,7 @@ from infra.settings import StackSettings
 from infra.sites.comparison import Comparison, compare
 from infra.sites.control import write_role
 from infra.sites.mirror_position import MirrorMeter
+from infra.sites.overview import read_models
 from infra.sites.plan import PlanFile, both_sites, heard
 from infra.sites.promotion import MIRROR
 from infra.sites.site import Site
@@ -138,20 +137,9 @@ def _close(site: Site) -> bool:
 
 
 def _models_behind(site: Site) -> float:
-    """Events, summed over the partitions; infinite before the first look."""
-
-    async def ask() -> float:
-        connection = await asyncpg.connect(site.database_url, timeout=5)
-        try:
-            behind = await connection.fetchval("SELECT sum(events) FROM lag", timeout=5)
-        finally:
-            await connection.close()
-        return float("inf") if behind is None else float(behind)
-
-    try:
-        return asyncio.run(ask())
-    except (asyncpg.PostgresError, OSError, TimeoutError):
-        return float("inf")
+    """Events, summed over the partitions; infinite where it is not known."""
+    behind = [model.events for model in read_models(site).values()]
+    return sum(float("inf") if events is None else events for events in behind) if behind else float("inf")
 
 
 def _standing_by(site: Site, service: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -23,10 +23,10 @@ CANARY_DELAY = "daybook_mirror_delay_seconds"
 
 
 class ReadModelView(msgspec.Struct, frozen=True):
-    """`events` and `seconds` behind the site's own log, as the projection saw it last."""
+    """How far it is behind the site's own log; None where the query API does not know."""
 
-    events: int
-    seconds: float
+    events: int | None
+    seconds: float | None
 
 
 class SiteView(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ def _site(site: Site, keeper: Keeper) -> SiteView:
         keeper.link(site),
         keeper.mirror(site),
         _canary(site),
-        _read_models(site),
+        read_models(site),
         {name: _worker(site, name) for name in WORKERS},
     )
 
@@ -135,17 +135,20 @@ def _worker(site: Site, name: str) -> str:
     return str(body["status"]) if answer.status_code == 200 else str(body.get("reason", "not ready"))
 
 
-def _read_models(site: Site) -> dict[str, ReadModelView]:
+def read_models(site: Site) -> dict[str, ReadModelView]:
+    """Empty where the query API does not answer."""
     answer = _get(f"{site.settings.url('query-api')}/projections")
     if answer is None or answer.status_code != 200:
         return {}
-    return {
-        model["read_model"]: ReadModelView(
-            sum(part["lag_events"] or 0 for part in model["partitions"]),
-            max((part["lag_seconds"] or 0.0 for part in model["partitions"]), default=0.0),
-        )
-        for model in answer.json()["projections"]
-    }
+    return {model["read_model"]: _read_model(model["partitions"]) for model in answer.json()["projections"]}
+
+
+def _read_model(partitions: Sequence[Mapping[str, Any]]) -> ReadModelView:
+    if any(part["lag_events"] is None for part in partitions):
+        return ReadModelView(None, None)
+    return ReadModelView(
+        sum(part["lag_events"] for part in partitions), max(part["lag_seconds"] for part in partitions)
+    )
 
 
 def _canary(site: Site) -> float | None:

@@ -131,12 +131,17 @@ class StuckPage(msgspec.Struct):
 
 
 class PartitionAnswer(msgspec.Struct):
-    """`position`: the next offset to apply; lag as last observed, null before that."""
+    """`position`: the next offset to apply; `applied_at`: when it moved last.
+
+    The lag is that of `observed_at`: the events that are not applied (above 500 a bound), and the age of the
+    oldest. It is null where it is not known, and for a read model that is being built again.
+    """
 
     topic: str
     partition: int
     position: int
     epoch: int
+    applied_at: str
     lag_events: int | None
     lag_seconds: float | None
     observed_at: str | None

@@ -26,6 +26,8 @@ from services.kernel.tokens import MalformedToken, Token
 from services.projection import parameters
 from services.projection.conversations import queries as conversations
 from services.projection.database import QUERY_SECONDS, QUERY_SETTINGS, borrowed, migrate, pool
+from services.projection.lag import Lag
+from services.projection.metrics import LagMetrics, scraped
 from services.projection.openapi import DOCUMENT
 from services.projection.order_history import queries as history
 from services.projection.orders import queries as orders
@@ -56,7 +58,8 @@ class QueryApi:
     def __init__(self, settings: QuerySettings) -> None:
         self._settings = settings
         self._notifications = Notifications()
-        self.standing = Standing(settings.site)
+        self._lag = Lag(settings.kafka, READ_MODELS)
+        self.standing = Standing(settings.site, self._lag.seconds)
         self._pool: asyncpg.Pool[Any]
         self._visibility: Visibility
 
@@ -72,15 +75,19 @@ class QueryApi:
             following = [
                 asyncio.create_task(self._notifications.listen(self._settings.database_url)),
                 asyncio.create_task(self.standing.follow(connections)),
+                asyncio.create_task(self._lag.follow(connections)),
             ]
-            yield
+            with scraped(LagMetrics(self._lag)):
+                yield
             for task in following:
                 task.cancel()
 
     def not_ready(self) -> str | None:
         if not self._notifications.listening:
             return "not connected to PostgreSQL"
-        return "PostgreSQL does not answer" if self.standing.silent() > QUERY_SECONDS else None
+        if self.standing.silent() > QUERY_SECONDS:
+            return "PostgreSQL does not answer"
+        return self._lag.stalled()
 
     async def order(self, request: Request) -> Response:
         given = parameters.only(request, "at", "wait")
@@ -159,7 +166,7 @@ class QueryApi:
     async def projections(self, request: Request) -> Response:
         parameters.only(request)
         async with borrowed(self._pool) as connection:
-            return _answer(await projections(connection))
+            return _answer(await projections(connection, self._lag.measured))
 
     async def _wait(
         self, request: Request, given: Mapping[str, str], models: Sequence[ReadModel[Any]]

@@ -43,7 +43,7 @@ async def project(settings: ProjectionSettings) -> None:
     health, stop = Health(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    app = application((), lambda: health.reason)
+    app = application((), health.not_ready)
     server = _Server(
         uvicorn.Config(
             app,

@@ -87,7 +87,7 @@ STUCK = {
     "awaits": [{"step": "reserve", "sku": "85123A", "return_number": 0, "since": RECORDED}],
 }
 PARTITION = {"topic": "order.events", "partition": 0, "position": 4711, "epoch": 1}
-LAG = {"lag_events": 0, "lag_seconds": 0.0, "observed_at": RECORDED}
+LAG = {"applied_at": RECORDED, "lag_events": 0, "lag_seconds": 0.0, "observed_at": RECORDED}
 PROJECTION = {
     "read_model": "orders",
     "parked_keys": 0,

@@ -17,39 +17,39 @@ from services.kernel.read_model import TopicPartition
 from services.projection import metrics
 from services.projection.agents import add_agents
 from services.projection.database import migrate, pool
-from services.projection.parked import PARKED_KEYS
 from services.projection.read_models import READ_MODELS
 from services.projection.settings import ProjectionSettings
 from services.projection.source import Source, Stalled
 
 OBSERVE_SECONDS = 1.0
+OBSERVED_SECONDS = 10.0  # no look at the broker and PostgreSQL for so long: not ready
 START_SECONDS = 120.0
 STOP_SECONDS = 10.0
-
-_SAVE_LAG = """
-INSERT INTO lag (read_model, topic, partition, events, seconds)
-SELECT * FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[], $5::float8[])
-ON CONFLICT (read_model, topic, partition)
-DO UPDATE SET events = excluded.events, seconds = excluded.seconds, observed_at = now()"""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass
 class Health:
-    """`reason` says why the process is not ready; None when it is."""
+    """`reason` says why the process is not ready; `observed` is when it last was well (monotonic seconds)."""
 
     reason: str | None = "starting"
+    observed: float = 0.0
+
+    def not_ready(self) -> str | None:
+        """None when the process is ready."""
+        if self.reason is None and time.monotonic() - self.observed > OBSERVED_SECONDS:
+            return "the broker or PostgreSQL does not answer"
+        return self.reason
 
 
 @dataclass
 class Watch:
-    """Lag and progress. `caught_up` is when each read model was last seen at the end of a partition."""
+    """Whether the read models move. The query API measures how far they are behind."""
 
     source: Source
     pool: asyncpg.Pool[Any]
     stall_seconds: float
-    caught_up: dict[tuple[str, TopicPartition], float] = field(default_factory=dict)
     before: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
     moved: float = field(default_factory=time.monotonic)
 
@@ -66,41 +66,9 @@ class Watch:
             self.before, self.moved = places, now
         if now - self.moved > self.stall_seconds:
             raise Stalled(f"nothing applied for {self.stall_seconds:g} s: {behind}")
-        seconds = {key: self._seconds(key, events, now) for key, events in behind.items()}
-        self._tell(places, behind, seconds)
-        await self._save(behind, seconds)
+        # An idle projection notices too that PostgreSQL is away.
+        await self.pool.fetchval("SELECT 1")
         await self.source.commit_for_dashboards({place for _, place in behind})
-
-    def _seconds(self, key: tuple[str, TopicPartition], events: int, now: float) -> float:
-        if not events:
-            self.caught_up[key] = now
-        return now - self.caught_up.setdefault(key, now)
-
-    def _tell(
-        self,
-        places: Mapping[tuple[str, TopicPartition], int],
-        behind: Mapping[tuple[str, TopicPartition], int],
-        seconds: Mapping[tuple[str, TopicPartition], float],
-    ) -> None:
-        for (name, (topic, partition)), at in places.items():
-            labels = (name, topic, str(partition))
-            metrics.POSITION.labels(*labels).set(at)
-            metrics.LAG_EVENTS.labels(*labels).set(behind[name, (topic, partition)])
-            metrics.LAG_SECONDS.labels(*labels).set(seconds[name, (topic, partition)])
-
-    async def _save(
-        self,
-        behind: Mapping[tuple[str, TopicPartition], int],
-        seconds: Mapping[tuple[str, TopicPartition], float],
-    ) -> None:
-        async with self.pool.acquire() as connection:
-            names, topics = [name for name, _ in behind], [topic for _, (topic, _) in behind]
-            partitions = [partition for _, (_, partition) in behind]
-            values = list(behind.values()), [seconds[key] for key in behind]
-            await connection.execute(_SAVE_LAG, names, topics, partitions, *values)
-            parked = {row["read_model"]: row["keys"] for row in await connection.fetch(PARKED_KEYS)}
-        for name in self.source.projector.models:
-            metrics.PARKED.labels(name).set(parked.get(name, 0))
 
 
 async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health) -> None:
@@ -117,15 +85,15 @@ async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health)
         try:
             await source.started(START_SECONDS)
             keep_what_is_here()
-            health.reason = None
+            health.reason, health.observed = None, time.monotonic()
             log.info("projecting", read_models=sorted(projector.models))
-            await _watch(Watch(source, connections, settings.stall_seconds), failed, stop)
+            await _watch(Watch(source, connections, settings.stall_seconds), health, failed, stop)
         finally:
             health.reason = "stopping"
             await asyncio.wait_for(source.stop(), STOP_SECONDS)
 
 
-async def _watch(watch: Watch, failed: asyncio.Future[None], stop: asyncio.Event) -> None:
+async def _watch(watch: Watch, health: Health, failed: asyncio.Future[None], stop: asyncio.Event) -> None:
     stopped = asyncio.ensure_future(stop.wait())
     waited: set[asyncio.Future[Any]] = {failed, stopped}
     try:
@@ -135,5 +103,6 @@ async def _watch(watch: Watch, failed: asyncio.Future[None], stop: asyncio.Event
                 failed.result()
             watch.source.check()
             await asyncio.wait_for(watch.observe(), watch.stall_seconds)
+            health.observed = time.monotonic()
     finally:
         stopped.cancel()

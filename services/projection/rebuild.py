@@ -24,7 +24,7 @@ from services.projection.runs import Runs
 CLOSE = 2000  # events between the two positions that are few enough to hold the projection up for
 _LOCK = "SELECT pg_try_advisory_lock(hashtext($1))"
 _POSITIONS = "SELECT * FROM position WHERE read_model = $1"
-_TABLES_BY_NAME = ("position", "parked", "skipped", "lag")
+_TABLES_BY_NAME = ("position", "parked", "skipped")
 
 
 class AlreadyRebuilding(RuntimeError):

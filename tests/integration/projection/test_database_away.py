@@ -16,7 +16,7 @@ from infra.embedded.postgres import EmbeddedPostgres
 from services.projection.database import QUERY_SECONDS
 from tests.integration.projection.processes import running, until
 
-NOBODY = "127.0.0.1:1"  # the query API asks no broker
+NOBODY = "127.0.0.1:1"  # without a broker the lag is not known, and reads go on
 
 
 @pytest.fixture

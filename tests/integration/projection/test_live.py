@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from io import BytesIO
 
-import httpx
 from fastavro import schemaless_writer
 
 from contracts.lock import load_lock
@@ -21,21 +20,6 @@ async def test_rows_are_the_fold_of_what_was_committed(shop: Shop) -> None:
     await until(lambda: applied(shop.connection, events), "not all events were applied")
     assert await differences(shop.connection, events) == []
     assert shop.projection.stop() == 0
-
-
-async def test_lag_is_told_and_goes_back_to_zero_behind_aborted_records(shop: Shop) -> None:
-    events = history(2, 50)
-    shop.writer.write_all(events, 10, spoil=0.2)
-    shop.writer.write(events[:10], abort=True)
-    await until(lambda: applied(shop.connection, events), "not all events were applied")
-
-    async def level() -> bool:
-        async with httpx.AsyncClient() as client:
-            lines = (await client.get(f"{shop.projection.url}/metrics")).text.splitlines()
-        lags = [line for line in lines if line.startswith("daybook_lag_events{")]
-        return len(lags) == 10 and all(line.endswith(" 0.0") for line in lags)
-
-    await until(level, "the lag did not go back to zero")
 
 
 async def test_an_older_version_of_an_event_is_read_as_the_newest(shop: Shop) -> None:

@@ -1,0 +1,235 @@
+"""Lag and readiness stay true while the projection, PostgreSQL or the broker is dead or frozen."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from infra.embedded.broker import EmbeddedBroker
+from infra.embedded.ports import free_ports
+from infra.embedded.postgres import EmbeddedPostgres
+from infra.topics import create_topics
+from services.kernel.envelope import now_micros, parse_time
+from services.projection.lag import STALLED_SECONDS
+from tests.integration.projection.conftest import Shop
+from tests.integration.projection.processes import applied, running, until
+from tests.integration.projection.shop_log import LogWriter, fresh_topics, history, order_life, stock_life
+
+SERIES = 10  # four read models of orders and one of stock, two partitions each
+MODELS = ("orders", "order_history", "sales_daily", "conversations")
+
+
+@pytest.fixture
+async def api(shop: Shop) -> AsyncIterator[httpx.AsyncClient]:
+    with running("query", shop.kafka, shop.database_url, shop.folder / "query.log") as query:
+        await query.ready()
+        async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
+            yield client
+
+
+async def series(api: httpx.AsyncClient, name: str) -> dict[str, float]:
+    """A metric's values by their labels, as they are written."""
+    lines = (await api.get("/metrics")).text.splitlines()
+    found = [re.fullmatch(rf"{name}(\{{.*\}})? (\S+)", line) for line in lines]
+    return {line[1] or "": float(line[2]) for line in found if line}
+
+
+async def lag_of(api: httpx.AsyncClient, name: str, read_model: str) -> float:
+    return sum(
+        value for labels, value in (await series(api, name)).items() if f'read_model="{read_model}"' in labels
+    )
+
+
+async def header(api: httpx.AsyncClient) -> float | None:
+    found = (await api.get("/docs")).headers.get("daybook-lag-seconds")
+    return None if found is None else float(found)
+
+
+async def known(api: httpx.AsyncClient) -> bool:
+    return await series(api, "daybook_lag_known") == {"": 1.0} and await header(api) is not None
+
+
+async def at_rest(api: httpx.AsyncClient) -> bool:
+    lags = await series(api, "daybook_lag_events")
+    return len(lags) == SERIES and set(lags.values()) == {0.0} and await header(api) == 0.0
+
+
+async def not_known(api: httpx.AsyncClient) -> bool:
+    """Everywhere: no metric, no header, null in `/projections` where that answers."""
+    if await series(api, "daybook_lag_known") != {"": 0.0} or await header(api) is not None:
+        return False
+    assert not await series(api, "daybook_lag_events")
+    assert not await series(api, "daybook_lag_seconds")
+    return True
+
+
+async def reason(api: httpx.AsyncClient) -> str:
+    """Why it is not ready; empty when it is."""
+    found: dict[str, str] = (await api.get("/health/ready")).json()
+    return found.get("reason", "")
+
+
+def said(api: httpx.AsyncClient, what: str) -> Callable[[], Awaitable[bool]]:
+    async def is_said() -> bool:
+        try:
+            return what in await reason(api)
+        except httpx.TransportError:  # it starts
+            return False
+
+    return is_said
+
+
+async def test_an_idle_shop_is_not_behind_whatever_closes_its_log(shop: Shop, api: httpx.AsyncClient) -> None:
+    await until(lambda: at_rest(api), "an empty log: there is nothing to be behind")
+    events = history(2, 50)
+    shop.writer.write_all(events, 10, spoil=0.2)
+    shop.writer.write(events[:10], abort=True)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    await until(lambda: at_rest(api), "markers and aborted records were taken for events")
+    assert set((await series(api, "daybook_lag_seconds")).values()) == {0.0}
+    projections = (await api.get("/projections")).json()["projections"]
+    assert all(place["lag_events"] == 0 for one in projections for place in one["partitions"])
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+async def test_lag_grows_while_the_projection_does_nothing(
+    shop: Shop, api: httpx.AsyncClient, how: signal.Signals
+) -> None:
+    before = order_life("before", random.Random(1))
+    shop.writer.write(before)
+    await until(lambda: applied(shop.connection, before), "not applied")
+    await until(lambda: at_rest(api), "the lag did not go back to zero")
+    began = now_micros()
+    shop.projection.signal(how)
+    after = order_life("after", random.Random(3))
+    shop.writer.write(after)
+
+    async def seen() -> bool:
+        return await lag_of(api, "daybook_lag_events", "orders") == len(after)
+
+    await until(seen, "the lag keeps its last good value")
+    for name in MODELS:
+        assert await lag_of(api, "daybook_lag_events", name) == len(after)
+    assert await lag_of(api, "daybook_lag_events", "stock") == 0
+    await until(said(api, "nothing was applied to orders"), "it is called ready, and its subject is dead")
+    told = await reason(api)
+    since = re.search(r"since (\S+), and (\d+) events wait", told)
+    assert since is not None, told
+    assert began - 1_000_000 <= parse_time(since[1]) <= now_micros() - STALLED_SECONDS * 1_000_000
+    assert int(since[2]) == len(after)
+    assert (await header(api) or 0) > STALLED_SECONDS
+    assert await lag_of(api, "daybook_lag_seconds", "orders") > STALLED_SECONDS
+    if how is signal.SIGSTOP:
+        shop.projection.signal(signal.SIGCONT)
+    else:
+        shop.projection.child.wait()
+        shop.projection.start()
+    await until(lambda: at_rest(api), "it is back, and the lag was not made up for")
+    assert await reason(api) == ""
+
+
+async def test_more_than_a_window_of_events_is_told_as_a_bound(shop: Shop, api: httpx.AsyncClient) -> None:
+    shop.projection.kill()
+    events = [event for number in range(80) for event in stock_life(f"sku-{number}", random.Random(number))]
+    shop.writer.write(events)
+
+    async def seen() -> bool:
+        return await lag_of(api, "daybook_lag_events", "stock") >= len(events)
+
+    await until(seen, "fewer events than there are")
+    assert await lag_of(api, "daybook_lag_events", "stock") <= len(events) + 2  # a marker in each partition
+    assert await lag_of(api, "daybook_lag_events", "orders") == 0
+
+
+async def test_a_position_outside_the_log_is_no_lag(shop: Shop, api: httpx.AsyncClient) -> None:
+    events = history(1, 20)
+    shop.writer.write_all(events, 10)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    await until(lambda: known(api), "the lag is not known though everything answers")
+    shop.projection.kill()
+    fresh_topics(shop.kafka)
+    await until(lambda: not_known(api), "a lag was computed from a position that the log does not hold")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    port, controller_port = free_ports(2)
+    server = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
+    server.start()
+    create_topics(server.bootstrap)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def postgres(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
+    server = EmbeddedPostgres(tmp_path / "postgres", *free_ports(1))
+    server.start()
+    yield server
+    server.kill()
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    process = psutil.Process(pid)
+    family = [process, *process.children(recursive=True)]
+    for each in family:
+        each.suspend()
+    try:
+        yield
+    finally:
+        for each in family:
+            if each.is_running():
+                each.resume()
+
+
+async def test_without_one_of_its_stores_the_lag_is_not_known(
+    broker: EmbeddedBroker, postgres: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    stores: tuple[EmbeddedPostgres | EmbeddedBroker, ...] = (postgres, broker)
+    with running("query", broker.bootstrap, postgres.url(), tmp_path / "query.log") as query:
+        await query.ready()
+        async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
+            await until(lambda: known(client), "the lag is not known though everything answers")
+            for store in stores:
+                with frozen(store.child.pid):
+                    await until(lambda: not_known(client), f"{store} is frozen and the lag is known")
+                    await answers_what_it_can(client, store)
+                await until(lambda: known(client), f"{store} is back and was not asked")
+                store.stop()
+                await until(lambda: not_known(client), f"{store} is gone and the lag is known")
+                await answers_what_it_can(client, store)
+                store.start()
+                await until(lambda: known(client), f"{store} is back and was not asked")
+            assert await reason(client) == ""
+
+
+async def answers_what_it_can(api: httpx.AsyncClient, store: EmbeddedPostgres | EmbeddedBroker) -> None:
+    """Without PostgreSQL nothing; without the broker reads go on, of an age that nobody knows."""
+    if isinstance(store, EmbeddedPostgres):
+        assert not await series(api, "daybook_position")
+        await until(said(api, "PostgreSQL"), "it is called ready without PostgreSQL")
+    else:
+        assert (await api.get("/orders")).status_code == 200
+        assert await reason(api) == ""
+
+
+async def test_readiness_does_not_come_back_because_the_broker_is_gone_too(
+    broker: EmbeddedBroker, fresh_database: str, tmp_path: Path
+) -> None:
+    """Nothing is applied by then either."""
+    LogWriter(broker.bootstrap).write(order_life("waits", random.Random(1)))
+    with running("query", broker.bootstrap, fresh_database, tmp_path / "query.log") as query:
+        async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
+            await until(said(client, "nothing was applied"), "it is called ready")
+            broker.stop()
+            await until(lambda: not_known(client), "the broker is gone and the lag is known")
+            assert "nothing was applied" in await reason(client)
