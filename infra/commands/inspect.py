@@ -1,10 +1,11 @@
 """`daybook status`, `env`, `logs`: what runs, where it listens, what it said."""
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import httpx
 import psutil
@@ -15,12 +16,16 @@ from rich.table import Table
 from infra.commands import in_containers, two_sites
 from infra.commands.output import fail, notes, results
 from infra.embedded.journal import Journal, MemberState, StackState
-from infra.embedded.stack import NAMES, SILENT, SITE_NAMES, addresses, http_ready, log_file
+from infra.embedded.stack import NAMES, SILENT, SITE_NAMES, STORES, addresses, log_file, members
 from infra.settings import StackSettings
 from infra.sites.site import Site, peer
 
 app = typer.Typer()
 LAGS = ("daybook_lag_events", "daybook_standby_lag_events")
+KNOWN, UNKNOWN = "daybook_lag_known", "unknown"
+# A projection that is dead cannot say how far it is behind: the query API measures it.
+LAG_OF = {"order-worker": "order-worker", "inventory-worker": "inventory-worker", "projection": "query-api"}
+ANSWER_SECONDS = 2.0
 SHOWN_EVENTS = 5
 FOLLOW_SECONDS = 0.3
 
@@ -53,17 +58,21 @@ def _show(site: Site, title: str) -> bool:
             notes.print(f"The last start failed: {state.failure}", markup=False)
         fail("the stack is not up: `./daybook up` starts it")
     settings = site.settings.model_copy(update={"port_base": state.port_base})
+    stores = {member.name: member.ready for row in members(settings, STORES) for member in row}
     table = Table("process", "pid", "memory", "ready", "restarts", "lag", "address", title=title or None)
     with ThreadPoolExecutor(len(NAMES)) as pool:
-        rows = list(pool.map(lambda member: _row(settings, member), state.members))
+        rows = list(pool.map(lambda member: _row(settings, member, stores.get(member.name)), state.members))
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*row.cells)
     results.print(table)
+    for row in rows:
+        if row.why_not_ready:
+            results.print(f"{row.cells[0]} is not ready: {row.why_not_ready}", soft_wrap=True, markup=False)
     notable = [event for event in journal.events() if event["event"] not in ("started", "topics")]
     for event in notable[-SHOWN_EVENTS:]:
         first_line = event["detail"].partition("\n")[0]
         results.print(f"{event['at']} {event['process']} {event['event']} {first_line}", markup=False)
-    return all(row[3] != "no" for row in rows)
+    return not any(row.why_not_ready for row in rows)
 
 
 @app.command(rich_help_panel="For other tools")
@@ -105,19 +114,44 @@ def running_settings(journal: Journal) -> StackSettings:
     return StackSettings(port_base=state.port_base) if state and journal.supervised() else StackSettings()
 
 
-def _row(settings: StackSettings, member: MemberState) -> list[str]:
+class Row(NamedTuple):
+    """A process in the table; `why_not_ready` is empty where it is ready, or held."""
+
+    cells: list[str]
+    why_not_ready: str
+
+
+def _row(settings: StackSettings, member: MemberState, answers: Callable[[], bool] | None) -> Row:
+    """`answers` asks a store."""
     url = settings.url(member.name)
-    asked = member.ready and (member.name in SILENT or http_ready(url))
-    ready = "held" if member.held else "yes" if asked else "no"
-    return [
-        member.name,
-        str(member.pid or "-"),
-        memory(member.pid),
-        ready,
-        str(member.restarts),
-        _lag(url) if member.name not in SILENT and not member.held else "",
-        url.removeprefix("http://"),
-    ]
+    why = "" if member.held else _why_not_ready(url, member, answers)
+    return Row(
+        [
+            member.name,
+            str(member.pid or "-"),
+            memory(member.pid),
+            "held" if member.held else "no" if why else "yes",
+            str(member.restarts),
+            _lag(settings.url(LAG_OF[member.name])) if member.name in LAG_OF else "",
+            url.removeprefix("http://"),
+        ],
+        why,
+    )
+
+
+def _why_not_ready(url: str, member: MemberState, answers: Callable[[], bool] | None) -> str:
+    """Asked now: what was ready once may hang."""
+    if member.pid is None:
+        return "it does not run"
+    if answers is not None:
+        return "" if answers() else "it does not answer"
+    if member.name in SILENT:
+        return "" if member.ready else "not yet"
+    try:
+        answer = httpx.get(f"{url}/health/ready", timeout=ANSWER_SECONDS, trust_env=False)
+        return "" if answer.status_code == 200 else str(answer.json().get("reason", answer.status_code))
+    except (httpx.HTTPError, ValueError):
+        return "it does not answer"
 
 
 def memory(pid: int | None) -> str:
@@ -131,14 +165,19 @@ def memory(pid: int | None) -> str:
 
 
 def _lag(url: str) -> str:
-    """The sum of the process's lag gauges; empty when it has none or does not answer."""
+    """Commands that wait for a worker, events for the read model that is furthest behind."""
     try:
-        text = httpx.get(f"{url}/metrics", timeout=2, trust_env=False, follow_redirects=True).text
+        text = httpx.get(f"{url}/metrics", timeout=2 * ANSWER_SECONDS, trust_env=False).text
     except httpx.HTTPError:
-        return ""
+        return UNKNOWN
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    lags = [sample.value for sample in samples if sample.name in LAGS]
-    return f"{sum(lags):.0f}" if lags else ""
+    if not any(sample.name == KNOWN and sample.value for sample in samples):
+        return UNKNOWN
+    behind: Counter[str] = Counter()
+    for sample in samples:
+        if sample.name in LAGS:
+            behind[sample.labels.get("read_model", "")] += int(sample.value)
+    return str(max(behind.values(), default=0))
 
 
 def _labelled(file: Path, line: str, alone: bool) -> str:

@@ -3,72 +3,14 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
-import pytest
 
-from infra.embedded.journal import Journal, MemberState, StackState
 from infra.embedded.ports import HOST
 from infra.embedded.postgres import MAJOR
 from infra.embedded.stack import http_ready
-from infra.settings import ROOT
-from tests.ports import free_base
-
-SECONDS = 120
-
-
-class Shop:
-    """One stack's home and ports, and its command."""
-
-    def __init__(self, home: Path) -> None:
-        self.base = free_base()
-        self.journal = Journal(home)
-        self._environment = {**os.environ, "DAYBOOK_HOME": str(home), "DAYBOOK_PORT_BASE": str(self.base)}
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "infra.cli", *arguments],
-            cwd=ROOT,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-
-    def up(self) -> subprocess.CompletedProcess[str]:
-        return self.run("up", "--only", "broker,postgres")
-
-    def state(self) -> StackState:
-        state = self.journal.read()
-        assert state is not None
-        return state
-
-    def member(self, name: str) -> MemberState:
-        return next(member for member in self.state().members if member.name == name)
-
-    def pids(self) -> list[int]:
-        return [member.pid for member in self.state().members if member.pid]
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    shop = Shop(tmp_path / "home")
-    yield shop
-    shop.run("down")
-    assert not shop.journal.supervised()
+from tests.integration.infra.conftest import Shop, eventually
 
 
 def test_up_waits_until_ready_and_down_leaves_nothing_but_state(shop: Shop) -> None:
