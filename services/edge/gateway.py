@@ -21,6 +21,7 @@ from contracts.kernel.records import Outcome
 from services.edge.outcomes import OutcomeReader
 from services.edge.unanswered import LogUnavailable, NotTaking, Overloaded
 from services.edge.waiting import Awaited, Waiting, fail
+from services.kernel.clients import client
 from services.kernel.envelope import Metadata, ReplyAddress, now_micros, write_headers
 from services.kernel.serde import encode
 
@@ -184,8 +185,7 @@ class Gateway:
 
 
 def _producer_config(settings: GatewaySettings) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": settings.bootstrap,
+    return client(settings.bootstrap) | {
         "acks": "all",
         "enable.idempotence": True,
         "partitioner": "murmur2_random",
@@ -196,5 +196,4 @@ def _producer_config(settings: GatewaySettings) -> dict[str, Any]:
         "queue.buffering.max.kbytes": settings.max_buffered_kib,
         "delivery.report.only.error": True,
         "socket.nagle.disable": True,
-        "log_level": 3,
     }

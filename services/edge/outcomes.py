@@ -10,6 +10,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from contracts.kernel.records import Outcome, OutcomeBatch
+from services.kernel.clients import client
 from services.kernel.control import TOPIC as CONTROL
 from services.kernel.control import Control
 from services.kernel.log_reader import end_offsets
@@ -92,8 +93,7 @@ class OutcomeReader:
 
 
 def _config(bootstrap: str) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": bootstrap,
+    return client(bootstrap) | {
         "group.id": "daybook-reads-without-a-group",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
@@ -101,5 +101,4 @@ def _config(bootstrap: str) -> dict[str, Any]:
         "auto.offset.reset": "earliest",
         "fetch.wait.max.ms": 100,
         "socket.nagle.disable": True,
-        "log_level": 3,
     }

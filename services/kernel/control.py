@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from contracts.kernel.records import SiteHold, SiteRole, SlotLayout, StorageBlock
+from services.kernel.clients import client
 from services.kernel.log_reader import read_to_end
 from services.kernel.serde import decode, encode
 from services.kernel.transactions import Transactions
@@ -90,15 +91,14 @@ class ControlWatch:
     def _follow(self) -> None:
         """For the process's life; a broker that is away is one that says nothing new."""
         consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
+            client(self._bootstrap)
+            | {
                 "group.id": "daybook-reads-without-a-group",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 100,
-                "log_level": 3,
             }
         )
         consumer.assign([TopicPartition(TOPIC, 0, 0)])

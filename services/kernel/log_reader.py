@@ -15,6 +15,8 @@ from typing import TypeVar
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from services.kernel.clients import client
+
 Answer = TypeVar("Answer")
 Positions = dict[int, int]
 TAIL = 500  # offsets in which the last record of a partition is looked for
@@ -80,7 +82,7 @@ def partitions_by_topic(bootstrap: str, timeout: float = 30) -> dict[str, list[i
 def _admin(bootstrap: str) -> AdminClient:
     """One client of a cluster for all who ask: to connect takes longer than the questions. Errors are raised,
     not logged."""
-    return AdminClient({"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 0})
+    return AdminClient(client(bootstrap) | {"log_level": 0})
 
 
 def newest_times(bootstrap: str, topic: str) -> list[int]:
@@ -95,9 +97,7 @@ def newest_times(bootstrap: str, topic: str) -> list[int]:
 def offsets_at(bootstrap: str, topic: str, moment: int, timeout: float = 30) -> Positions:
     """In each partition the first record that is not older than `moment` (ms); its end where none is."""
     partitions = partitions_of(bootstrap, topic, timeout)
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "daybook-reads-without-a-group", "log_level": 3}
-    )
+    consumer = Consumer(client(bootstrap) | {"group.id": "daybook-reads-without-a-group"})
     try:
         wanted = [TopicPartition(topic, number, moment) for number in partitions]
         found = consumer.offsets_for_times(wanted, timeout)
@@ -126,8 +126,8 @@ def read_to_end(
     if not todo:
         return
     consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
+        client(bootstrap)
+        | {
             "group.id": "daybook-reads-without-a-group",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -136,7 +136,6 @@ def read_to_end(
             "fetch.wait.max.ms": 10,
             "queued.min.messages": 100_000,
             "check.crcs": False,
-            "log_level": 3,
         }
     )
     try:

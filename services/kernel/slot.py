@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from services.kernel.aggregate import Aggregate, StateCodec
+from services.kernel.clients import client
 from services.kernel.control import Control, read_control, snapshot_id, transactional_ids
 from services.kernel.entities import Partition, Window
 from services.kernel.envelope import now_micros
@@ -225,8 +226,8 @@ class Slot(Generic[Command, State, Event]):
 
     def _consumer(self) -> Consumer:
         return Consumer(
-            {
-                "bootstrap.servers": self.config.bootstrap,
+            client(self.config.bootstrap)
+            | {
                 "group.id": f"{self.aggregate.name}-workers",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
@@ -237,6 +238,5 @@ class Slot(Generic[Command, State, Event]):
                 "queued.max.messages.kbytes": 65_536,
                 "socket.nagle.disable": True,
                 "check.crcs": False,
-                "log_level": 3,
             }
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from services.kernel.clients import client
 from services.kernel.envelope import now_micros
 from services.kernel.log_reader import sound
 from services.kernel.slot import Slot
@@ -21,14 +22,13 @@ class Standby:
         slot.stand_by()
         self._slot = slot
         self._consumer = Consumer(
-            {
-                "bootstrap.servers": slot.config.bootstrap,
+            client(slot.config.bootstrap)
+            | {
                 "group.id": "daybook-reads-without-a-group",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 100,
-                "log_level": 3,
             }
         )
         self._consumer.assign(

@@ -15,6 +15,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from contracts.order.events import OrderCancelled, OrderConfirmed, OrderExpired, OrderRejected
+from services.kernel.clients import client
 from services.kernel.log_reader import end_offsets, partitions_of
 
 TOPIC = "order.events"
@@ -126,14 +127,13 @@ class _Tail:
     def _run(self) -> None:
         try:
             consumer = Consumer(
-                {
-                    "bootstrap.servers": self._bootstrap,
+                client(self._bootstrap)
+                | {
                     "group.id": "daybook-reads-without-a-group",
                     "enable.auto.commit": False,
                     "isolation.level": "read_committed",
                     "auto.offset.reset": "earliest",
                     "fetch.wait.max.ms": 100,
-                    "log_level": 3,
                 }
             )
             try:
