@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from services.kernel.clients import client
 
 Result = TypeVar("Result")
 
@@ -36,8 +38,8 @@ def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: in
     """A producer with the settings that decide latency (the broker answers CONCURRENT_TRANSACTIONS while
     markers are being written: a short backoff) and safety (no record outlives its transaction)."""
     return Producer(
-        {
-            "bootstrap.servers": bootstrap,
+        client(bootstrap)
+        | {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
             "message.timeout.ms": timeout_ms * 8 // 10,
@@ -48,18 +50,22 @@ def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: in
             "queue.buffering.max.messages": 500_000,
             "message.max.bytes": LARGEST_RECORD,
             "socket.nagle.disable": True,
-            "log_level": 3,
         }
     )
 
 
 class Transactions:
-    """One slot's writer: `fence` first, then any number of `run`."""
+    """One slot's writer: `fence` first, then any number of `run`.
+
+    `calling_since`: when the call under way in `settle` or `run` began, in monotonic seconds; None between
+    calls.
+    """
 
     def __init__(self, bootstrap: str, transactional_ids: Sequence[str], timeout_ms: int) -> None:
         self._patience = 3 * timeout_ms / 1000
         self._producers = [transactional_producer(bootstrap, name, timeout_ms) for name in transactional_ids]
         self._turn = cycle(self._producers)
+        self.calling_since: float | None = None
 
     def fence(self, timeout: float = 60) -> None:
         """End whatever an earlier owner of these ids has open, and shut it out for good. Raises
@@ -75,16 +81,27 @@ class Transactions:
         A coordinator that comes back from a crash of its broker can take a decided transaction for complete
         although partitions whose leader is not elected yet never got its marker (seen on 4.3.1 with one
         broker). Such data is invisible, was acknowledged to nobody, and holds up every reader until the same
-        id ends a transaction there.
+        id ends a transaction there. Raises `OwnershipLost` where a partition cannot be reached.
         """
+        unsettled: list[str] = []
+
+        def delivered(error: KafkaError | None, record: Message) -> None:
+            if error is not None:
+                unsettled.append(f"{record.topic()}/{record.partition()}: {error.str()}")
+
         for producer in self._producers:
-            self._attempt(producer.begin_transaction)
-            for topic, partition in places:
-                produce(producer, topic, b"", "settle", partition=partition)
-            if offsets:
-                self._attempt(producer.send_offsets_to_transaction, offsets, group, 30)
-            producer.flush(30)
+            try:
+                self._call(producer.begin_transaction)
+                for topic, partition in places:
+                    produce(producer, topic, b"", "settle", partition=partition, on_delivery=delivered)
+                if offsets:
+                    self._call(producer.send_offsets_to_transaction, offsets, group, 30)
+            except _MustAbort as error:
+                raise OwnershipLost(f"not settled: {error}") from error
+            left = producer.flush(30)
             self._abort(producer)
+            if left or unsettled:
+                raise OwnershipLost(f"not settled: {unsettled[:1] or f'{left} records left'}")
 
     def run(self, stage: Callable[[Producer], None], offsets: list[TopicPartition], group: Any) -> None:
         """One transaction: what `stage` produces, and the consumed `offsets` of `group`.
@@ -94,20 +111,28 @@ class Transactions:
         """
         producer = next(self._turn)
         try:
-            self._attempt(producer.begin_transaction)
+            self._call(producer.begin_transaction)
             stage(producer)
             if offsets:
-                self._attempt(producer.send_offsets_to_transaction, offsets, group, 10)
-            self._attempt(producer.commit_transaction, 10)
+                self._call(producer.send_offsets_to_transaction, offsets, group, 10)
+            self._call(producer.commit_transaction, 10)
         except (_MustAbort, KafkaException) as error:
             self._abort(producer)
             raise Aborted(str(error)) from error
 
     def _abort(self, producer: Producer) -> None:
         try:
-            self._attempt(producer.abort_transaction, 10)
+            self._call(producer.abort_transaction, 10)
         except _MustAbort as error:
             raise OwnershipLost(f"abort failed: {error}") from error
+
+    def _call(self, step: Callable[..., Result], *args: Any) -> Result:
+        """`_attempt`, under the eyes of whoever reads `calling_since`."""
+        self.calling_since = time.monotonic()
+        try:
+            return self._attempt(step, *args)
+        finally:
+            self.calling_since = None
 
     def _attempt(self, step: Callable[..., Result], *args: Any) -> Result:
         until = time.monotonic() + self._patience

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from services.kernel.aggregate import Aggregate
+from services.kernel.broker_monitor import end_when_stuck
 from services.kernel.collector import keep_what_is_here
 from services.kernel.command_loop import CommandLoop
 from services.kernel.control import ControlWatch
@@ -124,6 +126,7 @@ def _run_loop(
 ) -> None:
     aggregate = slot.aggregate
     metrics.activating()
+    end_when_stuck(settings.kafka, slot.transactions, settings.transaction_timeout_ms / 1000, _end_process)
     consumer = slot.open()
     keep_what_is_here()
     executor = Executor(aggregate, slot.partitions, slot.partition_count, slot.epoch)
@@ -146,6 +149,7 @@ def _run_loop(
 
 
 def _end_process(error: BaseException) -> None:
-    """The snapshot thread lost the slot: the loop must not take one more command."""
-    log.error("snapshots_lost", reason=str(error))
+    """Another thread knows that the slot is lost: the loop must not take one more command."""
+    log.error("ownership_lost", reason=str(error), next="the supervisor starts this slot again")
+    sys.stdout.flush()
     os._exit(EXIT_LOST)
