@@ -13,6 +13,7 @@ from types import FrameType
 
 from infra.embedded.child import Child
 from infra.embedded.errors import EmbeddedError, NotReady
+from infra.embedded.housekeeping import ENOUGH, Housekeeping
 from infra.embedded.journal import Journal, Phase, StackState
 from infra.embedded.opening import open_site
 from infra.embedded.ports import require_free
@@ -47,6 +48,7 @@ class Supervisor:
         self._phase = Phase.STARTING
         self._stop_asked = False
         self._written: StackState | None = None
+        self._house = Housekeeping(settings, [watched.member.name for watched in self._all()])
 
     def ask_to_stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         self._stop_asked = True
@@ -54,15 +56,18 @@ class Supervisor:
     def run(self) -> int:
         """Start, watch, stop. The exit code: 0 after a stop that was asked for, 1 after a failed start."""
         failure = ""
+        self._house.start()
         try:
             self._start()
             self._watch()
         except StopAsked:
             self._journal.record("stack", "interrupted", "asked to stop while starting")
-        except EmbeddedError as reason:
-            failure = str(reason)
+        except (EmbeddedError, OSError) as reason:
+            self._house.storage.measure()
+            failure = f"{reason}\n{self._house.storage}" if self._house.storage.short else str(reason)
             self._journal.record("stack", "failed", failure)
         finally:
+            self._house.stop()
             self._stop()
         self._phase = Phase.FAILED if failure else Phase.STOPPED
         self._publish(failure)
@@ -81,6 +86,7 @@ class Supervisor:
                 open_site(self._settings, self._journal, lambda: self._stop_asked)
                 if self._stop_asked:
                     raise StopAsked
+                self._house.site_opened(self._settings.kafka)
         self._phase = Phase.RUNNING
         self._journal.record("stack", "running")
 
@@ -112,13 +118,21 @@ class Supervisor:
 
     def _watch(self) -> None:
         while not self._stop_asked:
-            held = self._journal.held()
+            self._heed_storage()
+            held = self._journal.held() | self._house.spared()
             for watched in self._all():
                 self._obey(watched, watched.member.name in held)
                 if not watched.held:
                     self._look_after(watched)
             self._publish()
             time.sleep(POLL_SECONDS)
+
+    def _heed_storage(self) -> None:
+        """When there is room again, start at once what died of the full disk."""
+        if self._house.record(self._journal) == ENOUGH:
+            for watched in self._all():
+                if watched.restart_at is not None:
+                    watched.deaths, watched.restart_at = 0, time.monotonic()
 
     def _obey(self, watched: Watched, held: bool) -> None:
         """Stop what is wanted down, start what is no longer."""
@@ -200,9 +214,9 @@ class Supervisor:
 
     def _publish(self, failure: str = "") -> None:
         states = tuple(watched.state() for watched in self._all())
-        state = StackState(self._phase, self._pid, self._settings.port_base, states, failure)
-        if state != self._written:
-            self._journal.write(state)
+        short = self._house.storage.short
+        state = StackState(self._phase, self._pid, self._settings.port_base, states, failure, short)
+        if state != self._written and self._journal.write(state):
             self._written = state
 
 
