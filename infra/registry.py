@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Annotated, Any
 
 import fastavro
@@ -214,11 +215,12 @@ async def _answer_error(_: Request, error: Exception) -> Response:
             raise error
 
 
-def main() -> None:
+def main() -> int:
+    """The process's exit code."""
     settings = RegistrySettings()
     configure_logging("registry", settings.log_level)
-    serve(create(load_lock()), settings.http_host, settings.http_port)
+    return serve(create(load_lock()), settings.http_host, settings.http_port)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,13 +13,13 @@ from types import FrameType
 
 from infra.embedded.child import Child
 from infra.embedded.errors import EmbeddedError, NotReady
-from infra.embedded.housekeeping import ENOUGH, Housekeeping
 from infra.embedded.journal import Journal, Phase, StackState
 from infra.embedded.opening import open_site
 from infra.embedded.ports import require_free
 from infra.embedded.stack import Member, log_file, members
 from infra.embedded.watched import Watched, backoff
 from infra.settings import StackSettings
+from services.kernel.exit_codes import EXIT_STOOD_DOWN
 
 POLL_SECONDS = 0.1
 # A process that has lived this long starts again at the first backoff.
@@ -48,7 +48,6 @@ class Supervisor:
         self._phase = Phase.STARTING
         self._stop_asked = False
         self._written: StackState | None = None
-        self._house = Housekeeping(settings, [watched.member.name for watched in self._all()])
 
     def ask_to_stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         self._stop_asked = True
@@ -56,18 +55,15 @@ class Supervisor:
     def run(self) -> int:
         """Start, watch, stop. The exit code: 0 after a stop that was asked for, 1 after a failed start."""
         failure = ""
-        self._house.start()
         try:
             self._start()
             self._watch()
         except StopAsked:
             self._journal.record("stack", "interrupted", "asked to stop while starting")
-        except (EmbeddedError, OSError) as reason:
-            self._house.storage.measure()
-            failure = f"{reason}\n{self._house.storage}" if self._house.storage.short else str(reason)
+        except EmbeddedError as reason:
+            failure = str(reason)
             self._journal.record("stack", "failed", failure)
         finally:
-            self._house.stop()
             self._stop()
         self._phase = Phase.FAILED if failure else Phase.STOPPED
         self._publish(failure)
@@ -86,7 +82,6 @@ class Supervisor:
                 open_site(self._settings, self._journal, lambda: self._stop_asked)
                 if self._stop_asked:
                     raise StopAsked
-                self._house.site_opened(self._settings.kafka)
         self._phase = Phase.RUNNING
         self._journal.record("stack", "running")
 
@@ -118,21 +113,13 @@ class Supervisor:
 
     def _watch(self) -> None:
         while not self._stop_asked:
-            self._heed_storage()
-            held = self._journal.held() | self._house.spared()
+            held = self._journal.held()
             for watched in self._all():
                 self._obey(watched, watched.member.name in held)
                 if not watched.held:
                     self._look_after(watched)
             self._publish()
             time.sleep(POLL_SECONDS)
-
-    def _heed_storage(self) -> None:
-        """When there is room again, start at once what died of the full disk."""
-        if self._house.record(self._journal) == ENOUGH:
-            for watched in self._all():
-                if watched.restart_at is not None:
-                    watched.deaths, watched.restart_at = 0, time.monotonic()
 
     def _obey(self, watched: Watched, held: bool) -> None:
         """Stop what is wanted down, start what is no longer."""
@@ -155,8 +142,7 @@ class Supervisor:
                 watched.restarts += 1
                 self._relaunch(watched)
         elif watched.child and watched.child.exit_code is not None:
-            lived = now - watched.started_at
-            self._plan_restart(watched, lived, f"exit code {watched.child.exit_code} after {lived:.0f} s")
+            self._ended(watched, watched.child.exit_code, now - watched.started_at)
         elif not watched.ready:
             if watched.member.awaited or now > watched.probed_at + LIVE_SECONDS / 3:
                 watched.probed_at = now
@@ -184,11 +170,16 @@ class Supervisor:
         except (EmbeddedError, OSError) as reason:
             self._plan_restart(watched, 0.0, str(reason))
 
-    def _plan_restart(self, watched: Watched, lived: float, reason: str) -> None:
+    def _ended(self, watched: Watched, code: int, lived: float) -> None:
+        """A worker that stands down does what it was told to: that is no death."""
+        event = "stood_down" if code == EXIT_STOOD_DOWN else "died"
+        self._plan_restart(watched, lived, f"exit code {code} after {lived:.0f} s", event)
+
+    def _plan_restart(self, watched: Watched, lived: float, reason: str, event: str = "died") -> None:
         watched.deaths = 1 if lived > SETTLED_SECONDS else watched.deaths + 1
         wait = backoff(watched.deaths)
         watched.ready, watched.restart_at = False, time.monotonic() + wait
-        self._journal.record(watched.member.name, "died", f"{reason}; restart in {wait:g} s")
+        self._journal.record(watched.member.name, event, f"{reason}; restart in {wait:g} s")
 
     def _launch(self, watched: Watched) -> None:
         watched.child = Child(watched.member.prepare(), log_file(self._settings, watched.member.name))
@@ -214,9 +205,9 @@ class Supervisor:
 
     def _publish(self, failure: str = "") -> None:
         states = tuple(watched.state() for watched in self._all())
-        short = self._house.storage.short
-        state = StackState(self._phase, self._pid, self._settings.port_base, states, failure, short)
-        if state != self._written and self._journal.write(state):
+        state = StackState(self._phase, self._pid, self._settings.port_base, states, failure)
+        if state != self._written:
+            self._journal.write(state)
             self._written = state
 
 

@@ -121,8 +121,7 @@ def main() -> int:
     for name, work, of in (("watch", _watch_for_ever, watch), ("measure", _measure_for_ever, measure)):
         threading.Thread(target=_or_end, args=(work, of), name=name, daemon=True).start()
     routes = [Route("/health/mirror", without_parameters(_mirror_health(watch.pulse)))]
-    serve(application(routes, watch.not_ready), settings.http_host, settings.http_port)
-    return 0
+    return serve(application(routes, watch.not_ready), settings.http_host, settings.http_port)
 
 
 def _mirror_health(pulse: MirrorPulse) -> Callable[[Request], Awaitable[Response]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from types import FrameType
 
 import msgspec
 import structlog
@@ -18,6 +20,7 @@ from starlette.routing import BaseRoute, Route
 
 from services.edge.http import exception_handlers, without_parameters
 from services.kernel.collector import keep_what_is_here
+from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED
 
 GRACE_SECONDS = 15
 KEEP_ALIVE_SECONDS = 75  # longer than a client's pool or a proxy usually keeps an idle connection
@@ -58,19 +61,40 @@ def application(
     )
 
 
+class _Server(uvicorn.Server):
+    """A signal is a request to stop, not the cause of death: uvicorn would raise it again at the end."""
+
+    told_to_stop = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.told_to_stop = True
+        super().handle_exit(sig, frame)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, self.handle_exit)
+        yield
+
+
+_ended_itself = threading.Event()
+
+
 def end_process(reason: str) -> None:
-    """End as if told to: what is under way gets its time, the supervisor starts a new process."""
+    """End because of an error: what is under way gets its time, the supervisor starts a new process."""
     log.error("ending", reason=reason)
+    _ended_itself.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def serve(app: Starlette, host: str, port: int) -> None:
-    """Until SIGTERM or SIGINT: then no new connection, what is under way gets `GRACE_SECONDS`.
+def serve(app: Starlette, host: str, port: int) -> int:
+    """Until SIGTERM or SIGINT: then no new connection, what is under way gets `GRACE_SECONDS`. The exit code.
 
     In another thread than the main one it serves as long as the process lives.
     """
     keep_what_is_here()
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
         host=host,
         port=port,
@@ -85,3 +109,9 @@ def serve(app: Starlette, host: str, port: int) -> None:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
+    server = _Server(config)
+    try:
+        server.run()
+    except SystemExit:  # uvicorn's own code for a failed start means something else here
+        return EXIT_FAILED
+    return EXIT_STOPPED if server.told_to_stop and not _ended_itself.is_set() else EXIT_FAILED

@@ -25,8 +25,7 @@ def _api() -> int:
 
     settings = ApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment
     configure_logging("inventory-api", settings.log_level)
-    serve(create(settings), settings.http_host, settings.http_port)
-    return 0
+    return serve(create(settings), settings.http_host, settings.http_port)
 
 
 def _worker() -> int:

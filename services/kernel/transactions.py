@@ -30,6 +30,10 @@ class OwnershipLost(Exception):
     anew."""
 
 
+class Fenced(OwnershipLost):
+    """Another process has initialised the ids."""
+
+
 class _MustAbort(Exception):
     pass
 
@@ -142,7 +146,8 @@ class Transactions:
             except KafkaException as error:
                 cause = error.args[0]
                 if cause.fatal():
-                    raise OwnershipLost(str(cause)) from error
+                    fenced = cause.code() == KafkaError._FENCED
+                    raise (Fenced if fenced else OwnershipLost)(str(cause)) from error
                 if cause.txn_requires_abort():
                     raise _MustAbort(str(cause)) from error
                 if not cause.retriable() or time.monotonic() > until:

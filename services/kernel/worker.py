@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import Any, Protocol
 
 import structlog
@@ -21,15 +22,16 @@ from services.kernel.command_loop import CommandLoop
 from services.kernel.control import ControlWatch
 from services.kernel.entities import Window
 from services.kernel.execution import Executor, LaterEpoch
+from services.kernel.exit_codes import EXIT_GAP, EXIT_LAYOUT, EXIT_LOST, EXIT_STOOD_DOWN, EXIT_STOPPED
 from services.kernel.restoring import VersionGap
 from services.kernel.slot import LayoutChanged, Slot, SlotConfig, StoodDown
 from services.kernel.standby import Standby
 from services.kernel.takeover import take_over
-from services.kernel.transactions import Aborted, OwnershipLost
+from services.kernel.transactions import Aborted, Fenced, OwnershipLost
 from services.kernel.worker_metrics import WorkerMetrics
 
-EXIT_LOST, EXIT_LAYOUT, EXIT_GAP, EXIT_STOOD_DOWN = 3, 4, 5, 6
 ANSWERS_PER_PARTITION = 1_000_000
+DEMOTED_SECONDS = 1.0
 
 log = structlog.get_logger()
 
@@ -54,7 +56,7 @@ class WorkerSettings(Protocol):
 def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings) -> int:
     """Stand by while the site is passive, own a slot and work while it is active, until SIGTERM.
 
-    Answers the exit code: 0 stopped, 3 ownership lost, 4 layout changed, 5 gap, 6 stood down.
+    Returns the exit code.
     """
     metrics = WorkerMetrics(aggregate.name)
     metrics.serve(settings.http_host, settings.http_port, settings.kafka)
@@ -77,7 +79,7 @@ def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings) ->
     except (OwnershipLost, Aborted, KafkaException, TimeoutError) as error:
         log.error("ownership_lost", reason=str(error), next="the supervisor starts this slot again")
         return EXIT_LOST
-    return 0
+    return EXIT_STOPPED
 
 
 def _work(
@@ -95,11 +97,17 @@ def _work(
         window=Window(settings.retry_window_hours, ANSWERS_PER_PARTITION),
         snapshot_seconds=settings.snapshot_seconds,
     )
-    slot, watch = Slot(aggregate, config, _end_process), ControlWatch(settings.kafka)
+    watch = ControlWatch(settings.kafka)
+    slot = Slot(aggregate, config, lambda error: _end_process(error, watch))
     if not watch.control.writing:
         _stand_by(slot, watch, metrics, stop)
     if not stop.is_set():
-        _run_loop(slot, settings, watch, metrics, stop)
+        try:
+            _run_loop(slot, settings, watch, metrics, stop)
+        except Fenced as error:
+            if _demoted(watch):
+                raise StoodDown(str(error)) from error
+            raise
     slot.close()
 
 
@@ -126,7 +134,8 @@ def _run_loop(
 ) -> None:
     aggregate = slot.aggregate
     metrics.activating()
-    end_when_stuck(settings.kafka, slot.transactions, settings.transaction_timeout_ms / 1000, _end_process)
+    seconds = settings.transaction_timeout_ms / 1000
+    end_when_stuck(settings.kafka, slot.transactions, seconds, lambda error: _end_process(error, watch))
     consumer = slot.open()
     keep_what_is_here()
     executor = Executor(aggregate, slot.partitions, slot.partition_count, slot.epoch)
@@ -148,8 +157,18 @@ def _run_loop(
     consumer.close()
 
 
-def _end_process(error: BaseException) -> None:
+def _demoted(watch: ControlWatch) -> bool:
+    """Whether the process was shut out because its site was demoted. The record of that precedes the fence,
+    but may be read after it."""
+    until = time.monotonic() + DEMOTED_SECONDS
+    while watch.control.writing and time.monotonic() < until:
+        time.sleep(0.02)
+    return not watch.control.writing
+
+
+def _end_process(error: BaseException, watch: ControlWatch) -> None:
     """Another thread knows that the slot is lost: the loop must not take one more command."""
+    stood_down = isinstance(error, Fenced) and _demoted(watch)
     log.error("ownership_lost", reason=str(error), next="the supervisor starts this slot again")
     sys.stdout.flush()
-    os._exit(EXIT_LOST)
+    os._exit(EXIT_STOOD_DOWN if stood_down else EXIT_LOST)

@@ -15,12 +15,10 @@ import uvloop
 
 from services.edge.json_logs import configure_logging
 from services.edge.serving import application, serve
+from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE
 from services.projection.database import migrate, pool
 from services.projection.read_models import READ_MODELS
 from services.projection.settings import ProjectionSettings, QuerySettings
-
-USAGE = 2
-FAILED = 1
 
 log = structlog.get_logger(__name__)
 
@@ -70,16 +68,15 @@ def _project(settings: ProjectionSettings) -> int:
     except Exception:
         log.exception("the projection stopped")
         sys.stdout.flush()
-        os._exit(FAILED)  # a thread of a source that broke must not keep the process
-    return 0
+        os._exit(EXIT_FAILED)  # a thread of a source that broke must not keep the process
+    return EXIT_STOPPED
 
 
 def _query(settings: QuerySettings) -> int:
     from services.projection.api import query_app
 
     configure_logging("query-api", settings.log_level)
-    serve(query_app(settings), settings.http_host, settings.http_port)
-    return 0
+    return serve(query_app(settings), settings.http_host, settings.http_port)
 
 
 async def _migrate(settings: ProjectionSettings) -> int:
@@ -87,7 +84,7 @@ async def _migrate(settings: ProjectionSettings) -> int:
     configure_logging("migrations", settings.log_level)
     async with pool(settings.database_url, 1) as connections, connections.acquire() as connection:
         log.info("migrated", numbers=await migrate(connection, READ_MODELS))
-    return 0
+    return EXIT_STOPPED
 
 
 def main(arguments: list[str]) -> int:
@@ -100,7 +97,7 @@ def main(arguments: list[str]) -> int:
             return asyncio.run(_migrate(ProjectionSettings()))
         case _:
             print(__doc__, file=sys.stderr)
-            return USAGE
+            return EXIT_USAGE
 
 
 if __name__ == "__main__":

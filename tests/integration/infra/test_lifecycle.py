@@ -3,14 +3,22 @@
 import os
 import signal
 import socket
+import sys
+import threading
 from pathlib import Path
 
 import psutil
 
+from infra.embedded.child import Program
+from infra.embedded.journal import Journal
 from infra.embedded.ports import HOST
 from infra.embedded.postgres import MAJOR
-from infra.embedded.stack import http_ready
-from tests.integration.infra.conftest import Shop, eventually
+from infra.embedded.stack import Member, http_ready
+from infra.embedded.supervisor import Supervisor
+from infra.settings import StackSettings
+from services.kernel.exit_codes import EXIT_LOST, EXIT_STOOD_DOWN
+from tests.integration.infra.conftest import SECONDS, Shop, eventually
+from tests.ports import free_base
 
 
 def test_up_waits_until_ready_and_down_leaves_nothing_but_state(shop: Shop) -> None:
@@ -112,3 +120,26 @@ def test_wrong_use_is_exit_code_2(shop: Shop) -> None:
     assert shop.run("nonsense").returncode == 2
     assert "up" in shop.run("--help").stdout
     assert not http_ready(f"http://{HOST}:{shop.base}")
+
+
+def test_a_worker_that_stands_down_is_not_shown_as_dead(tmp_path: Path) -> None:
+    def member(name: str, code: int) -> Member:
+        command = (sys.executable, "-c", f"import sys, time; time.sleep(0.5); sys.exit({code})")
+        return Member(name, (), lambda: Program(name, command), lambda: True, seconds=SECONDS)
+
+    settings = StackSettings(home=tmp_path, port_base=free_base())
+    journal = Journal(tmp_path)
+    supervisor = Supervisor(
+        settings, os.getpid(), journal, [[member("stands-down", EXIT_STOOD_DOWN), member("dies", EXIT_LOST)]]
+    )
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+
+    def of(name: str) -> list[str]:
+        return [event["event"] for event in journal.events() if event["process"] == name]
+
+    eventually(lambda: "died" in of("dies") and of("stands-down").count("started") > 1)
+    supervisor.ask_to_stop()
+    thread.join(SECONDS)
+    assert "stood_down" in of("stands-down")
+    assert "died" not in of("stands-down")

@@ -16,7 +16,7 @@ from infra.checker import Evidence, check, read_evidence
 from infra.embedded.broker import EmbeddedBroker
 from infra.embedded.ports import free_ports
 from infra.topics import create_topics, ensure_site
-from services.kernel.worker import EXIT_LOST
+from services.kernel.exit_codes import EXIT_LOST
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
 

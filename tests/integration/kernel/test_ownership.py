@@ -6,6 +6,8 @@ import os
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import Snapshot
 from infra.checker import Evidence, check, read_evidence
@@ -13,10 +15,10 @@ from services.inventory.domain.state import Stock
 from services.inventory.worker import INVENTORY
 from services.kernel.aggregate import StateCodec
 from services.kernel.control import change_layout, read_control, snapshot_id
+from services.kernel.exit_codes import EXIT_LAYOUT, EXIT_LOST
 from services.kernel.log_reader import read_to_end
 from services.kernel.serde import decode
-from services.kernel.transactions import OwnershipLost, Transactions, produce
-from services.kernel.worker import EXIT_LAYOUT, EXIT_LOST
+from services.kernel.transactions import Fenced, Transactions, produce
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import FIRST_BATCH, WorkerProcess
 
@@ -50,13 +52,9 @@ def test_a_zombies_late_snapshot_is_refused(bootstrap: str) -> None:
     zombie.fence()
     Transactions(bootstrap, [snapshot_id("inventory", 0)], 10_000).fence()
     value = b"an old snapshot"
-    lost = False
-    try:
+    with pytest.raises(Fenced):
         zombie.run(lambda producer: produce(producer, "inventory.state", value, "SKU-z0"), [], None)
-    except OwnershipLost:
-        lost = True
     found = [record.value() for record in read_to_end(bootstrap, "inventory.state", {0: 0, 1: 0})]
-    assert lost
     assert value not in found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 import urllib.request
 from collections.abc import Callable
@@ -16,11 +18,11 @@ from contracts.kernel.records import SiteRole
 from infra.checker import Evidence, check, read_evidence
 from infra.sites.control import lift_hold, stand_down, write_hold, write_role
 from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
+from services.kernel.exit_codes import EXIT_STOOD_DOWN
 from services.kernel.serde import encode
 from services.kernel.transactions import Transactions, produce
-from services.kernel.worker import EXIT_LOST, EXIT_STOOD_DOWN
 from tests.integration.kernel.client import Client
-from tests.integration.kernel.workers import WorkerProcess
+from tests.integration.kernel.workers import FIRST_BATCH, WorkerProcess
 
 SKU = "22423"
 
@@ -96,7 +98,7 @@ def test_a_site_stands_down_stands_by_and_takes_over(
     first = client.wait_for({"first", "refused"})
 
     stand_down(bootstrap, "home", 1)
-    assert old.process.wait(30) in (EXIT_STOOD_DOWN, EXIT_LOST), old.log.read_text()
+    assert old.process.wait(30) == EXIT_STOOD_DOWN, old.log.read_text()
     standby = start_worker("inventory")
     wait_for_status(standby, {"status": "standby"})
     receive(client, "of epoch 1")
@@ -135,3 +137,17 @@ def test_a_site_that_is_not_proven_alone_is_mute(
     wait_for_status(worker, {"status": "active", "epoch": 3})
     write_hold(bootstrap, "unproven", 3)
     assert worker.process.wait(30) == EXIT_STOOD_DOWN, worker.log.read_text()
+
+
+def test_a_worker_that_feels_the_fence_before_it_reads_why_stands_down_too(
+    bootstrap: str, start_worker: Callable[..., WorkerProcess], inventory_client: Client
+) -> None:
+    """A planned switchover is no loss of ownership."""
+    lift_hold(bootstrap)
+    frozen = start_worker("inventory", doom=("send_offsets_to_transaction:after", FIRST_BATCH, "SIGSTOP"))
+    wait_for_status(frozen, {"status": "active", "epoch": 3})
+    receive(inventory_client, "in the middle of", epoch=3)
+    frozen.wait_stopped()
+    stand_down(bootstrap, "home", 3)
+    os.kill(frozen.process.pid, signal.SIGCONT)
+    assert frozen.process.wait(30) == EXIT_STOOD_DOWN, frozen.log.read_text()

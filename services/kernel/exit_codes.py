@@ -1,0 +1,11 @@
+"""Why a process of the shop ended. docs/operations.md says what each code means and what happens next."""
+
+from __future__ import annotations
+
+EXIT_STOPPED = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_LOST = 3
+EXIT_LAYOUT = 4
+EXIT_GAP = 5
+EXIT_STOOD_DOWN = 6

@@ -1,0 +1,92 @@
+"""Every exit code that the shop's processes can produce is in docs/operations.md, and no other."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from services.kernel import exit_codes
+
+ROOT = Path(__file__).parents[2]
+CODES = {name: code for name, code in vars(exit_codes).items() if name.startswith("EXIT_")}
+# Modules of the processes that `daybook up` starts, by the group that the table names.
+WORKERS = ("services/kernel/worker.py", "services/order/worker.py", "services/inventory/worker.py")
+OTHERS = (
+    "services/order/main.py",
+    "services/inventory/main.py",
+    "services/edge/serving.py",
+    "services/projection/main.py",
+    "infra/registry.py",
+    "infra/sites/guard.py",
+    "infra/embedded/link.py",
+)
+PYTHON = {0, 1, 2}  # its end, an exception that nobody caught, argparse's refusal
+
+
+def documented() -> dict[str, set[int]]:
+    """The codes of the table by group; a row without a group belongs to the group above."""
+    text = (ROOT / "docs/operations.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([\w ]*)\| (-?\d+|negative) \|", text, re.MULTILINE)
+    found: dict[str, set[int]] = {}
+    group = ""
+    for name, code in rows:
+        group = name.strip() or group
+        if code != "negative":
+            found.setdefault(group, set()).add(int(code))
+    return found
+
+
+def unnamed_exits(module: str) -> Iterator[str]:
+    """Where the module ends its process, or returns from a function that says its exit code, by anything but
+    one of the named codes or another function's result."""
+    for node in ast.walk(ast.parse((ROOT / module).read_text("utf-8"))):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="exit" | "_exit") | ast.Name(id="SystemExit" | "exit")):
+                values: list[ast.expr | None] = list(node.args)
+            case ast.FunctionDef(returns=ast.Name(id="int")):
+                values = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
+            case _:
+                continue
+        yield from (f"{module}:{value.lineno}" for value in values if value and not named(value))
+
+
+def named(value: ast.expr) -> bool:
+    match value:
+        case ast.Name(id=name):
+            return name in CODES
+        case ast.IfExp(body=body, orelse=orelse):
+            return named(body) and named(orelse)
+        case _:
+            return isinstance(value, ast.Call)
+
+
+def exits(module: str) -> set[int]:
+    tree = ast.parse((ROOT / module).read_text("utf-8"))
+    return {CODES[node.id] for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in CODES}
+
+
+def test_processes_end_with_named_codes_only() -> None:
+    assert [place for module in (*WORKERS, *OTHERS) for place in unnamed_exits(module)] == []
+
+
+def test_the_table_holds_every_code_and_no_other() -> None:
+    table = documented()
+    assert set(table) == {"all", "workers"}
+    produced = {
+        "workers": {code for module in WORKERS for code in exits(module)} - PYTHON,
+        "all": {code for module in OTHERS for code in exits(module)} | PYTHON,
+    }
+    assert table == produced
+
+
+def test_every_code_is_somebodys() -> None:
+    assert {code for module in (*WORKERS, *OTHERS) for code in exits(module)} == set(CODES.values())
+
+
+def test_what_is_not_named_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(
+        "import sys\n\ndef main() -> int:\n    return 7 if sys.argv else EXIT_LOST\n\n"
+        "MINE = 9\nsys.exit(MINE)\nsys.exit(main())\nsys.exit(EXIT_LOST)\n"
+    )
+    assert {place.rpartition(":")[2] for place in unnamed_exits(str(file))} == {"4", "7"}

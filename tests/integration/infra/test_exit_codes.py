@@ -1,0 +1,62 @@
+"""A process that is told to stop ends with 0, one that cannot start or ends itself with 1."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from infra.embedded.ports import HOST, free_ports
+from infra.embedded.stack import http_ready
+from infra.settings import ROOT
+from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED
+
+SECONDS = 120
+ENDS_ITSELF = """
+import sys, threading, time
+from services.edge.serving import application, end_process, serve
+threading.Timer(1, end_process, ["half of it failed"]).start()
+sys.exit(serve(application((), lambda: None), "127.0.0.1", {port}))
+"""
+
+
+def started(port: int, *command: str) -> "subprocess.Popen[bytes]":
+    environment = {"DAYBOOK_HTTP_PORT": str(port), "PATH": "/usr/bin:/bin"}
+    return subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop(number: signal.Signals) -> None:
+    (port,) = free_ports(1)
+    process = started(port, "-m", "infra.registry")
+    deadline = time.monotonic() + SECONDS
+    while not http_ready(f"http://{HOST}:{port}"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(SECONDS) == EXIT_STOPPED
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.socket() as other:
+        other.bind((HOST, 0))
+        other.listen()
+        assert started(other.getsockname()[1], "-m", "infra.registry").wait(SECONDS) == EXIT_FAILED
+
+
+def test_an_error_that_ends_it() -> None:
+    (port,) = free_ports(1)
+    assert started(port, "-c", ENDS_ITSELF.format(port=port)).wait(SECONDS) == EXIT_FAILED
+
+
+def test_a_query_api_without_its_database() -> None:
+    (port,) = free_ports(1)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "services.projection.main", "query"],
+        cwd=ROOT,
+        env={"DAYBOOK_HTTP_PORT": str(port), "DAYBOOK_DATABASE_URL": f"postgresql://a@{HOST}:1/a"},
+        stdout=subprocess.DEVNULL,
+    )
+    assert process.wait(SECONDS) == EXIT_FAILED
