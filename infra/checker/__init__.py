@@ -1,6 +1,6 @@
 """The checker of the raw log: what must hold, recomputed without the domain's own code."""
 
-from infra.checker.evidence import Acknowledged, Evidence, Recorded, read_evidence
+from infra.checker.evidence import Acknowledged, Evidence, Recorded, Sent, read_evidence, read_sent
 from infra.checker.invariants import Violation, check
 
-__all__ = ["Acknowledged", "Evidence", "Recorded", "Violation", "check", "read_evidence"]
+__all__ = ["Acknowledged", "Evidence", "Recorded", "Sent", "Violation", "check", "read_evidence", "read_sent"]

@@ -1,4 +1,4 @@
-"""What the checker looks at: every committed event of both logs, and what clients were told.
+"""What the checker looks at: every committed record of both services, and what clients were told.
 
 Foreign records and openings of epochs are no events (`infra/event_log.py`): they are left out.
 """
@@ -12,12 +12,15 @@ from typing import Any
 
 from contracts.kernel.records import RecordVerdict
 from infra.event_log import EVENT_TOPICS, journal_at, read_log
-from services.kernel.envelope import Metadata
-from services.kernel.log_reader import partitions_of
+from services.kernel.envelope import Malformed, Metadata, read_headers
+from services.kernel.log_reader import partitions_of, read_to_end
 from services.kernel.log_rule import Event, Step, step
 from services.kernel.serde import Undecodable, decode
 
 LOGS = EVENT_TOPICS
+BESIDE_THE_LOGS = tuple(
+    f"{service}.{what}" for what in ("commands", "outcomes", "answers") for service in ("order", "inventory")
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,21 @@ class Recorded:
 
 
 @dataclass(frozen=True)
+class Sent:
+    """A command, a batch of outcomes or a recorded outcome where it stands.
+
+    `transaction` is the id of the worker's transaction that wrote it; empty for what a client sent.
+    `metadata` is None for what has no envelope: outcomes for an API, and recorded outcomes.
+    """
+
+    topic: str
+    key: str
+    transaction: str
+    metadata: Metadata | None
+    body: Any
+
+
+@dataclass(frozen=True)
 class Acknowledged:
     """What a client was told about one command; `kind` as in an outcome."""
 
@@ -51,12 +69,14 @@ class Acknowledged:
 
 @dataclass
 class Evidence:
-    """`seen` are the event ids that some reader took for real (a read model, a lake); `at_rest`: no
-    conversation is under way."""
+    """`seen` are the event ids that some reader took for real (a read model, a lake); `sent` is everything
+    beside the events, or nothing where the pairing of the two is not judged; `at_rest`: no conversation is
+    under way."""
 
     events: list[Recorded]
     acknowledged: list[Acknowledged] = field(default_factory=list)
     seen: Iterable[str] = ()
+    sent: list[Sent] = field(default_factory=list)
     at_rest: bool = False
 
 
@@ -82,3 +102,22 @@ def _body(value: bytes | None) -> Any:
         return decode(value)
     except Undecodable:
         return None
+
+
+def read_sent(bootstrap: str) -> list[Sent]:
+    """Every committed command, outcome and recorded outcome; what cannot be decoded is left out.
+
+    They are kept for a limited time only: the pairing of a log that is older cannot be judged.
+    """
+    found = []
+    for topic in BESIDE_THE_LOGS:
+        for record in read_to_end(bootstrap, topic, dict.fromkeys(partitions_of(bootstrap, topic), 0)):
+            headers = dict(record.headers() or ())
+            try:
+                metadata = read_headers(record.headers()) if topic.endswith(".commands") else None
+                body = decode(record.value())
+            except (Malformed, Undecodable):
+                continue
+            transaction = headers.get("ce_transaction", b"").decode()
+            found.append(Sent(topic, (record.key() or b"").decode(), transaction, metadata, body))
+    return found

@@ -4,11 +4,12 @@ violations out."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from infra.checker.conversations import conversations_end, money_is_conserved, stock_adds_up
 from infra.checker.evidence import Acknowledged, Evidence, Recorded
+from infra.checker.pairing import causes_are_committed, records_are_paired
 from services.kernel.envelope import partition_of
 
 
@@ -31,6 +32,8 @@ def check(evidence: Evidence) -> list[Violation]:
         *_nothing_aborted(events, evidence.seen),
         *_transactions_are_whole(events),
     ]
+    found += [Violation("I5", where, what) for where, what in causes_are_committed(events, evidence.sent)]
+    found += [Violation("I6", where, what) for where, what in records_are_paired(events, evidence.sent)]
     found += [Violation("I7", where, what) for where, what in stock_adds_up(events)]
     found += [Violation("I8", where, what) for where, what in money_is_conserved(events)]
     found += [Violation("I9", where, what) for where, what in conversations_end(events, evidence.at_rest)]
@@ -98,9 +101,9 @@ def _one_writer(events: list[Recorded]) -> Iterator[Violation]:
         epochs[place] = epoch
 
 
-def _nothing_aborted(events: list[Recorded], seen: object) -> Iterator[Violation]:
+def _nothing_aborted(events: list[Recorded], seen: Iterable[str]) -> Iterator[Violation]:
     committed = {recorded.metadata.id for recorded in events}
-    for event_id in seen if isinstance(seen, (list, set, tuple, frozenset)) else ():
+    for event_id in seen:
         if event_id not in committed:
             yield Violation("I5", event_id, "a reader took an event that is not committed")
 

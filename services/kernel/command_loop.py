@@ -138,10 +138,11 @@ class CommandLoop(Generic[Command, State, Event]):
         self._metrics.committed(staged.counts, len(records), time.perf_counter() - began)
 
     def _encode(self, staged: Staged[State], recorded: int) -> list[Record]:
-        """Every record of the transaction. Events say which of how many they are, so that a torn copy can be
-        told."""
+        """Every record of the transaction, with its id. Events say which of how many they are, so that a torn
+        copy can be told."""
         out: list[Record] = []
         transaction, count = uuid7(), len(staged.events)
+        within = ("ce_transaction", transaction.encode())
         for index, event in enumerate(staged.events):
             headers = write_headers(event.metadata)
             headers.append(("ce_transaction", f"{transaction}/{index}/{count}".encode()))
@@ -154,20 +155,20 @@ class CommandLoop(Generic[Command, State, Event]):
                 )
             )
         for ask in staged.asks:
-            out.append((ask.topic, ask.value, ask.key, {"headers": write_headers(ask.metadata)}))
+            out.append((ask.topic, ask.value, ask.key, {"headers": [*write_headers(ask.metadata), within]}))
         for number, key, remembered in staged.unrecorded:
             topic = f"{self._name}.answers"
             value = encode(topic, Answer(remembered.outcome, remembered.recorded_at))
-            out.append((topic, value, key, {"partition": number}))
+            out.append((topic, value, key, {"partition": number, "headers": [within]}))
         for (topic, to_partition, to_key), outcomes in staged.replies.items():
             value = encode(topic, OutcomeBatch(tuple(outcomes)))
             if to_partition is not None and not self._slot.reaches(topic, to_partition):
                 log.error("nobody_to_answer", topic=topic, partition=to_partition, commands=len(outcomes))
             elif to_partition is not None:
-                out.append((topic, value, None, {"partition": to_partition}))
+                out.append((topic, value, None, {"partition": to_partition, "headers": [within]}))
             else:
                 headers = write_headers(self._batch_metadata(to_key, staged, recorded))
-                out.append((topic, value, to_key, {"headers": headers}))
+                out.append((topic, value, to_key, {"headers": [*headers, within]}))
         for key, parked in staged.parked:
             topic = f"{self._name}.parked"
             out.append((topic, encode(topic, parked), key, {}))

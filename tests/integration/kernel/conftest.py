@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.kernel.client import Client
+from tests.integration.kernel.witness import Witness
 from tests.integration.kernel.workers import WorkerProcess
 from tests.stack import site_broker
 
@@ -39,3 +40,17 @@ def inventory_client(bootstrap: str) -> Iterator[Client]:
     client = Client(bootstrap, "inventory")
     yield client
     client.close()
+
+
+@pytest.fixture
+def order_client(bootstrap: str) -> Iterator[Client]:
+    client = Client(bootstrap, "order")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def witness(bootstrap: str) -> Iterator[Witness]:
+    witness = Witness(bootstrap)
+    yield witness
+    witness.close()

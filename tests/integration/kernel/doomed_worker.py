@@ -2,7 +2,8 @@
 SIGNAL`.
 
 The real worker with the real producers; only their methods are wrapped. STEP is
-`<method>:before|after|during`.
+`<method>:before|after|during`. An order worker is hit where a transaction with commands to inventory ends:
+only such a one can be torn between an event and its commands.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer
@@ -24,35 +27,44 @@ METHODS = ("begin_transaction", "produce", "send_offsets_to_transaction", "commi
 
 
 class Doomed:
-    """A producer whose NTH call of one method (counted over all producers of the process) brings the
-    signal."""
+    """A producer whose NTH call of one method (counted over all producers of the process) brings the signal.
+
+    `torn_from`: the ends of transactions without a record for this topic are not counted.
+    """
 
     calls = 0
 
-    def __init__(self, producer: Producer, step: str, nth: int, number: int) -> None:
+    def __init__(self, producer: Producer, step: str, nth: int, number: int, torn_from: str) -> None:
         self._producer, self._nth, self._number = producer, nth, number
         self._method, _, self._when = step.partition(":")
+        self._torn_from, self._counted = torn_from, False
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._producer, name)
-        if name != self._method:
-            return method
+        return partial(self._call, name, method) if name in METHODS else method
 
-        def call(*args: Any, **more: Any) -> Any:
-            Doomed.calls += 1
-            due = Doomed.calls == self._nth
-            if due and self._when == "before":
-                self._strike()
-            if due and self._when == "during":
-                threading.Thread(target=self._strike_soon, daemon=True).start()
-            result = method(*args, **more)
-            if due and self._when == "after":
-                if name == "produce":
-                    self._producer.flush(5)
-                self._strike()
-            return result
+    def _call(self, name: str, method: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        if name == "begin_transaction":
+            self._counted = not self._torn_from
+        if name == "produce" and args[0] == self._torn_from:
+            self._counted = True
+        due = self._due(name)
+        if due and self._when == "before":
+            self._strike()
+        if due and self._when == "during":
+            threading.Thread(target=self._strike_soon, daemon=True).start()
+        result = method(*args, **more)
+        if due and self._when == "after":
+            if name == "produce":
+                self._producer.flush(5)
+            self._strike()
+        return result
 
-        return call
+    def _due(self, name: str) -> bool:
+        if name != self._method or (name.startswith(("send", "commit")) and not self._counted):
+            return False
+        Doomed.calls += 1
+        return Doomed.calls == self._nth
 
     def _strike(self) -> None:
         os.kill(os.getpid(), self._number)
@@ -64,13 +76,14 @@ class Doomed:
 
 def main() -> int:
     service, step, nth, name = sys.argv[1:5]
+    torn_from = "inventory.commands" if service == "order" else ""
     real, number = transactions.transactional_producer, signal.Signals[name]
 
     def doomed(bootstrap: str, transactional_id: str, timeout_ms: int) -> Any:
         producer = real(bootstrap, transactional_id, timeout_ms)
         if transactional_id.endswith("snapshots"):
             return producer
-        return Doomed(producer, step, int(nth), number)
+        return Doomed(producer, step, int(nth), number, torn_from)
 
     transactions.transactional_producer = doomed
     settings = importlib.import_module(f"services.{service}.settings").WorkerSettings()

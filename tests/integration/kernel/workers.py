@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 from infra.embedded.ports import free_ports
 
+STEPS = (
+    "begin_transaction:after",
+    "produce:before",
+    "produce:after",
+    "send_offsets_to_transaction:before",
+    "send_offsets_to_transaction:after",
+    "commit_transaction:before",
+    "commit_transaction:during",
+    "commit_transaction:after",
+)
+KILLS_PER_STEP = 2
 FIRST_BATCH = 3  # the call at which a doom hits the first batch: the start settles under both ids
 
 
@@ -81,3 +94,14 @@ def lags(text: str) -> dict[str, float]:
     """What /metrics says of the lag, by name and labels as they are written."""
     found = re.findall(r"^(daybook_\w*lag\w*\{.*\}) (\S+)$", text, re.MULTILINE)
     return {name: float(value) for name, value in found}
+
+
+def killed_at_every_step(
+    start_worker: Callable[..., WorkerProcess], service: str, **settings: object
+) -> None:
+    """Worker after worker, each killed at a step of some transaction; under load, or it would never come."""
+    pick = random.Random(3)
+    for step in STEPS * KILLS_PER_STEP:
+        nth = pick.randint(40, 400) if step.startswith("produce") else pick.randint(10, 40)
+        worker = start_worker(service, doom=(step, nth, "SIGKILL"), **settings)
+        assert worker.process.wait(60) == -9, worker.log.read_text()[-2000:]

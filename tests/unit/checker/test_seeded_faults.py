@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from contracts.inventory.commands import ReserveStock
 from contracts.inventory.events import StockIssued, StockReceived, StockReleased, StockReserved
 from contracts.order.events import (
     Line,
@@ -20,37 +21,11 @@ from contracts.order.events import (
     RefundedLine,
     ReservationsRecorded,
 )
-from infra.checker import Acknowledged, Evidence, Recorded, check
-from services.kernel.envelope import Metadata, partition_of
+from infra.checker import Acknowledged, Evidence, Sent, check
+from services.kernel.envelope import ReplyAddress
+from tests.unit.checker.written_log import Log, metadata
 
 MICRO = 1_000_000
-
-
-class Log:
-    """Writes events as workers would: each append is one transaction."""
-
-    def __init__(self) -> None:
-        self.events: list[Recorded] = []
-        self._versions: dict[str, int] = {}
-
-    def append(self, topic: str, key: str, cause: str, *events: Any) -> Log:
-        for index, event in enumerate(events):
-            version = self._versions[key] = self._versions.get(key, 0) + 1
-            metadata = Metadata(
-                id=f"{key}-{version}",
-                type=event.TYPE,
-                subject=key,
-                source="test",
-                recorded_at=len(self.events),
-                correlation_id=key,
-                causation_id=cause,
-                epoch=1,
-                version=version,
-                transaction=f"{cause}/{index}/{len(events)}",
-            )
-            place = partition_of(key, 2)
-            self.events.append(Recorded(topic, place, 2, len(self.events), key, metadata, event))
-        return self
 
 
 def good() -> Evidence:
@@ -61,29 +36,31 @@ def good() -> Evidence:
     lines = (Line("A", 2, 3 * MICRO), Line("B", 1, MICRO))
     log.append(order, "O", "place-o", OrderPlaced("O", "UK", "GBP", 0, lines, None, (), 7 * MICRO))
     log.append(stock, "A", "reserve-o-a", StockReserved("A", "O", 2, 0))
-    log.append(order, "O", "record-1", ReservationsRecorded("O", 0, ("A",)))
+    log.append(order, "O", "told-reserve-o-a", ReservationsRecorded("O", 0, ("A",)))
     log.append(stock, "B", "reserve-o-b", StockReserved("B", "O", 1, 0))
-    log.append(order, "O", "record-2", OrderConfirmed("O", 0, ("B",), "UK", "GBP", 3, 7 * MICRO))
+    log.append(order, "O", "told-reserve-o-b", OrderConfirmed("O", 0, ("B",), "UK", "GBP", 3, 7 * MICRO))
     log.append(
         order, "R", "place-r", OrderPlaced("R", "UK", "GBP", 0, (Line("A", 1, MICRO),), None, (), MICRO)
     )
     log.append(stock, "A", "reserve-r-a", StockReserved("A", "R", 1, 0))
-    log.append(order, "R", "record-3", OrderRejected("R", 0, ("X",), ("A",)))
+    log.append(order, "R", "told-reserve-r-a", OrderRejected("R", 0, ("X",), ("A",)))
     log.append(stock, "A", "release-r-a", StockReleased("A", "R", 1, 0))
     log.append(order, "O", "ship-o", OrderShipped("O", 0, ("A", "B")))
     log.append(stock, "A", "issue-o-a", StockIssued("A", "O", 2, 0))
     log.append(stock, "B", "issue-o-b", StockIssued("B", "O", 1, 0))
-    log.append(order, "O", "record-4", MovementsRecorded("O", 0, ()))
+    log.append(order, "O", "told-issue-o-a", MovementsRecorded("O", 0, ()))
     back = OrderReturned(
         "O", 0, 1, "broken", "UK", "GBP", (RefundedLine("A", 1, 3 * MICRO),), 1, 3 * MICRO, False
     )
     log.append(order, "O", "return-o", back)
+    log.refuse(order, "O", "refused-1", "already_shipped")
     told = [
         Acknowledged("place-o", "O", "accepted", 1, ("O-1",)),
         Acknowledged("place-r", "R", "accepted", 1, ("R-1",)),
         Acknowledged("refused-1", "O", "refused", 3, (), "already_shipped"),
     ]
-    return Evidence(log.events, told, {recorded.metadata.id for recorded in log.events}, at_rest=True)
+    seen = {recorded.metadata.id for recorded in log.events}
+    return Evidence(log.events, told, seen, log.sent, at_rest=True)
 
 
 def at(evidence: Evidence, key: str, version: int) -> int:
@@ -201,6 +178,65 @@ def still_open(evidence: Evidence) -> Evidence:
     return evidence
 
 
+def without(evidence: Evidence, fits: Callable[[Sent], bool]) -> Evidence:
+    kept = [record for record in evidence.sent if not fits(record)]
+    assert len(kept) < len(evidence.sent)
+    return replace(evidence, sent=kept)
+
+
+def named(name: str) -> Callable[[Sent], bool]:
+    return lambda record: record.metadata is not None and record.metadata.id == name
+
+
+def command_lost_and_sent_again(evidence: Evidence) -> Evidence:
+    """The event was committed without its command; a retry repaired it, and nothing else shows it."""
+    lost = next(filter(named("reserve-o-a"), evidence.sent))
+    assert lost.metadata is not None
+    again = replace(lost, transaction="later", metadata=lost.metadata._replace(causation_id="O"))
+    return replace(evidence, sent=[again if record is lost else record for record in evidence.sent])
+
+
+def command_without_its_event(evidence: Evidence) -> Evidence:
+    """An order was rolled back, yet its command went out."""
+    about = metadata("reserve-q-a", ReserveStock.TYPE, "A", "Q-1")
+    about = about._replace(reply_to=ReplyAddress("order.commands", None, "", "Q"))
+    evidence.sent.append(Sent("inventory.commands", "A", "place-q", about, ReserveStock("A", "Q", 1, 0)))
+    return evidence
+
+
+def command_in_another_transaction(evidence: Evidence) -> Evidence:
+    sent = [
+        replace(each, transaction="another") if named("issue-o-a")(each) else each for each in evidence.sent
+    ]
+    return replace(evidence, sent=sent)
+
+
+def no_outcome(evidence: Evidence) -> Evidence:
+    return without(
+        evidence, lambda record: record.topic == "order.outcomes" and record.transaction == "ship-o"
+    )
+
+
+def outcome_without_its_event(evidence: Evidence) -> Evidence:
+    del evidence.events[at(evidence, "B", 3)]
+    return evidence
+
+
+def unrecorded_outcome(evidence: Evidence) -> Evidence:
+    return without(evidence, lambda record: record.topic == "order.answers")
+
+
+def recorded_without_outcome(evidence: Evidence) -> Evidence:
+    return without(
+        evidence, lambda record: record.topic == "order.outcomes" and record.transaction == "refused-1"
+    )
+
+
+def executed_uncommitted(evidence: Evidence) -> Evidence:
+    """A worker read the command of an order that was rolled back."""
+    return without(evidence, named("ship-o"))
+
+
 FAULTS: list[tuple[str, Callable[[Evidence], Evidence]]] = [
     ("I1", dropped),
     ("I9", dropped_at_the_end),
@@ -212,7 +248,15 @@ FAULTS: list[tuple[str, Callable[[Evidence], Evidence]]] = [
     ("I3", doubled),
     ("I3", swapped),
     ("I5", aborted_visible),
+    ("I5", executed_uncommitted),
     ("I6", torn),
+    ("I6", command_lost_and_sent_again),
+    ("I6", command_without_its_event),
+    ("I6", command_in_another_transaction),
+    ("I6", no_outcome),
+    ("I6", outcome_without_its_event),
+    ("I6", unrecorded_outcome),
+    ("I6", recorded_without_outcome),
     ("I7", negative_stock),
     ("I7", double_release),
     ("I8", wrong_gross),
