@@ -17,6 +17,7 @@ from infra.embedded.errors import NotReady
 from infra.embedded.journal import Journal, Phase
 from infra.embedded.stack import members
 from infra.embedded.supervisor import Supervisor
+from infra.embedded.watched import broker_was_away
 from infra.retail.requests import Api
 from infra.retail.shop import NotAtRest, Shop, api_urls
 
@@ -69,7 +70,8 @@ class Rig:
         if self._thread is None:
             os.environ.setdefault("DAYBOOK_SETTLE_SECONDS", SETTLE_SECONDS)
             rows = members(self.settings, PROCESSES)
-            self._supervisor = Supervisor(self.settings, os.getpid(), self.journal, rows)
+            was_away = broker_was_away(self.cluster.bootstrap)
+            self._supervisor = Supervisor(self.settings, os.getpid(), self.journal, rows, was_away)
             self._thread = threading.Thread(target=self._supervisor.run, name="supervisor", daemon=True)
             self._thread.start()
         until = time.monotonic() + OPEN_SECONDS

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 from infra.embedded.child import Child
@@ -17,14 +17,11 @@ from infra.embedded.journal import Journal, Phase, StackState
 from infra.embedded.opening import open_site
 from infra.embedded.ports import require_free
 from infra.embedded.stack import Member, log_file, members
-from infra.embedded.watched import Watched, backoff
+from infra.embedded.watched import Watched, broker_was_away
 from infra.settings import StackSettings
 from services.kernel.exit_codes import EXIT_STOOD_DOWN
 
 POLL_SECONDS = 0.1
-# A process that has lived this long starts again at the first backoff.
-SETTLED_SECONDS = 60.0
-
 # A process that does not say it is alive this often in a row is killed: a frozen worker's open transaction
 # holds up every reader.
 LIVE_SECONDS = 3.0
@@ -36,11 +33,20 @@ class StopAsked(Exception):
 
 
 class Supervisor:
-    """Runs one stack until it is asked to stop; `rows` start in order and stop in reverse."""
+    """Runs one stack until it is asked to stop; `rows` start in order and stop in reverse.
+
+    `broker_was_away` tells whether the broker was away lately.
+    """
 
     def __init__(
-        self, settings: StackSettings, pid: int, journal: Journal, rows: Sequence[Sequence[Member]]
+        self,
+        settings: StackSettings,
+        pid: int,
+        journal: Journal,
+        rows: Sequence[Sequence[Member]],
+        broker_was_away: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._broker_was_away = broker_was_away
         self._settings = settings
         self._pid = pid
         self._journal = journal
@@ -176,8 +182,7 @@ class Supervisor:
         self._plan_restart(watched, lived, f"exit code {code} after {lived:.0f} s", event)
 
     def _plan_restart(self, watched: Watched, lived: float, reason: str, event: str = "died") -> None:
-        watched.deaths = 1 if lived > SETTLED_SECONDS else watched.deaths + 1
-        wait = backoff(watched.deaths)
+        wait = watched.died(lived, self._broker_was_away())
         watched.ready, watched.restart_at = False, time.monotonic() + wait
         self._journal.record(watched.member.name, event, f"{reason}; restart in {wait:g} s")
 
@@ -211,12 +216,17 @@ class Supervisor:
             self._written = state
 
 
-def supervise(settings: StackSettings, journal: Journal, rows: Sequence[Sequence[Member]]) -> int:
+def supervise(
+    settings: StackSettings,
+    journal: Journal,
+    rows: Sequence[Sequence[Member]],
+    was_away: Callable[[], bool] = lambda: False,
+) -> int:
     """Supervise until SIGTERM or SIGINT. The exit code is 1 when another supervisor holds this stack."""
     with journal.sole_supervisor() as alone:
         if not alone:
             return 1
-        supervisor = Supervisor(settings, os.getpid(), journal, rows)
+        supervisor = Supervisor(settings, os.getpid(), journal, rows, was_away)
         signal.signal(signal.SIGTERM, supervisor.ask_to_stop)
         signal.signal(signal.SIGINT, supervisor.ask_to_stop)
         return supervisor.run()
@@ -224,4 +234,5 @@ def supervise(settings: StackSettings, journal: Journal, rows: Sequence[Sequence
 
 if __name__ == "__main__":
     stack = StackSettings()
-    sys.exit(supervise(stack, Journal(stack.home), members(stack, sys.argv[1:])))
+    rows = members(stack, sys.argv[1:])
+    sys.exit(supervise(stack, Journal(stack.home), rows, broker_was_away(stack.kafka)))

@@ -1,13 +1,22 @@
 """A member under the supervisor's eyes: its child, its deaths, and how long until the next try."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from infra.embedded.child import Child
 from infra.embedded.journal import MemberState
-from infra.embedded.stack import Member
+from infra.embedded.stack import SILENT, Member
+from services.kernel.broker_monitor import BrokerSight
 
 FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 30.0
+# A process that has lived this long starts again at the first backoff.
+SETTLED_SECONDS = 60.0
+# A process that dies sooner after its start did not die of the broker's absence: that takes longer.
+SUDDEN_SECONDS = 1.0
+# A death so soon after the broker's absence is put down to it.
+EXCUSED_SECONDS = 10.0
 
 
 def backoff(deaths: int) -> float:
@@ -30,6 +39,16 @@ class Watched:
     silent: int = 0
     held: bool = False
 
+    def died(self, lived: float, broker_was_away: bool) -> float:
+        """Count a death after `lived` seconds; how many to wait before the restart.
+
+        A process that ended because of the broker's absence starts at once, and waits for the broker itself.
+        """
+        if broker_was_away and self.member.name not in SILENT and lived > SUDDEN_SECONDS:
+            return 0.0
+        self.deaths = 1 if lived > SETTLED_SECONDS else self.deaths + 1
+        return backoff(self.deaths)
+
     def state(self) -> MemberState:
         alive = self.child is not None and self.child.exit_code is None
         return MemberState(
@@ -39,3 +58,10 @@ class Watched:
             self.restarts,
             self.held,
         )
+
+
+def broker_was_away(bootstrap: str) -> Callable[[], bool]:
+    """Tells, whenever it is called, whether an independent client saw the broker away lately."""
+    sight = BrokerSight(bootstrap)
+    sight.follow()
+    return lambda: sight.sight.away_within(EXCUSED_SECONDS, time.monotonic())

@@ -21,6 +21,7 @@ class Shop:
 
     def __init__(self, home: Path) -> None:
         self.base = free_base()
+        self.logs = home / "logs"
         self.journal = Journal(home)
         self._environment = {**os.environ, "DAYBOOK_HOME": str(home), "DAYBOOK_PORT_BASE": str(self.base)}
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from infra.embedded.child import Program
 from infra.embedded.errors import JarsNotResolved, PortTaken
 from infra.embedded.jars import LOCK, Jar, read_lock, verify
 from infra.embedded.journal import Journal, MemberState, Phase, StackState
 from infra.embedded.ports import HOST, free_ports, listening, require_free
 from infra.embedded.secret import kept_secret
-from infra.embedded.stack import NAMES, members
-from infra.embedded.watched import LONGEST_BACKOFF_SECONDS, backoff
+from infra.embedded.stack import NAMES, Member, members
+from infra.embedded.watched import FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS, Watched, backoff
 from infra.settings import OFFSETS, StackSettings
 
 
@@ -130,3 +131,26 @@ def test_a_jar_with_other_bytes_or_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tool-1.0.jar").write_bytes(b"other")
     with pytest.raises(JarsNotResolved, match=r"tool-1\.0\.jar has sha256 .* the lock says 0000"):
         verify(tmp_path, [jar])
+
+
+def watched(name: str) -> Watched:
+    return Watched(Member(name, (), lambda: Program(name, ()), lambda: True, 1.0))
+
+
+def test_a_death_in_the_brokers_absence_waits_for_nothing_and_is_not_counted() -> None:
+    worker = watched("order-worker")
+    assert [worker.died(lived, broker_was_away=True) for lived in (30.0, 2.0, 1.1)] == [0.0, 0.0, 0.0]
+    assert worker.died(5.0, broker_was_away=False) == FIRST_BACKOFF_SECONDS
+    assert worker.died(5.0, broker_was_away=True) == 0.0
+    assert worker.died(5.0, broker_was_away=False) == 2 * FIRST_BACKOFF_SECONDS
+    assert worker.died(61.0, broker_was_away=False) == FIRST_BACKOFF_SECONDS
+
+
+@pytest.mark.parametrize("name", ["broker", "postgres", "mirror"])
+def test_who_does_not_wait_for_the_broker_backs_off_as_ever(name: str) -> None:
+    assert watched(name).died(5.0, broker_was_away=True) == FIRST_BACKOFF_SECONDS
+
+
+def test_who_dies_at_once_did_not_die_of_the_brokers_absence() -> None:
+    worker = watched("order-worker")
+    assert [worker.died(0.5, broker_was_away=True) for _ in range(3)] == [0.5, 1.0, 2.0]
