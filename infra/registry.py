@@ -88,7 +88,7 @@ def create(lock: Lock) -> Starlette:
         f"{APICURIO}/{{id}}": endpoints.schema_text,
         f"{APICURIO}/{{id}}/references": endpoints.references,
     }
-    return Starlette(
+    app = Starlette(
         routes=[
             *(Route(path, _checked(endpoint)) for path, endpoint in gets.items()),
             Route("/subjects/{subject}", _checked(endpoints.lookup), methods=["POST"]),
@@ -96,6 +96,8 @@ def create(lock: Lock) -> Starlette:
         ],
         exception_handlers={**exception_handlers(), HTTPException: _answer_error},
     )
+    app.router.redirect_slashes = False  # the redirect would name whatever Host the client sent
+    return app
 
 
 class Endpoints:

@@ -211,7 +211,8 @@ def _service(
         lambda: http_ready(settings.url(service.name)),
         # A long log takes a worker a while to restore.
         seconds=300,
-        alive=lambda: http_ready(settings.url(service.name), "live"),
+        # clients of this machine may have all connections of its address: refusing one is a sign of life
+        alive=lambda: http_status(settings.url(service.name), "live") in (200, 429),
     )
 
 

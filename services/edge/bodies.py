@@ -37,9 +37,13 @@ async def read_body(receive: Receive) -> bytes:
             chunks.append(chunk)
     if size > MAX_BODY_BYTES:
         # a client that is still sending would not read the answer: a little more is taken and thrown away
-        detail = f"a body may have at most {MAX_BODY_BYTES:,} bytes"
-        raise Problem(413, "body_too_large", detail, headers={"Connection": "close"})
+        raise body_too_large()
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def body_too_large() -> Problem:
+    detail = f"a body may have at most {MAX_BODY_BYTES:,} bytes"
+    return Problem(413, "body_too_large", detail, headers={"Connection": "close"})
 
 
 def parse_body(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:

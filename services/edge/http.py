@@ -14,12 +14,15 @@ from typing import Any
 
 import msgspec
 import structlog
+from prometheus_client import Counter as Counters
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 RETRY_AFTER_SECONDS = 1
+
+REFUSED = Counters("daybook_http_refused", "Requests refused before any route", ["code"])
 
 Handler = Callable[[Request, Any], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]

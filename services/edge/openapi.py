@@ -94,13 +94,28 @@ def refusal(about: str, status: int, code: str, **members: Any) -> Reply:
     return Reply(about, ProblemDocument, example, media_type="application/problem+json")
 
 
+# What any operation may answer before its route is asked; and what one with a body may.
+EDGE = {
+    400: refusal("Not HTTP/1.1; or no Host, or several (`malformed_host`)", 400, "malformed_request"),
+    408: refusal("The request did not come in time; the connection is closed", 408, "request_timeout"),
+    421: refusal("The process does not answer for this Host", 421, "wrong_host"),
+    429: refusal("The address has as many connections as it may have", 429, "too_many_connections"),
+    431: refusal("Request line and headers have more than 32 KiB", 431, "headers_too_large"),
+}
+EDGE_OF_BODIES = {
+    403: refusal("A page of another site may not change anything", 403, "cross_site"),
+    413: refusal("The body has more than 1 MiB", 413, "body_too_large"),
+    415: refusal("The body is not application/json in UTF-8", 415, "unsupported_media_type"),
+}
+
+
 def document(title: str, about: str, operations: Sequence[Operation]) -> dict[str, Any]:
     """The whole OpenAPI document."""
     bodies: list[Any] = [operation.body for operation in operations if operation.body is not None]
     bodies += [
         reply.body
         for operation in operations
-        for reply in operation.replies.values()
+        for reply in (*operation.replies.values(), *EDGE.values())
         if reply.body is not None
     ]
     types = list({repr(body): body for body in bodies}.values())
@@ -113,7 +128,12 @@ def document(title: str, about: str, operations: Sequence[Operation]) -> dict[st
         "openapi": "3.0.3",
         "info": {"title": title, "version": "1", "description": about},
         "paths": paths,
-        "components": {"schemas": {name: _as_3_0(schema) for name, schema in sorted(components.items())}},
+        "components": {
+            "schemas": {name: _as_3_0(schema) for name, schema in sorted(components.items())},
+            "responses": {
+                str(status): _reply(reply, named) for status, reply in sorted((EDGE | EDGE_OF_BODIES).items())
+            },
+        },
     }
 
 
@@ -126,9 +146,10 @@ def _operation(operation: Operation, named: Mapping[str, Any]) -> dict[str, Any]
     if operation.body is not None:
         content = {"application/json": {"schema": named[repr(operation.body)], "example": operation.example}}
         described["requestBody"] = {"required": True, "content": content}
-    described["responses"] = {
-        str(status): _reply(reply, named) for status, reply in operation.replies.items()
-    }
+    edge = {**EDGE, **(EDGE_OF_BODIES if operation.body is not None else {})}
+    replies: dict[int, Any] = {status: _reply(reply, named) for status, reply in operation.replies.items()}
+    replies |= {status: {"$ref": f"#/components/responses/{status}"} for status in edge}
+    described["responses"] = {str(status): reply for status, reply in sorted(replies.items())}
     return described
 
 

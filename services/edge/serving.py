@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from types import FrameType
 
 import msgspec
@@ -17,12 +18,18 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
+from services.edge.admission import Admission
+from services.edge.connections import Connections
 from services.edge.http import exception_handlers, without_parameters
+from services.edge.protocol import BoundedProtocol
+from services.edge.settings import EdgeSettings
 from services.kernel.collector import keep_what_is_here
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED
 
 GRACE_SECONDS = 15
+EVERY_ADDRESS = {"0.0.0.0", "::"}
 KEEP_ALIVE_SECONDS = 75  # longer than a client's pool or a proxy usually keeps an idle connection
 
 log = structlog.get_logger(__name__)
@@ -54,11 +61,13 @@ def application(
     routes: Sequence[BaseRoute], not_ready: NotReady, lifespan: Lifespan | None = None
 ) -> Starlette:
     """Routes with the operations beside them; every error leaves as a problem."""
-    return Starlette(
+    app = Starlette(
         routes=[*routes, *operations(not_ready)],
         exception_handlers=exception_handlers(),
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # the redirect would name whatever Host the client sent
+    return app
 
 
 class _Server(uvicorn.Server):
@@ -88,18 +97,15 @@ def end_process(reason: str) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def serve(app: Starlette, host: str, port: int) -> int:
-    """Until SIGTERM or SIGINT: then no new connection, what is under way gets `GRACE_SECONDS`. The exit code.
-
-    In another thread than the main one it serves as long as the process lives.
-    """
-    keep_what_is_here()
-    config = uvicorn.Config(
-        app,
+def server_config(app: ASGIApp, host: str, port: int) -> uvicorn.Config:
+    """How an application is served: within the limits of `EdgeSettings`."""
+    settings = EdgeSettings()
+    return uvicorn.Config(
+        Admission(app, {*settings.allowed_hosts, *({host} - EVERY_ADDRESS)}),
         host=host,
         port=port,
         loop="uvloop",
-        http="httptools",
+        http=partial(BoundedProtocol, Connections(settings)),  # type: ignore[arg-type] # made like a class
         ws="none",
         lifespan="on",
         access_log=False,
@@ -109,7 +115,15 @@ def serve(app: Starlette, host: str, port: int) -> int:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    server = _Server(config)
+
+
+def serve(app: ASGIApp, host: str, port: int) -> int:
+    """Until SIGTERM or SIGINT: then no new connection, what is under way gets `GRACE_SECONDS`. The exit code.
+
+    In another thread than the main one it serves as long as the process lives.
+    """
+    keep_what_is_here()
+    server = _Server(server_config(app, host, port))
     try:
         server.run()
     except SystemExit:  # uvicorn's own code for a failed start means something else here

@@ -50,7 +50,6 @@ def failures(field: str, entity_id: str) -> dict[int, Reply]:
     about = {field: entity_id}
     return {
         412: refusal("The entity is at another version; ETag tells which", 412, "version_conflict", **about),
-        413: refusal("The body has more than 1 MiB", 413, "body_too_large"),
         422: refusal(
             "Bad input; or the Idempotency-Key was used for another request (`idempotency_key_reused`)",
             422,
@@ -60,7 +59,8 @@ def failures(field: str, entity_id: str) -> dict[int, Reply]:
         ),
         500: refusal("The command failed and was set aside for an operator", 500, "command_failed", **about),
         503: refusal(
-            "Not known in time whether it was done. Safe to repeat under the key that the body tells",
+            "Not known in time whether it was done. Safe to repeat under the key that the body tells. "
+            "`site_passive`: `active_site` is the address of the active site",
             503,
             "outcome_unknown",
             idempotency_key="4711",

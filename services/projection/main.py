@@ -14,7 +14,7 @@ import uvicorn
 import uvloop
 
 from services.edge.json_logs import configure_logging
-from services.edge.serving import application, serve
+from services.edge.serving import application, serve, server_config
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE
 from services.projection.database import migrate, pool
 from services.projection.read_models import READ_MODELS
@@ -42,16 +42,7 @@ async def project(settings: ProjectionSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     app = application((), health.not_ready)
-    server = _Server(
-        uvicorn.Config(
-            app,
-            host=settings.http_host,
-            port=settings.http_port,
-            access_log=False,
-            log_config=None,
-            lifespan="off",
-        )
-    )
+    server = _Server(server_config(app, settings.http_host, settings.http_port))
     serving = asyncio.create_task(server.serve())
     try:
         await run(settings, stop, health)

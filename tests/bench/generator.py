@@ -72,7 +72,7 @@ def send(load: Load) -> Loaded:
 
 def post(path: str, body: bytes) -> bytes:
     """A whole request."""
-    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: "
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
     return head.encode() + b"%d\r\n\r\n" % len(body) + body
 
 

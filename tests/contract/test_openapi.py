@@ -36,7 +36,9 @@ def test_the_examples_are_valid(examples: dict[type, Any]) -> None:
 def test_every_reference_has_its_schema(name: str) -> None:
     document = DOCUMENTS[name]()
     text = json.dumps(document)
-    known = {f'"#/components/schemas/{name}"' for name in document["components"]["schemas"]}
+    known = {
+        f'"#/components/{kind}/{name}"' for kind, named in document["components"].items() for name in named
+    }
     assert {part.split("}")[0] for part in text.split('"$ref": ')[1:]} <= known
     assert document["openapi"] == "3.0.3"
     assert '"null"' not in text

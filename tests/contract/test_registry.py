@@ -20,8 +20,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from contracts.lock import load_lock
 from contracts.order.commands import CancelOrder
 from contracts.order.events import Charge, Line, OrderPlaced
-from infra.embedded.ports import free_ports
-from infra.registry import create
+from infra.embedded.ports import HOST, free_ports
+from infra.registry import MEDIA_TYPE, create
+from services.edge.serving import server_config
 from services.kernel.serde import decode, encode
 from tests.contract.golden import FOLDER, names
 
@@ -42,7 +43,7 @@ PLACED = OrderPlaced(
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     (port,) = free_ports(1)
-    server = uvicorn.Server(uvicorn.Config(create(load_lock()), port=port, ws="none", log_config=None))
+    server = uvicorn.Server(server_config(create(load_lock()), HOST, port))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
@@ -154,7 +155,7 @@ def test_what_is_not_there_is_said_in_confluents_form(
 
 @pytest.mark.parametrize("body", [b"{", b"{}", b'{"schema": "{"}', b'{"schema": "5"}', NAMELESS])
 def test_looking_up_what_is_no_schema_is_unprocessable(url: str, body: bytes) -> None:
-    answer = httpx.post(f"{url}/subjects/{SUBJECT}", content=body)
+    answer = httpx.post(f"{url}/subjects/{SUBJECT}", content=body, headers={"Content-Type": MEDIA_TYPE})
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42201)
 
 
@@ -179,6 +180,12 @@ def test_writes_are_refused_with_the_way_to_do_it(url: str, method: str, path: s
     assert answer.status_code == 405
     assert "daybook contracts lock" in answer.json()["message"]
     assert "GET" in answer.headers["allow"] or "POST" in answer.headers["allow"]
+
+
+def test_there_is_no_redirect_that_names_the_host_of_the_request(url: str) -> None:
+    answer = httpx.get(f"{url}/subjects/", headers={"Host": "localhost"})
+    assert (answer.status_code, answer.headers.get("location")) == (404, None)
+    assert httpx.get(f"{url}/subjects", headers={"Host": "evil.example"}).status_code == 421
 
 
 def test_where_an_id_stands(url: str) -> None:

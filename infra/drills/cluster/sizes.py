@@ -50,10 +50,10 @@ def _orders(rig: Rig, report: DrillReport) -> None:
     url = rig.urls["home"][Api.ORDER]
     with httpx.Client(base_url=url, timeout=ANSWER_SECONDS, trust_env=False) as client:
         name = f"large-{time.time_ns():x}"
-        fits = client.post("/orders", content=_order(name, limit), headers={"Idempotency-Key": name})
+        fits = client.post("/orders", content=_order(name, limit), headers=_headers(name))
         report.promise(f"an order whose body is {limit:,} bytes", "201", _said(fits), fits.status_code == 201)
         other = f"{name}-more"
-        beyond = client.post("/orders", content=_order(other, limit + 1), headers={"Idempotency-Key": other})
+        beyond = client.post("/orders", content=_order(other, limit + 1), headers=_headers(other))
         report.promise(
             f"one whose body is {limit + 1:,} bytes",
             "413 at the edge",
@@ -75,6 +75,10 @@ def _orders(rig: Rig, report: DrillReport) -> None:
     with httpx.Client(base_url=query, timeout=ANSWER_SECONDS, trust_env=False) as reader:
         shown = reader.get(f"/orders/{name}")
     report.promise("its row in the read model", "200", _said(shown), shown.status_code == 200)
+
+
+def _headers(key: str) -> dict[str, str]:
+    return {"Idempotency-Key": key, "Content-Type": "application/json"}
 
 
 def _order(order_id: str, size: int) -> bytes:

@@ -91,7 +91,7 @@ async def test_a_fingerprint_is_of_the_meaning_not_the_spelling(
         (b'{"reason":"y"}', {}),
         (one, {"If-Match": '"1"'}),
     ):
-        await api.post(url, content=body, headers=headers)
+        await api.post(url, content=body, headers={"Content-Type": "application/json", **headers})
     hashes = [metadata.request_hash for metadata, _ in worker.heard]
     assert hashes[0] == hashes[1]
     assert len(set(hashes)) == 3
@@ -174,7 +174,13 @@ async def test_bad_input_never_reaches_the_log(api: httpx.AsyncClient, worker: R
     assert (answer.status_code, answer.json()["field"]) == (422, "lines[0].quantity")
     assert (await api.post("/orders?wait=forever", json=ORDER)).json()["field"] == "wait"
     assert (await api.post("/orders/a%20b/cancellation", json={"reason": "x"})).json()["field"] == "order_id"
-    assert (await api.post("/orders", content=b"x" * 2**21)).status_code == 413
+    for large in (b"x" * 2**21, b"x" * 2**20 + b"x"):
+        assert (await api.post("/orders", content=large)).status_code == 413
+    assert (await api.post("/orders", content=b"{}")).status_code == 415
+    assert (await api.post("/orders", json=ORDER, headers={"Host": "evil.example"})).status_code == 421
+    assert (
+        await api.post("/orders", json=ORDER, headers={"Origin": "http://evil.example"})
+    ).status_code == 403
     for name in ("Idempotency-Key", "If-Match"):  # a proxy that adds a line of its own must not choose
         twice = await api.post("/orders", json=ORDER, headers=[(name, '"1"'), (name, '"2"')])
         assert (twice.status_code, twice.json()["field"]) == (422, name)

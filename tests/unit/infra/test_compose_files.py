@@ -65,6 +65,20 @@ def test_the_second_site_runs_the_same_code_at_ports_of_its_own() -> None:
         assert [port.rpartition(":")[0] for port in ports] == [f"{base}{offset:02}"]
 
 
+def test_every_process_answers_to_its_own_name() -> None:
+    hosts = services("process.yml")["process"]["environment"]["DAYBOOK_ALLOWED_HOSTS"]
+    assert {"127.0.0.1", "localhost"} < (
+        allowed := set(hosts.removeprefix("${DAYBOOK_ALLOWED_HOSTS:-")[:-1].split(","))
+    )
+    processes = {
+        name
+        for file in ("shop.yml", "sites.yml")
+        for name, one in services(file).items()
+        if one.get("extends") == {"file": "process.yml", "service": "process"}
+    }
+    assert {f"{one.name}" for row in SERVICES for one in row} < processes < allowed
+
+
 def test_a_write_api_knows_the_same_api_at_the_other_site() -> None:
     home, away = services("shop.yml"), services("sites.yml")
     theirs = f"127.0.0.1:${{DAYBOOK_AWAY_PORTS:-{274 + AWAY_PORTS // 100}}}"

@@ -1,0 +1,246 @@
+"""HTTP/1.1 with limits: uvicorn's protocol on httptools, which has none of its own (ADR 16).
+
+The application sees whole requests only: it is called when the last byte of the body has come. A request that
+is cut off, too large or too slow never reaches it; what can be answered is answered here, with a problem.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from services.edge.bodies import MAX_BODY_BYTES, MAX_DISCARDED_BYTES, body_too_large
+from services.edge.connections import Connections, client_of, forwarded_client
+from services.edge.http import REFUSED, RETRY_AFTER_SECONDS, Problem
+
+MAX_HEAD_BYTES = 32 * 1024
+MAX_PIPELINED = 32
+# how long a client may take to read a refusal, and any response
+LINGER_SECONDS, WRITE_SECONDS = 2.0, 30.0
+IDLE, HEAD, BODY = range(3)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. `connections` is shared by all of a server."""
+
+    def __init__(self, connections: Connections, **of_uvicorn: Any) -> None:
+        super().__init__(**of_uvicorn)
+        self._shared = connections
+        self._limits = connections.settings
+        self._client: str | None = None  # who is counted; None for a trusted proxy
+        self._forwarded: str | None = None  # who is counted while a proxy's request is under way
+        self._stage = self._awaited = IDLE
+        self._head = 0  # bytes of an unfinished head, or of what is neither head nor body
+        self._held: tuple[RequestResponseCycle, Any] | None = None
+        self._working: RequestResponseCycle | None = None  # what the application has to answer
+        self._refused = False  # nothing more is read from the client
+        self._discarded = 0
+        self.buffered = 0
+
+    # what the transport calls
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._shared.make_room(len(self.connections))
+        client = client_of(self.client[0], self._limits.trusted_proxies) if self.client else None
+        if client is not None and not self._shared.enter(client):
+            self._refuse(_too_many_connections())
+            return
+        self._client = client
+        self._shared.wait(self, self._limits.header_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._forget()
+        for client in (self._client, self._forwarded):
+            if client is not None:
+                self._shared.leave(client)
+        self._client = self._forwarded = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            self._discarded += len(data)
+            if self._discarded > MAX_DISCARDED_BYTES:
+                self.transport.abort()
+            return
+        while data and not self._refused:
+            room = MAX_HEAD_BYTES - self._head
+            self._feed(data[:room])
+            data = data[room:]
+        if self._stage != IDLE and not self._refused:
+            self._await_rest()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_client()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._await_client()
+
+    def shutdown(self) -> None:
+        if self._working is not None:
+            self._working.keep_alive = False
+        else:
+            self.transport.close()
+
+    # what the parser calls
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._stage = HEAD
+
+    def on_headers_complete(self) -> None:
+        self._stage = BODY
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise ValueError("too many requests at once")
+        super().on_headers_complete()
+        self._head = 0
+        self.headers = []  # what comes behind the body is no header of the request
+
+    def on_body(self, body: bytes) -> None:
+        self._head = 0
+        self.cycle.body += body
+        if len(self.cycle.body) > MAX_BODY_BYTES:
+            self._refuse(body_too_large())
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._stage = self._awaited = IDLE
+        if self.buffered:
+            self._shared.buffer(self, 0)
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._start_asgi_task(*held)
+
+    # requests and their responses
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """It is this request's turn; where its body is not there yet, it is held until it is."""
+        if self._client is None and self._forwarded is None and not self._enter_forwarded(cycle):
+            self._refuse(_too_many_connections())
+        elif cycle.more_body:
+            self._held = cycle, app
+        else:
+            self._working = cycle
+            cycle.waiting_for_100_continue = False
+            self._await_client()
+            super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, but for its timer: an idle connection is awaited like every other."""
+        self._working = None
+        self.server_state.total_requests += 1
+        if self._forwarded is not None:
+            self._shared.leave(self._forwarded)
+            self._forwarded = None
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
+            if self._held is not None:
+                self._check_held()
+        self._await_client()
+
+    def _enter_forwarded(self, cycle: RequestResponseCycle) -> bool:
+        chain = b",".join(value for name, value in cycle.scope["headers"] if name == b"x-forwarded-for")
+        client = forwarded_client(chain.decode("latin-1"), self._limits.trusted_proxies)
+        if client is None or not self._shared.enter(client):
+            return client is None
+        self._forwarded = client
+        return True
+
+    def _feed(self, part: bytes) -> None:
+        self._head += len(part)
+        try:
+            self.parser.feed_data(part)
+        except httptools.HttpParserUpgrade:  # no other protocol is spoken here: answered, and closed
+            self.cycle.keep_alive = False
+        except httptools.HttpParserError:
+            self._refuse(Problem(400, "malformed_request", "this is not a request of HTTP/1.1"))
+        if self._stage == IDLE:
+            self._head = 0
+        elif self._head >= MAX_HEAD_BYTES:
+            detail = f"request line and headers may have at most {MAX_HEAD_BYTES:,} bytes"
+            self._refuse(Problem(431, "headers_too_large", detail))
+
+    def _await_rest(self) -> None:
+        """What came is not a whole request: the rest has its time."""
+        if self._awaited != self._stage:
+            self._awaited = self._stage
+            if self._held is not None:
+                self._check_held()
+            self._await_client()
+        if self._stage == BODY and not self._refused:
+            self._shared.buffer(self, len(self.cycle.body))
+
+    def _check_held(self) -> None:
+        """Refuse a body that will be too large; ask for it where the client waits for that."""
+        if _content_length(self.cycle) > MAX_BODY_BYTES:
+            self._refuse(body_too_large())
+        elif self.cycle.waiting_for_100_continue:
+            self.cycle.waiting_for_100_continue = False
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # how long the client may take
+
+    def _await_client(self) -> None:
+        if self.flow.write_paused or self.transport.is_closing():
+            self._shared.wait(self, WRITE_SECONDS)
+        elif self._working is not None:
+            self._shared.settled(self)
+        elif self._refused:
+            self._shared.wait(self, LINGER_SECONDS)
+        elif self._stage == IDLE:
+            self._shared.wait(self, self.timeout_keep_alive)
+        else:
+            limits = self._limits
+            self._shared.wait(self, limits.header_seconds if self._stage == HEAD else limits.body_seconds)
+
+    def expired(self) -> None:
+        if self._working is not None and not self.flow.write_paused:
+            return  # the client waits for us: its time is looked at again
+        if self._refused or self._stage == IDLE or self.flow.write_paused or self.transport.is_closing():
+            self.shed()
+        else:
+            self._refuse(Problem(408, "request_timeout", "the request did not come in time"))
+
+    def shed(self) -> None:
+        self._forget()
+        self.transport.abort()
+
+    def _forget(self) -> None:
+        self._held = None
+        self._shared.settled(self)
+        if self.buffered:
+            self._shared.buffer(self, 0)
+            self.cycle.body = bytearray()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer and close. What the client still sends is thrown away, so that it can read the answer."""
+        if self._refused:
+            return
+        self._refused = True
+        REFUSED.labels(problem.code).inc()
+        self._forget()
+        if self._working is not None:  # an answer now would be taken for that to the earlier request
+            self._working.keep_alive = False
+            return
+        response = problem.response()
+        headers = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
+        lines = [STATUS_LINE[problem.status], *(b"%s: %s\r\n" % header for header in headers), b"\r\n"]
+        self.transport.write(b"".join([*lines, bytes(response.body)]))
+        self.transport.write_eof()
+        self._await_client()
+
+
+def _content_length(cycle: RequestResponseCycle) -> int:
+    return next((int(value) for name, value in cycle.scope["headers"] if name == b"content-length"), 0)
+
+
+def _too_many_connections() -> Problem:
+    detail = "this address has as many connections as it may have"
+    return Problem(429, "too_many_connections", detail, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})

@@ -1,0 +1,35 @@
+"""Environment variables of every process's HTTP side, with the prefix DAYBOOK_; times in seconds."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+def _split(given: Any) -> Any:
+    return [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else given
+
+
+Hosts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_split)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class EdgeSettings(BaseSettings):
+    """What is accepted from a network. Lists are separated by commas.
+
+    `allowed_hosts`: names and addresses, without ports, by which clients may call the process, beside the
+    address that it listens on. `trusted_proxies`: addresses or networks whose `X-Forwarded-For` is believed.
+    `connections_per_address`: of one client. `header_seconds`, `body_seconds`: how long a client may take.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+
+    allowed_hosts: Hosts = ("127.0.0.1", "localhost", "[::1]")
+    trusted_proxies: Networks = ()
+    connections_per_address: Annotated[int, Field(ge=1)] = 512
+    header_seconds: Positive = 10.0
+    body_seconds: Positive = 30.0
