@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 from confluent_kafka import Message
 
-from services.kernel.envelope import Metadata
+from services.kernel.envelope import LARGEST_NUMBER, Metadata
 from services.kernel.journal import TOPIC as JOURNAL
 from services.kernel.journal import read_journal
 from services.kernel.log_reader import partitions_by_topic, partitions_of, read_to_end
 from services.kernel.log_rule import (
     FIRST_EPOCH,
-    LARGEST_NUMBER,
     REASONS,
     STREAMS,
     Event,

@@ -16,7 +16,7 @@ RecordVerdict: TypeAlias = Literal["foreign", "genuine", "suspect"]
 
 @dataclass(frozen=True)
 class EpochOpened:
-    """The first record of a write epoch in a partition of an events topic. Key: #epoch. A log begins in epoch 1."""
+    """Opens a write epoch in a partition of an events topic; a log begins in epoch 1. Key: #epoch."""
 
     TYPE: ClassVar[str] = "daybook.kernel.EpochOpened"
 

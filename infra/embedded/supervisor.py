@@ -19,9 +19,10 @@ from infra.embedded.ports import require_free
 from infra.embedded.stack import Member, log_file, members
 from infra.embedded.watched import Watched, broker_was_away
 from infra.settings import StackSettings
-from services.kernel.exit_codes import EXIT_STOOD_DOWN
+from services.kernel.exit_codes import EXIT_JUDGED, EXIT_STOOD_DOWN
 
 POLL_SECONDS = 0.1
+PLANNED = {EXIT_STOOD_DOWN: "stood_down", EXIT_JUDGED: "decision_recorded"}  # no deaths
 # A process that does not say it is alive this often in a row is killed: a frozen worker's open transaction
 # holds up every reader.
 LIVE_SECONDS = 3.0
@@ -178,7 +179,7 @@ class Supervisor:
 
     def _ended(self, watched: Watched, code: int, lived: float) -> None:
         """A worker that stands down does what it was told to: that is no death."""
-        event = "stood_down" if code == EXIT_STOOD_DOWN else "died"
+        event = PLANNED.get(code, "died")
         self._plan_restart(watched, lived, f"exit code {code} after {lived:.0f} s", event)
 
     def _plan_restart(self, watched: Watched, lived: float, reason: str, event: str = "died") -> None:

@@ -64,7 +64,7 @@ class ControlReader:
             for record in consumer.consume(100, 0.1):
                 error = record.error()
                 if error is None:
-                    control.take(record.key().decode(), record.value())
+                    control.take(record.key(), record.value())
                 elif error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaException(error)
                 elif record.offset() >= end:

@@ -72,7 +72,7 @@ class OutcomeReader:
     def _take(self, record: Message) -> Iterable[Outcome]:
         error = record.error()
         if error is None and record.topic() == CONTROL:
-            self.control.take(record.key().decode(), record.value())
+            self.control.take(record.key(), record.value())
         elif error is None:
             return self._decode(record)
         elif error.code() == KafkaError._PARTITION_EOF:

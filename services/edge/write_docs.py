@@ -59,7 +59,8 @@ def failures(field: str, entity_id: str) -> dict[int, Reply]:
         ),
         500: refusal("The command failed and was set aside for an operator", 500, "command_failed", **about),
         503: refusal(
-            "Not known in time whether it was done. Safe to repeat under the key that the body tells. "
+            "Not known in time whether it was done; or the entity's stream has stopped (`stream_forked`). "
+            "Safe to repeat under the key that the body tells. "
             "`site_passive`: `active_site` is the address of the active site",
             503,
             "outcome_unknown",

@@ -219,6 +219,9 @@ class Writer:
         about: dict[str, Any] = {self._resource.field: outcome.subject, "version": outcome.version}
         about["command_id"] = outcome.command_id
         headers = _replayed(outcome)
+        if outcome.kind == "failed" and outcome.code == "stream_forked":
+            detail = f"{outcome.reason}. {_SAFE_TO_REPEAT}"
+            return Problem(503, outcome.code, detail, headers=headers, **about)
         if outcome.kind == "failed":
             detail = "the command was set aside for an operator to look at"
             return Problem(500, "command_failed", detail, headers=headers, **about)

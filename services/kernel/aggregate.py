@@ -29,6 +29,10 @@ class Aggregate(Generic[Command, State, Event]):
     states: Sequence[type]
 
 
+# Raised when snapshots say something new: those that lack it are discarded.
+SNAPSHOT_GENERATION = b"2"
+
+
 class StateCodec(Generic[State]):
     """States to bytes and back, for snapshots only: a cache, private to one version of the code."""
 
@@ -39,7 +43,7 @@ class StateCodec(Generic[State]):
         self._encode = msgspec.msgpack.Encoder(enc_hook=_encodable).encode
         shapes = msgspec.json.schema_components(list(states), schema_hook=_schema)
         shape = msgspec.json.encode(shapes, order="deterministic")
-        self.format = hashlib.blake2b(shape, digest_size=8).hexdigest()
+        self.format = hashlib.blake2b(SNAPSHOT_GENERATION + shape, digest_size=8).hexdigest()
 
     def encode(self, state: State) -> bytes:
         return type(state).__name__.encode() + b"\0" + self._encode(state)

@@ -18,7 +18,7 @@ import structlog
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from contracts.kernel.records import Answer, OutcomeBatch
-from services.kernel.entities import Entity
+from services.kernel.entity import Entity
 from services.kernel.envelope import Metadata, now_micros, uuid7, write_headers
 from services.kernel.execution import Executor
 from services.kernel.gathering import Gathering
@@ -97,6 +97,7 @@ class CommandLoop(Generic[Command, State, Event]):
         else:
             with self._slot.quiet:
                 self._publish(staged, now)
+        self._slot.own_events.read_back()
         return len(records)
 
     def _batch(self, staged: Staged[State]) -> Iterator[list[Message]]:
@@ -146,6 +147,7 @@ class CommandLoop(Generic[Command, State, Event]):
         for index, event in enumerate(staged.events):
             headers = write_headers(event.metadata)
             headers.append(("ce_transaction", f"{transaction}/{index}/{count}".encode()))
+            staged.written.append((event.partition, event.key, headers))
             out.append(
                 (
                     f"{self._name}.events",
@@ -198,8 +200,10 @@ class CommandLoop(Generic[Command, State, Event]):
     def _publish(self, staged: Staged[State], now: int) -> None:
         partitions = self._slot.partitions
         for (number, key), entity in staged.entities.items():
-            partitions[number].put(key, entity)
+            partitions[number].publish(key, entity)
             self._set_timer(number, key, entity, now)
+        for written in staged.written:
+            self._slot.fold.published(*written)
         for (number, key, _), remembered in staged.answers.items():
             partitions[number].remember(key, remembered)
         for partition in partitions.values():
@@ -226,7 +230,8 @@ class CommandLoop(Generic[Command, State, Event]):
         while self._timers and self._timers[0][0] <= now and len(staged.asks) < MAX_BATCH:
             _, number, key = heapq.heappop(self._timers)
             timer = self._timed.pop((number, key))
-            if self._slot.partitions[number].resting(key):
+            partition = self._slot.partitions[number]
+            if partition.resting(key) or key in partition.read.stopped:
                 continue
             entity = staged.entities.get((number, key)) or self._slot.partitions[number].get(key)
             deadline, waits = self._process.deadline(entity.state), self._redrive

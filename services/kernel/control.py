@@ -10,8 +10,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from contracts.kernel.records import SiteHold, SiteRole, SlotLayout, StorageBlock
 from services.kernel.clients import client
+from services.kernel.foreign import foreign
 from services.kernel.log_reader import read_to_end
-from services.kernel.serde import decode, encode
+from services.kernel.serde import Undecodable, decode, encode
 from services.kernel.transactions import Transactions
 
 TOPIC = "site.control"
@@ -26,6 +27,7 @@ class Control:
     hold: SiteHold | None = None
     storage: StorageBlock | None = None
     layouts: dict[str, SlotLayout] = field(default_factory=dict)
+    named: bool = False
 
     @property
     def held(self) -> str:
@@ -47,25 +49,47 @@ class Control:
         """Whether new commands are taken from people."""
         return self.role.role == "active" and not self.held
 
-    def take(self, key: str, value: bytes | None) -> None:
-        """One record of the topic. Raises TypeError for what does not belong there."""
+    def take(self, key: bytes | None, value: bytes | None) -> bool:
+        """One record of the topic; False where it is foreign, and changes nothing.
+
+        An epoch follows the one before it, and so does the number of a layout: a record that jumps ahead was
+        written by none of our commands. The first record of a key may have any number.
+        """
+        name = (key or b"").decode(errors="replace")
         if value is None:
-            if key == HOLD:
-                self.hold = None
-            elif key == STORAGE:
-                self.storage = None
-            return
-        match decode(value):
-            case SiteRole() as role:
-                self.role = role
-            case SiteHold() as hold:
-                self.hold = hold
-            case StorageBlock() as block:
-                self.storage = block
-            case SlotLayout() as layout:
-                self.layouts[layout.service] = layout
-            case other:
-                raise TypeError(f"{TOPIC} holds a {type(other).__name__}")
+            return self._lift(name)
+        try:
+            record = decode(value)
+        except Undecodable:
+            return False
+        match record:
+            case SiteRole(epoch=epoch) if name == ROLE and (
+                not self.named or 0 <= epoch - self.role.epoch <= 1
+            ):
+                self.role, self.named = record, True
+            case SiteHold() if name == HOLD:
+                self.hold = record
+            case StorageBlock() if name == STORAGE:
+                self.storage = record
+            case SlotLayout(service=service) if name == f"layout/{service}" and self._follows(record):
+                self.layouts[service] = record
+            case _:
+                return False
+        return True
+
+    def _lift(self, name: str) -> bool:
+        if name == HOLD:
+            self.hold = None
+        elif name == STORAGE:
+            self.storage = None
+        return name in (HOLD, STORAGE)
+
+    def _succeeds(self, role: SiteRole) -> bool:
+        return not self.named or 0 <= role.epoch - self.role.epoch <= 1
+
+    def _follows(self, layout: SlotLayout) -> bool:
+        known = self.layouts.get(layout.service)
+        return known is None or abs(layout.number) <= abs(known.number) + 1
 
     def layout(self, service: str) -> SlotLayout:
         """The service's latest layout; before the first record: number 1, one slot."""
@@ -76,7 +100,7 @@ def read_control(bootstrap: str) -> Control:
     """The state of `site.control` at this moment."""
     control = Control()
     for record in read_to_end(bootstrap, TOPIC, {0: 0}):
-        control.take(record.key().decode(), record.value())
+        control.take(record.key(), record.value())
     return control
 
 
@@ -107,10 +131,11 @@ class ControlWatch:
             record = consumer.poll(1)
             if record is None:
                 continue
-            if (error := record.error()) is None:
-                seen.take(record.key().decode(), record.value())
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self.control = replace(seen, layouts=dict(seen.layouts))
+            if (error := record.error()) is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    self.control = replace(seen, layouts=dict(seen.layouts))
+            elif not seen.take(record.key(), record.value()):
+                foreign(record, "not_ours")
 
 
 def transactional_ids(service: str, slot: int) -> Sequence[str]:

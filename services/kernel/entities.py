@@ -5,38 +5,21 @@ after a commit. What rests is held as its snapshot: less memory, and nothing for
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from contracts.kernel.records import Outcome, Remembered
 from services.kernel.decider import forget_nothing
+from services.kernel.entity import MICROS_PER_HOUR, Entity, Thawed, Window
+from services.kernel.read_back import ReadBack
 
 State = TypeVar("State")
 
-MICROS_PER_HOUR = 3_600_000_000
 # Closed steps are forgotten in this many portions, at most one window and one portion late.
 STEPS_PER_WINDOW = 24
 # Answers are forgotten in portions too: what is kept for each is then the name of its entity alone.
 PORTIONS = 1000
-
-
-class Entity(NamedTuple, Generic[State]):
-    """An entity as of its last committed event; version 0: it does not exist. `recorded_at` in micros UTC."""
-
-    state: State
-    version: int
-    recorded_at: int
-
-
-class Window(NamedTuple):
-    """The retry window: answers older than `hours`, or beyond a partition's newest `most`, are forgotten."""
-
-    hours: float
-    most: int
-
-    def begins(self, now: int) -> int:
-        return now - int(self.hours * MICROS_PER_HOUR)
 
 
 class Unnamed(bytes):
@@ -64,7 +47,7 @@ class Partition(Generic[State]):
         self,
         initial: State,
         forget: Callable[[State, int], State],
-        thaw: Callable[[bytes], tuple[Entity[State], Iterable[Remembered]]],
+        thaw: Callable[[bytes], Thawed[State]],
         window: Window,
     ) -> None:
         self._absent = Entity(initial, 0, 0)
@@ -84,6 +67,7 @@ class Partition(Generic[State]):
         self._written: dict[str, bytes] = {}
         self._resting: dict[str, bytes] = {}
         self.recorded_at = 0
+        self.read = ReadBack()
 
     def __len__(self) -> int:
         return len(self._entities)
@@ -105,10 +89,13 @@ class Partition(Generic[State]):
             return self._absent
         if not isinstance(held, bytes):
             return held
-        entity, answers = self._thaw(held)
+        entity, answers, read_to, unread = self._thaw(held)
+        restored = isinstance(held, Unnamed)
         for answer in answers:
             if answer.recorded_at >= self._horizon:
-                self._keep(key, answer, named=not isinstance(held, Unnamed))
+                self._keep(key, answer, named=not restored)
+        if restored:
+            self.read.restored(key, read_to, unread)
         if entity.version:
             self._entities[key] = entity
             return entity
@@ -116,7 +103,7 @@ class Partition(Generic[State]):
         return self._absent
 
     def put(self, key: str, entity: Entity[State]) -> None:
-        """Publish a committed change."""
+        """Hold a committed change."""
         if (closed := self._to_forget.pop(key, None)) is not None:
             entity = entity._replace(state=self._forget(entity.state, closed))
         self._entities[key] = entity
@@ -125,6 +112,25 @@ class Partition(Generic[State]):
             self._touched[key] = entity.version
         if entity.recorded_at > self.recorded_at:
             self.recorded_at = entity.recorded_at
+
+    def publish(self, key: str, entity: Entity[State]) -> None:
+        """Publish what the owner has committed and not read back from the log yet."""
+        self.read.published(key, entity.version - self.get(key).version)
+        self.put(key, entity)
+
+    def stop(self, key: str) -> None:
+        """Decide nothing on this entity any more."""
+        self.read.stopped.add(key)
+        self._touch(key)
+
+    def begin_anew(self, key: str) -> None:
+        """Forget the entity, to fold it from its first event; keep only answers that no event says."""
+        self.get(key)
+        self._entities.pop(key, None)
+        answers = self._answers.pop(key, {})
+        if kept := {name: answer for name, answer in answers.items() if not answer.outcome.event_ids}:
+            self._answers[key] = kept
+        self.read.forget(key)
 
     def remember(self, key: str, answer: Remembered) -> None:
         """Publish a committed answer."""
@@ -145,7 +151,7 @@ class Partition(Generic[State]):
         """Whom to write: what changed since the last call. What was written then, and did not, may rest."""
         self._resting.update(self._written)
         changed, self._dirty, self._written = self._dirty, set(), {}
-        return changed
+        return changed | self.read.snapshots_ahead()
 
     def written(self, key: str, snapshot: bytes) -> None:
         """A snapshot of the entity, answers included, is committed; nothing more is expected of it."""

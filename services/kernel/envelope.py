@@ -7,6 +7,7 @@ Source of the names: CloudEvents 1.0.2, Kafka protocol binding (`ce_` prefix) an
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 from collections.abc import Iterable, Mapping
@@ -14,10 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from random import getrandbits
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 Body = TypeVar("Body")
 Headers = list[tuple[str, bytes]]
+LARGEST_NUMBER = 2**31 - 1  # of an event's version and epoch
+_NUMBER = re.compile(rb"[1-9][0-9]{0,9}")
+_TIME = re.compile(rb"(?:19[7-9]|[2-9][0-9]{2})[0-9]-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
 _EPOCH, _MICROSECOND = datetime.fromtimestamp(0, UTC), timedelta(microseconds=1)
 
 
@@ -125,6 +129,52 @@ def _metadata(of: Mapping[str, bytes]) -> Metadata:
         get("ce_transaction", b"").decode(),
         get("traceparent", b"").decode(),
     )
+
+
+def read_event_headers(found: Mapping[str, Any]) -> Metadata | None:
+    """The metadata of an event; None for what our writers would not write, form by form.
+
+    Stricter than `read_headers`, so that Spark can decide the same. The other headers of a command mean
+    nothing here.
+    """
+    get = found.get
+    try:
+        metadata = Metadata(
+            found["ce_id"].decode(),
+            found["ce_type"].decode(),
+            found["ce_subject"].decode(),
+            found["ce_source"].decode(),
+            _micros(found["ce_time"]),
+            found["ce_correlationid"].decode(),
+            found["ce_causationid"].decode(),
+            _number(found["ce_epoch"]),
+            _number(found["ce_sequence"]) if "ce_sequence" in found else 0,
+            get("ce_requesthash", b"").decode(),
+            None,
+            None,
+            get("ce_transaction", b"").decode(),
+            get("traceparent", b"").decode(),
+        )
+    except (KeyError, AttributeError, TypeError, ValueError):
+        return None
+    texts = (*metadata[:4], *metadata[5:7])
+    return metadata if all(texts) and "\0" not in "".join(texts) else None
+
+
+@lru_cache(maxsize=4096)
+def _number(text: bytes) -> int:
+    """Raises ValueError or TypeError for what our writers would not write."""
+    if not _NUMBER.fullmatch(text) or int(text) > LARGEST_NUMBER:
+        raise ValueError(text)
+    return int(text)
+
+
+@lru_cache(maxsize=1024)
+def _micros(text: bytes) -> int:
+    """All records of a batch have the same time. Raises like `_number`."""
+    if not _TIME.fullmatch(text):
+        raise ValueError(text)
+    return parse_time(text.decode())
 
 
 @lru_cache(maxsize=64)

@@ -6,18 +6,20 @@ to be produced in one transaction; the entities change only when the loop publis
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Message
 
 from contracts.kernel.records import Header, Outcome, OutcomeBatch, ParkedCommand, Remembered
+from services.kernel.addressing import LaterEpoch, answerable, later_epoch, require_address
 from services.kernel.aggregate import Aggregate
 from services.kernel.decider import Refused
-from services.kernel.entities import Entity, Partition
-from services.kernel.envelope import Malformed, Metadata, ReplyAddress, partition_of, read_headers, uuid7
+from services.kernel.entities import Partition
+from services.kernel.entity import Entity
+from services.kernel.envelope import LARGEST_NUMBER, Metadata, ReplyAddress, read_headers, uuid7
 from services.kernel.process import Answered, Ask
-from services.kernel.registry import schema_id, topic_of
+from services.kernel.registry import topic_of
 from services.kernel.serde import decode, encode
 from services.kernel.staged import Staged, StagedAsk, StagedEvent
 
@@ -25,11 +27,8 @@ Command = TypeVar("Command")
 State = TypeVar("State")
 Event = TypeVar("Event")
 
+STREAM_FORKED = "stream_forked"
 LONGEST_REASON = 500  # an error may quote all of what it could not read
-
-
-class LaterEpoch(Exception):
-    """Somebody writes in a later site epoch: this worker's time is over."""
 
 
 class Executor(Generic[Command, State, Event]):
@@ -41,7 +40,10 @@ class Executor(Generic[Command, State, Event]):
         partitions: dict[int, Partition[State]],
         partition_count: int,
         epoch: int,
+        site_epoch: Callable[[], int] = lambda: LARGEST_NUMBER,
     ) -> None:
+        """`site_epoch` returns the epoch of the site as it is now."""
+        self._site_epoch = site_epoch
         self._aggregate, self._decider, self._process = aggregate, aggregate.decider, aggregate.process
         self._partitions, self._count, self._epoch = partitions, partition_count, epoch
         self._source = f"daybook/{aggregate.name}"
@@ -51,15 +53,18 @@ class Executor(Generic[Command, State, Event]):
         """One record of the command topic. Never raises for what a command holds: it is parked then."""
         metadata: Metadata | None = None
         try:
-            metadata = self._answerable(read_headers(record.headers()))
+            metadata = answerable(read_headers(record.headers()))
             if metadata.epoch < self._epoch:  # it belongs to before a failover
                 staged.counts[metadata.type, "skipped"] += 1
                 return
             if metadata.epoch > self._epoch:
-                raise LaterEpoch(f"a command of epoch {metadata.epoch}, this worker writes in {self._epoch}")
+                raise later_epoch(metadata.epoch, self._epoch, self._site_epoch())
             key = record.key().decode()
             body = decode(record.value())
-            self._check_address(record.partition(), key, metadata)
+            require_address(record.partition(), self._count, key, metadata)
+            if key in self._partitions[record.partition()].read.stopped:
+                self._unavailable(metadata, staged)
+                return
             for command in self._commands(key, body):
                 outcome = self._one(record.partition(), key, metadata, command, staged, now)
                 self._reply(metadata, outcome, staged)
@@ -90,25 +95,6 @@ class Executor(Generic[Command, State, Event]):
                 traceparent=traceparent,
             )
             yield StagedAsk(topic, ask.key, encode(topic, ask.command), metadata)
-
-    def _answerable(self, metadata: Metadata) -> Metadata:
-        """An outcome for a place where none can be written would stop the slot."""
-        if (address := metadata.reply_to) is not None:
-            try:
-                schema_id(address.topic, OutcomeBatch.TYPE)
-            except KeyError:
-                raise Malformed(f"no outcomes are written to {address.topic!r}") from None
-            if address.partition is None and not address.key:
-                raise Malformed("an outcome needs a partition or a key")
-        return metadata
-
-    def _check_address(self, partition: int, key: str, metadata: Metadata) -> None:
-        if metadata.subject != key:
-            raise Malformed(f"the key is {key!r}, the subject {metadata.subject!r}")
-        # a foreign producer with another partitioner would give one entity two writers; known entities
-        # need no check
-        if not self._partitions[partition].get(key).version and partition_of(key, self._count) != partition:
-            raise Malformed(f"{key!r} does not belong to partition {partition}: produce with murmur2")
 
     def _commands(self, key: str, body: Any) -> Sequence[Any]:
         if not isinstance(body, OutcomeBatch):
@@ -228,6 +214,15 @@ class Executor(Generic[Command, State, Event]):
             address = meta.reply_to
             staged.replies.setdefault((address.topic, address.partition, address.key), []).append(outcome)
             staged.correlations.setdefault(address.key, (meta.correlation_id, meta.traceparent))
+
+    def _unavailable(self, meta: Metadata, staged: Staged[State]) -> None:
+        """Nothing is decided on a stream that stopped. Another aggregate asks again; an API is told."""
+        staged.counts[meta.type, "unavailable"] += 1
+        if meta.reply_to is not None and meta.reply_to.partition is not None:
+            reason = "the stream has stopped: an operator must decide on one of its records"
+            absent = Entity(self._decider.initial, 0, 0)
+            outcome = self._outcome(meta, absent, "failed", code=STREAM_FORKED, reason=reason)
+            self._reply(meta, outcome, staged)
 
     def _park(
         self, record: Message, meta: Metadata | None, reason: str, staged: Staged[State], now: int

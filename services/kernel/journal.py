@@ -10,8 +10,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from contracts.kernel.records import EpochsRecorded, RecordJudged
+from services.kernel.clients import client
 from services.kernel.log_reader import read_to_end
-from services.kernel.log_rule import Journal, Judged
+from services.kernel.log_rule import Journal, Judged, stream_of
 from services.kernel.serde import Undecodable, decode, encode
 
 TOPIC = "site.journal"
@@ -26,20 +27,25 @@ def with_record(journal: Journal, value: bytes | None) -> Journal:
     try:
         match decode(value):
             case RecordJudged() as judged:
-                about = Judged(judged.stream, judged.version, judged.event_id, judged.digest)
-                number = journal.count + 1
-                return replace(
-                    journal,
-                    verdicts={**journal.verdicts, about: judged.verdict},
-                    streams={**journal.streams, judged.stream: number},
-                    count=number,
-                )
+                return with_judgement(journal, judged)
             case EpochsRecorded(topic=topic, epochs=epochs):
                 return replace(journal, epochs={**journal.epochs, topic: frozenset(epochs)})
             case _:
                 return journal
     except Undecodable:
         return journal
+
+
+def with_judgement(journal: Journal, judged: RecordJudged) -> Journal:
+    """The journal with one more decision."""
+    about = Judged(judged.stream, judged.version, judged.event_id, judged.digest)
+    number = journal.count + 1
+    return replace(
+        journal,
+        verdicts={**journal.verdicts, about: judged.verdict},
+        streams={**journal.streams, judged.stream: number},
+        count=number,
+    )
 
 
 def read_journal(bootstrap: str) -> Journal:
@@ -56,20 +62,31 @@ class JournalWatch:
     def __init__(self, bootstrap: str) -> None:
         self.journal = read_journal(bootstrap)
         self._bootstrap = bootstrap
+        self._looked_at: Journal | None = None
         threading.Thread(target=self._follow, name="journal", daemon=True).start()
+
+    def news(self, known: Journal, topic: str) -> bool:
+        """Whether something was decided on records of an events topic that `known` does not say."""
+        now = self.journal
+        if now is self._looked_at:
+            return False
+        self._looked_at, streams = now, stream_of(topic, "")
+        return now.epochs.get(topic) != known.epochs.get(topic) or any(
+            about.stream.startswith(streams) and known.verdicts.get(about) != verdict
+            for about, verdict in now.verdicts.items()
+        )
 
     def _follow(self) -> None:
         """For the process's life; a broker that is away is one that says nothing new."""
         consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
+            client(self._bootstrap)
+            | {
                 "group.id": "daybook-reads-without-a-group",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 500,
-                "log_level": 3,
             }
         )
         consumer.assign([TopicPartition(TOPIC, 0, 0)])

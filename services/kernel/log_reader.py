@@ -163,6 +163,42 @@ def _drain(consumer: Consumer, todo: set[int], reach: Positions, timeout: float)
                 todo.discard(record.partition())
 
 
+def follower(bootstrap: str, positions: Mapping[str, Mapping[int, int]]) -> Consumer:
+    """A consumer without a group that reads what is committed from these positions (topic, partition) on."""
+    consumer = Consumer(
+        client(bootstrap)
+        | {
+            "group.id": "daybook-reads-without-a-group",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 100,
+            "check.crcs": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, *at) for topic, own in positions.items() for at in own.items()])
+    return consumer
+
+
+def commands_consumer(bootstrap: str, group: str) -> Consumer:
+    """A consumer of commands, to be assigned; its group holds the committed positions."""
+    return Consumer(
+        client(bootstrap)
+        | {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 100,
+            "fetch.min.bytes": 1,
+            "queued.min.messages": 20_000,
+            "queued.max.messages.kbytes": 65_536,
+            "socket.nagle.disable": True,
+            "check.crcs": False,
+        }
+    )
+
+
 def what_is_there(consumer: Consumer, most: int, seconds: float) -> list[Message]:
     """Up to `most` records, ends of partitions and errors; waits up to `seconds` for the first one only.
 

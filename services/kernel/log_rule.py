@@ -11,7 +11,6 @@ in Spark; `tests/contract/log_rule_cases.py` is the table that both are held to.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,19 +19,13 @@ from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
 from contracts.kernel.records import EpochOpened, RecordVerdict
-from services.kernel.envelope import Metadata, partition_of, read_headers
+from services.kernel.envelope import Metadata, partition_of, read_event_headers
 
 FIRST_EPOCH = 1
 OPENING_KEY = "#epoch"  # no entity is called so: ids begin with a letter or a digit
 LONGEST_KEY = 2000  # bytes; PostgreSQL's index entries end at 2704
-LARGEST_NUMBER = 2**31 - 1
 STREAMS: Mapping[str, str] = {"order.events": "order", "inventory.events": "stock"}
 """What the streams of an events topic are called in tokens and in decisions."""
-
-_NUMBER = re.compile(rb"[1-9][0-9]{0,9}")
-_TIME = re.compile(rb"(?:19[7-9]|[2-9][0-9]{2})[0-9]-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
-_REQUIRED = ("ce_id", "ce_type", "ce_subject", "ce_source", "ce_correlationid", "ce_causationid")
-_EVENT = (*_REQUIRED, "ce_time", "ce_epoch", "ce_sequence", "ce_requesthash", "ce_transaction", "traceparent")
 
 Headers: TypeAlias = Iterable[tuple[str, bytes | str | None]]
 
@@ -114,7 +107,7 @@ def kind_of(
 ) -> Kind:
     """What this record is, where `epoch` is open in its partition; `partitions` is how many its topic has."""
     found = dict(headers or ())
-    metadata = _envelope(found)
+    metadata = read_event_headers(found)
     if metadata is None:
         return Foreign("no_envelope")
     if key is None or key != found["ce_subject"] or len(key) > LONGEST_KEY:
@@ -218,30 +211,6 @@ def digest_of(value: bytes | None) -> str:
 def home_of(key: str, partitions: int) -> int:
     """The partition of a key. An entity's events come in close succession: most are in the cache."""
     return partition_of(key, partitions)
-
-
-def _envelope(found: Mapping[str, bytes | str | None]) -> Metadata | None:
-    """Stricter than `read_headers`, so that Spark can decide the same: only what our writers write. The other
-    headers of a command (`ce_replyto`, `ce_expectedversion`) mean nothing here."""
-    texts = [found.get(name) for name in _REQUIRED]
-    if not all(isinstance(text, bytes) and text and b"\0" not in text for text in texts):
-        return None
-    epoch, version, time = found.get("ce_epoch"), found.get("ce_sequence", b"1"), found.get("ce_time")
-    if not (_is_number(epoch) and _is_number(version) and _is_time(time)):
-        return None
-    try:
-        return read_headers((name, found[name]) for name in _EVENT if name in found)
-    except ValueError:
-        return None
-
-
-def _is_number(text: bytes | str | None) -> bool:
-    return isinstance(text, bytes) and _NUMBER.fullmatch(text) is not None and int(text) <= LARGEST_NUMBER
-
-
-@lru_cache(maxsize=64)
-def _is_time(text: bytes | str | None) -> bool:
-    return isinstance(text, bytes) and _TIME.fullmatch(text) is not None
 
 
 def _verdict(topic: str, metadata: Metadata, value: bytes | None, journal: Journal) -> RecordVerdict | None:

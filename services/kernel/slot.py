@@ -18,14 +18,23 @@ from typing import Generic, TypeVar
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from services.kernel.aggregate import Aggregate, StateCodec
-from services.kernel.clients import client
 from services.kernel.control import Control, read_control, snapshot_id, transactional_ids
-from services.kernel.entities import Partition, Window
+from services.kernel.entities import Partition
+from services.kernel.entity import Window
 from services.kernel.envelope import now_micros
-from services.kernel.log_reader import Positions, end_offsets, once_settled, partitions_by_topic
+from services.kernel.fold import Fold
+from services.kernel.journal import read_journal
+from services.kernel.log_reader import (
+    Positions,
+    commands_consumer,
+    end_offsets,
+    once_settled,
+    partitions_by_topic,
+)
+from services.kernel.own_events import OwnEvents, open_epoch
 from services.kernel.registry import topics_written
-from services.kernel.restoring import Fold, restore
-from services.kernel.snapshots import Ends, SnapshotWriter
+from services.kernel.restoring import restore
+from services.kernel.snapshot_writer import Ends, SnapshotWriter
 from services.kernel.transactions import Transactions
 
 Command = TypeVar("Command")
@@ -77,6 +86,7 @@ class Slot(Generic[Command, State, Event]):
         self._fold: Fold[State] | None = None
         self._topics: dict[str, list[int]] = {}
         self.committed: dict[int, int] = {}  # the next command of each partition
+        self.own_events: OwnEvents
         self.quiet = threading.Lock()
         self.epoch = 0
         self.taking_over = False
@@ -121,7 +131,7 @@ class Slot(Generic[Command, State, Event]):
         if not control.writing:
             raise StoodDown(f"the site is {control.role.role}, {control.held or 'not held'}")
         self.epoch, self.taking_over = control.role.epoch, control.held == "takeover"
-        consumer = self._consumer()
+        consumer = commands_consumer(self.config.bootstrap, f"{self.aggregate.name}-workers")
         self._settle(consumer, numbers)
         committed = self._committed(consumer, numbers)
         if self._snapshots is not None:
@@ -130,6 +140,8 @@ class Slot(Generic[Command, State, Event]):
             self._snapshots.ends = self._log_ends
         else:
             self._restore(numbers, self._log_ends)
+        with self.quiet:
+            self._own(control.role.site)
         if self.taking_over:
             with self.quiet:  # what the lost site had asked for is asked again, however late
                 for partition in self.partitions.values():
@@ -160,9 +172,22 @@ class Slot(Generic[Command, State, Event]):
         self._snapshot_transactions.settle(self._places([f"{self.aggregate.name}.state"]), [], None)
         return numbers
 
+    def _own(self, site: str) -> None:
+        """Open the epoch where it is not open yet, and follow the slot's own events."""
+        fold, bootstrap, events = self.fold, self.config.bootstrap, f"{self.aggregate.name}.events"
+        epochs = {number: partition.read.epoch for number, partition in fold.partitions.items()}
+        if max(epochs.values(), default=0) > self.epoch:
+            raise StoodDown(f"{events} was opened in a later epoch than {self.epoch}: {epochs}")
+        if unopened := [number for number, epoch in epochs.items() if epoch < self.epoch]:
+            open_epoch(self.transactions, events, unopened, self.epoch, site)
+            fold.to_the_end(bootstrap)
+        self.own_events = OwnEvents(bootstrap, events, fold, self.transactions, self.quiet)
+
     def _restore(self, numbers: list[int], ends: Ends) -> None:
         config, aggregate = self.config, self.aggregate
-        self._fold = restore(config.bootstrap, aggregate, self._codec, config.window, numbers)
+        journal = read_journal(config.bootstrap)
+        about = config.window, numbers, self.partition_count, journal
+        self._fold = restore(config.bootstrap, aggregate, self._codec, *about)
         self._snapshots = SnapshotWriter(
             aggregate.name,
             self._fold.partitions,
@@ -172,18 +197,15 @@ class Slot(Generic[Command, State, Event]):
             ends,
             self.quiet,
             self._failed,
+            journal.count,
         )
         self._snapshots.start(config.snapshot_seconds)
 
-    def _log_ends(self, numbers: list[int]) -> tuple[Positions, Positions]:
-        bootstrap, name = self.config.bootstrap, self.aggregate.name
-        return end_offsets(bootstrap, f"{name}.events", numbers), end_offsets(
-            bootstrap, f"{name}.answers", numbers
-        )
+    def _log_ends(self, numbers: list[int]) -> Positions:
+        return end_offsets(self.config.bootstrap, f"{self.aggregate.name}.answers", numbers)
 
-    def _folded_to(self, _numbers: list[int]) -> tuple[Positions, Positions]:
-        name, positions = self.aggregate.name, self.fold.positions
-        return dict(positions[f"{name}.events"]), dict(positions[f"{name}.answers"])
+    def _folded_to(self, _numbers: list[int]) -> Positions:
+        return dict(self.fold.positions[f"{self.aggregate.name}.answers"])
 
     def _check_layout(self) -> Control:
         control = read_control(self.config.bootstrap)
@@ -223,20 +245,3 @@ class Slot(Generic[Command, State, Event]):
         """Where the last owner's last commit ended: answered only when its pending offsets are decided."""
         commands = [TopicPartition(f"{self.aggregate.name}.commands", number) for number in numbers]
         return once_settled(lambda: consumer.committed(commands, 60), 60)
-
-    def _consumer(self) -> Consumer:
-        return Consumer(
-            client(self.config.bootstrap)
-            | {
-                "group.id": f"{self.aggregate.name}-workers",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 100,
-                "fetch.min.bytes": 1,
-                "queued.min.messages": 20_000,
-                "queued.max.messages.kbytes": 65_536,
-                "socket.nagle.disable": True,
-                "check.crcs": False,
-            }
-        )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from contracts.kernel.records import Outcome, ParkedCommand, Remembered
-from services.kernel.entities import Entity
-from services.kernel.envelope import Metadata
+from services.kernel.entity import Entity
+from services.kernel.envelope import Headers, Metadata
 
 State = TypeVar("State")
 
@@ -32,11 +32,13 @@ class Staged(Generic[State]):
     """The effects of one batch.
 
     `correlations`: for the key of each reply, the correlation id and the traceparent of its first command.
+    `written`: partition, key and headers of each event, as it will be read back.
     """
 
     entities: dict[tuple[int, str], Entity[State]] = field(default_factory=dict)
     answers: dict[tuple[int, str, str], Remembered] = field(default_factory=dict)
     events: list[StagedEvent] = field(default_factory=list)
+    written: list[tuple[int, str, Headers]] = field(default_factory=list)
     asks: list[StagedAsk] = field(default_factory=list)
     replies: dict[tuple[str, int | None, str], list[Outcome]] = field(default_factory=dict)
     unrecorded: list[tuple[int, str, Remembered]] = field(default_factory=list)

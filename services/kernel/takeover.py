@@ -6,7 +6,6 @@ under its old id, before the first new command is executed; asked twice, it chan
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -21,9 +20,8 @@ from services.kernel.registry import topics_written
 from services.kernel.serde import decode
 from services.kernel.slot import Slot
 from services.kernel.staged import StagedAsk
-from services.kernel.transactions import Aborted, produce
+from services.kernel.transactions import produce
 
-ATTEMPTS = 5
 MARGIN_MS = 120_000
 CHUNK = 500
 
@@ -49,14 +47,7 @@ def _send(slot: Slot[Any, Any, Any], chunk: list[StagedAsk]) -> None:
         for ask in chunk:
             produce(producer, ask.topic, ask.value, ask.key, headers=write_headers(ask.metadata))
 
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            slot.transactions.run(stage, [], None)
-            return
-        except Aborted:
-            if attempt == ATTEMPTS:
-                raise
-            time.sleep(0.1 * attempt)
+    slot.transactions.run_again(stage)
 
 
 def _asks_again(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, Ask]]:
@@ -65,6 +56,8 @@ def _asks_again(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, 
     asked: set[str] = set()
     touched: dict[tuple[int, str], None] = dict.fromkeys(sorted(slot.fold.open_entities))
     for record in read_to_end(slot.config.bootstrap, topic, _starts(slot, topic, hours)):
+        if not slot.fold.applied(record):
+            continue
         number, key = record.partition(), record.key().decode()
         touched[number, key] = None
         state = slot.partitions[number].get(key).state

@@ -19,6 +19,7 @@ Result = TypeVar("Result")
 
 # Bytes. No topic takes larger ones; most take far less, and their broker says so.
 LARGEST_RECORD = 32 * 2**20
+ATTEMPTS = 5
 
 
 class Aborted(Exception):
@@ -123,6 +124,17 @@ class Transactions:
         except (_MustAbort, KafkaException) as error:
             self._abort(producer)
             raise Aborted(str(error)) from error
+
+    def run_again(self, stage: Callable[[Producer], None]) -> None:
+        """A transaction without consumed offsets, again after clean aborts. Raises like `run`."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                self.run(stage, [], None)
+                return
+            except Aborted:
+                if attempt == ATTEMPTS:
+                    raise
+                time.sleep(0.1 * attempt)
 
     def _abort(self, producer: Producer) -> None:
         try:

@@ -15,14 +15,23 @@ from typing import Any, Protocol
 import structlog
 from confluent_kafka import KafkaException
 
+from services.kernel.addressing import LaterEpoch
 from services.kernel.aggregate import Aggregate
 from services.kernel.broker_monitor import end_when_stuck
 from services.kernel.collector import keep_what_is_here
 from services.kernel.command_loop import CommandLoop
-from services.kernel.control import ControlWatch
-from services.kernel.entities import Window
-from services.kernel.execution import Executor, LaterEpoch
-from services.kernel.exit_codes import EXIT_GAP, EXIT_LAYOUT, EXIT_LOST, EXIT_STOOD_DOWN, EXIT_STOPPED
+from services.kernel.control import ControlWatch, read_control
+from services.kernel.entity import Window
+from services.kernel.execution import Executor
+from services.kernel.exit_codes import (
+    EXIT_GAP,
+    EXIT_JUDGED,
+    EXIT_LAYOUT,
+    EXIT_LOST,
+    EXIT_STOOD_DOWN,
+    EXIT_STOPPED,
+)
+from services.kernel.journal import JournalWatch
 from services.kernel.restoring import VersionGap
 from services.kernel.slot import LayoutChanged, Slot, SlotConfig, StoodDown
 from services.kernel.standby import Standby
@@ -34,6 +43,10 @@ ANSWERS_PER_PARTITION = 1_000_000
 DEMOTED_SECONDS = 1.0
 
 log = structlog.get_logger()
+
+
+class Judged(Exception):
+    """An operator decided on records of this service: their keys are folded anew at the next start."""
 
 
 class WorkerSettings(Protocol):
@@ -76,6 +89,9 @@ def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings) ->
             "stood_down", reason=str(error), next="the supervisor starts this slot again, to stand by"
         )
         return EXIT_STOOD_DOWN
+    except Judged as news:
+        log.info("decision_recorded", service=str(news), next="the supervisor starts this slot again")
+        return EXIT_JUDGED
     except (OwnershipLost, Aborted, KafkaException, TimeoutError) as error:
         log.error("ownership_lost", reason=str(error), next="the supervisor starts this slot again")
         return EXIT_LOST
@@ -97,13 +113,13 @@ def _work(
         window=Window(settings.retry_window_hours, ANSWERS_PER_PARTITION),
         snapshot_seconds=settings.snapshot_seconds,
     )
-    watch = ControlWatch(settings.kafka)
+    watch, journal = ControlWatch(settings.kafka), JournalWatch(settings.kafka)
     slot = Slot(aggregate, config, lambda error: _end_process(error, watch))
     if not watch.control.writing:
-        _stand_by(slot, watch, metrics, stop)
+        _stand_by(slot, watch, journal, metrics, stop)
     if not stop.is_set():
         try:
-            _run_loop(slot, settings, watch, metrics, stop)
+            _run_loop(slot, settings, watch, journal, metrics, stop)
         except Fenced as error:
             if _demoted(watch):
                 raise StoodDown(str(error)) from error
@@ -112,7 +128,11 @@ def _work(
 
 
 def _stand_by(
-    slot: Slot[Any, Any, Any], watch: ControlWatch, metrics: WorkerMetrics, stop: threading.Event
+    slot: Slot[Any, Any, Any],
+    watch: ControlWatch,
+    journal: JournalWatch,
+    metrics: WorkerMetrics,
+    stop: threading.Event,
 ) -> None:
     """Fold the mirrored log until the site becomes active."""
     standby = Standby(slot)
@@ -121,6 +141,7 @@ def _stand_by(
     log.info("standing_by", service=slot.aggregate.name, seconds=slot.restore_seconds)
     while not stop.is_set() and not watch.control.writing:
         standby.turn()
+        _require_honoured(slot, journal)
         metrics.ticked()
     standby.close()
 
@@ -129,6 +150,7 @@ def _run_loop(
     slot: Slot[Any, Any, Any],
     settings: WorkerSettings,
     watch: ControlWatch,
+    journal: JournalWatch,
     metrics: WorkerMetrics,
     stop: threading.Event,
 ) -> None:
@@ -138,7 +160,13 @@ def _run_loop(
     end_when_stuck(settings.kafka, slot.transactions, seconds, lambda error: _end_process(error, watch))
     consumer = slot.open()
     keep_what_is_here()
-    executor = Executor(aggregate, slot.partitions, slot.partition_count, slot.epoch)
+    executor = Executor(
+        aggregate,
+        slot.partitions,
+        slot.partition_count,
+        slot.epoch,
+        lambda: read_control(settings.kafka).role.epoch,
+    )
     if slot.taking_over:
         asked = take_over(slot, executor, settings.takeover_hours)
         log.info("taken_over", service=aggregate.name, epoch=slot.epoch, asks=asked)
@@ -153,8 +181,15 @@ def _run_loop(
         if not control.writing or control.role.epoch != slot.epoch:
             raise StoodDown(f"the site is {control.role.role} in epoch {control.role.epoch}")
         loop.turn()
+        _require_honoured(slot, journal)
         metrics.ticked()
     consumer.close()
+
+
+def _require_honoured(slot: Slot[Any, Any, Any], watch: JournalWatch) -> None:
+    """Raises `Judged` for decisions on this service's records that its fold does not know."""
+    if watch.news(slot.fold.journal, f"{slot.aggregate.name}.events"):
+        raise Judged(slot.aggregate.name)
 
 
 def _demoted(watch: ControlWatch) -> bool:

@@ -17,7 +17,7 @@ import psutil
 from services.kernel.aggregate import Aggregate
 from services.kernel.collector import keep_what_is_here
 from services.kernel.command_loop import CommandLoop
-from services.kernel.entities import Window
+from services.kernel.entity import Window
 from services.kernel.execution import Executor
 from services.kernel.slot import Slot, SlotConfig
 from services.kernel.worker import ANSWERS_PER_PARTITION

@@ -16,12 +16,13 @@ from contracts.order.commands import PlaceOrder
 from contracts.order.events import Line, OrderPlaced
 from infra.parked import parked_commands, retry
 from services.inventory.worker import INVENTORY
-from services.kernel import snapshots
+from services.kernel import snapshot_writer, snapshots
 from services.kernel.aggregate import StateCodec
 from services.kernel.command_loop import MAX_RECORDS
-from services.kernel.entities import Window
+from services.kernel.entity import Window
 from services.kernel.envelope import Metadata, read_headers, write_headers
 from services.kernel.log_reader import read_to_end
+from services.kernel.log_rule import Journal
 from services.kernel.restoring import restore
 from services.kernel.serde import decode
 from services.kernel.slot import Slot, SlotConfig
@@ -80,7 +81,7 @@ def test_a_popular_sku_is_restored_from_its_snapshot(
     assert last.version == 1 + STEPS + STEPS // 2
     eventually(lambda: last_snapshot(bootstrap, "HOT").version == last.version, "its snapshot is not written")
     worker.end()
-    held = restore(bootstrap, INVENTORY, StateCodec(INVENTORY.states), WINDOW, [0, 1])
+    held = restore(bootstrap, INVENTORY, StateCodec(INVENTORY.states), WINDOW, [0, 1], 2, Journal())
     (snapshot,) = [part.resting("HOT") for part in held.partitions.values() if "HOT" in part]
     assert snapshot is not None, "it was folded from the log, not read from its snapshot"
     assert len(snapshot) > 1_000_000
@@ -100,7 +101,7 @@ def test_a_snapshot_too_large_for_its_topic_holds_up_the_watermark_and_nobody_el
     )
     large = bulk.event("large", 1, placed)
     bulk.put_events(bootstrap, [*bulk.interleaved(bulk.lives(ORDERS)), large], 50)
-    monkeypatch.setattr(snapshots, "LARGEST", 2_000)
+    monkeypatch.setattr(snapshot_writer, "LARGEST", 2_000)
     config = SlotConfig(bootstrap, 0, 1, 1, 10_000, WINDOW, snapshot_seconds=3600)
     slot: Slot[Any, Any, Any] = Slot(ORDER, config, print)
     consumer = slot.open()
@@ -109,7 +110,7 @@ def test_a_snapshot_too_large_for_its_topic_holds_up_the_watermark_and_nobody_el
             assert slot.snapshot() == ORDERS
         assert [(entry["event"], entry["keys"]) for entry in said] == [("snapshot_too_large", ["large"])]
         assert not watermarks(bootstrap)
-        monkeypatch.setattr(snapshots, "LARGEST", LARGEST_RECORD)
+        monkeypatch.setattr(snapshot_writer, "LARGEST", LARGEST_RECORD)
         assert slot.snapshot() == 1
         assert len(watermarks(bootstrap)) == 2
     finally:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from contracts.kernel.records import Outcome
-from services.kernel import restoring
+from services.kernel import fold as folding
 from services.kernel.aggregate import StateCodec
-from services.kernel.entities import Entity, Window
-from services.kernel.restoring import Fold, restore
+from services.kernel.entity import Entity, Window
+from services.kernel.fold import Fold
+from services.kernel.log_rule import Journal
+from services.kernel.restoring import restore
 from services.kernel.slot import Slot, SlotConfig
 from services.order.worker import ORDER
 from tests.bench import bulk
@@ -23,7 +25,7 @@ Held = dict[str, tuple[Entity[Any], dict[str, Outcome]]]
 
 
 def restored(bootstrap: str) -> Fold[Any]:
-    return restore(bootstrap, ORDER, StateCodec(ORDER.states), WINDOW, [0, 1])
+    return restore(bootstrap, ORDER, StateCodec(ORDER.states), WINDOW, [0, 1], 2, Journal())
 
 
 def resting(fold: Fold[Any]) -> int:
@@ -50,7 +52,7 @@ def test_what_rests_is_what_was_folded_and_is_written_as_it_stands(
     expected = held(folded)
     assert len(expected) == ORDERS
 
-    monkeypatch.setattr(restoring, "IN_HAND", 10)
+    monkeypatch.setattr(folding, "IN_HAND", 10)
     config = SlotConfig(bootstrap, 0, 1, 1, 10_000, WINDOW, snapshot_seconds=3600)
     slot: Slot[Any, Any, Any] = Slot(ORDER, config, print)
     consumer = slot.open()

@@ -17,6 +17,7 @@ from contracts.inventory.events import StockReceived
 from contracts.kernel.records import SiteRole
 from infra.checker import Evidence, check, read_evidence
 from infra.sites.control import lift_hold, stand_down, write_hold, write_role
+from services.kernel.control import read_control
 from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 from services.kernel.exit_codes import EXIT_STOOD_DOWN
 from services.kernel.serde import encode
@@ -121,7 +122,9 @@ def test_a_site_stands_down_stands_by_and_takes_over(
     assert all(again[name].replayed for name in ("first", "refused", "crossed"))
     assert "of epoch 1" not in client.answered(), "a command of an older epoch woke up"
 
-    receive(client, "later", epoch=3)
+    receive(client, "of an epoch that never was", epoch=3)
+    assert client.wait_for({"of an epoch that never was"})["of an epoch that never was"].kind == "failed"
+    write_role(bootstrap, SiteRole("home", "passive", 3))
     assert standby.process.wait(30) == EXIT_STOOD_DOWN, standby.log.read_text()
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
 
@@ -129,13 +132,14 @@ def test_a_site_stands_down_stands_by_and_takes_over(
 def test_a_site_that_is_not_proven_alone_is_mute(
     bootstrap: str, start_worker: Callable[..., WorkerProcess]
 ) -> None:
-    write_role(bootstrap, SiteRole("home", "active", 3))
-    write_hold(bootstrap, "unproven", 3)
+    epoch = read_control(bootstrap).role.epoch + 1
+    write_role(bootstrap, SiteRole("home", "active", epoch))
+    write_hold(bootstrap, "unproven", epoch)
     worker = start_worker("inventory")
     wait_for_status(worker, {"status": "standby"})
     lift_hold(bootstrap)
-    wait_for_status(worker, {"status": "active", "epoch": 3})
-    write_hold(bootstrap, "unproven", 3)
+    wait_for_status(worker, {"status": "active", "epoch": epoch})
+    write_hold(bootstrap, "unproven", epoch)
     assert worker.process.wait(30) == EXIT_STOOD_DOWN, worker.log.read_text()
 
 
@@ -144,10 +148,12 @@ def test_a_worker_that_feels_the_fence_before_it_reads_why_stands_down_too(
 ) -> None:
     """A planned switchover is no loss of ownership."""
     lift_hold(bootstrap)
+    epoch = read_control(bootstrap).role.epoch + 1
+    write_role(bootstrap, SiteRole("home", "active", epoch))
     frozen = start_worker("inventory", doom=("send_offsets_to_transaction:after", FIRST_BATCH, "SIGSTOP"))
-    wait_for_status(frozen, {"status": "active", "epoch": 3})
-    receive(inventory_client, "in the middle of", epoch=3)
+    wait_for_status(frozen, {"status": "active", "epoch": epoch})
+    receive(inventory_client, "in the middle of", epoch=epoch)
     frozen.wait_stopped()
-    stand_down(bootstrap, "home", 3)
+    stand_down(bootstrap, "home", epoch)
     os.kill(frozen.process.pid, signal.SIGCONT)
     assert frozen.process.wait(30) == EXIT_STOOD_DOWN, frozen.log.read_text()

@@ -8,7 +8,8 @@ from typing import Any
 from contracts.order.commands import ExpireOrder
 from contracts.order.events import Line, OrderPlaced, ReservationsRecorded
 from services.kernel.command_loop import SLOWEST_REDRIVE, CommandLoop
-from services.kernel.entities import Entity, Partition, Window
+from services.kernel.entities import Partition
+from services.kernel.entity import Entity, Thawed, Window
 from services.kernel.execution import Executor
 from services.kernel.serde import decode
 from services.kernel.staged import Staged
@@ -28,7 +29,7 @@ class OneOrder:
         self.partition: Partition[Any] = Partition(
             ORDER.decider.initial,
             ORDER.decider.forget,
-            lambda _: (Entity(None, 0, 0), ()),
+            lambda _: Thawed(Entity(None, 0, 0), ()),
             Window(24.0, 1000),
         )
         placed = OrderPlaced("o", "France", "EUR", PLACED_AT, LINES, None, (), 2, settle_by)

@@ -17,7 +17,7 @@ Step = tuple[str, SiteRole | SiteHold | StorageBlock | None]
 def after(steps: Sequence[Step]) -> Control:
     control = Control()
     for key, record in steps:
-        control.take(key, None if record is None else encode(TOPIC, record))
+        control.take(key.encode(), None if record is None else encode(TOPIC, record))
     return control
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from contracts.kernel.records import Outcome, Remembered
-from services.kernel.entities import Entity, Partition, Window
+from services.kernel.entities import Partition
+from services.kernel.entity import Entity, Thawed, Window
 
 KEYS = st.sampled_from("ab")
 FOR_EVER = Window(24.0, 1_000_000)
 
 
-def thaw(snapshot: bytes) -> tuple[Entity[str], Iterable[Remembered]]:
+def thaw(snapshot: bytes) -> Thawed[str]:
     entity, answers = pickle.loads(snapshot)
-    return Entity(*entity), answers
+    return Thawed(Entity(*entity), answers)
 
 
 def answer(key: str, number: int) -> Remembered:
@@ -95,7 +95,7 @@ class OwnerAndWriter(RuleBasedStateMachine):
         for key, entity in self.states.items():
             held = self.partition._entities[key]
             if (snapshot := self.partition.resting(key)) is not None:
-                resting, answers = thaw(snapshot)
+                resting, answers, *_ = thaw(snapshot)
                 assert resting == entity
                 assert {each.outcome.command_id for each in answers} == set(self.answers[key])
             else:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.kernel.records import Outcome, Remembered
-from services.kernel.entities import MICROS_PER_HOUR, Entity, Partition, Window
+from services.kernel.entities import Partition
+from services.kernel.entity import MICROS_PER_HOUR, Entity, Thawed, Window
 
 HOUR = MICROS_PER_HOUR
 Told = list[tuple[str, int]]
@@ -27,7 +28,7 @@ def refused(key: str, number: int) -> Outcome:
 
 def filled(some: Told, window: Window) -> Partition[str]:
     partition: Partition[str] = Partition(
-        "", lambda state, _: state, lambda _: (Entity("", 0, 0), ()), window
+        "", lambda state, _: state, lambda _: Thawed(Entity("", 0, 0), ()), window
     )
     for number, (key, hours) in enumerate(some):
         partition.remember(key, Remembered(refused(key, number), hours * HOUR))
@@ -38,7 +39,7 @@ def test_what_rests_now_and_then_forgets_what_has_left_the_window() -> None:
     """Woken up more often than the window lasts, it would keep its answers for ever."""
     entity = Entity("", 1, 0)
     partition: Partition[str] = Partition(
-        "", lambda state, _: state, lambda snapshot: (entity, pickle.loads(snapshot)), Window(5.0, 100)
+        "", lambda state, _: state, lambda snapshot: Thawed(entity, pickle.loads(snapshot)), Window(5.0, 100)
     )
     partition.put("a", entity)
     for now in range(20):
@@ -97,7 +98,10 @@ def resting(most: int) -> tuple[Partition[str], Callable[[str, int], None], Call
     """A partition, how a request is answered in it, and how an entity of it goes to rest."""
     entity = Entity("", 1, 0)
     partition: Partition[str] = Partition(
-        "", lambda state, _: state, lambda snapshot: (entity, pickle.loads(snapshot)), Window(24.0, most)
+        "",
+        lambda state, _: state,
+        lambda snapshot: Thawed(entity, pickle.loads(snapshot)),
+        Window(24.0, most),
     )
 
     def answer(key: str, number: int) -> None:
@@ -191,9 +195,9 @@ def steps() -> tuple[Partition[tuple[int, ...]], Callable[[str, int, int], None]
     def forget(state: tuple[int, ...], version: int) -> tuple[int, ...]:
         return tuple(step for step in state if step > version)
 
-    def thaw(snapshot: bytes) -> tuple[Entity[tuple[int, ...]], tuple[()]]:
+    def thaw(snapshot: bytes) -> Thawed[tuple[int, ...]]:
         state = pickle.loads(snapshot)
-        return Entity(state, state[-1], 0), ()
+        return Thawed(Entity(state, state[-1], 0), ())
 
     partition: Partition[tuple[int, ...]] = Partition((), forget, thaw, Window(24.0, 100))
 
