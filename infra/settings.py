@@ -44,6 +44,7 @@ class StackSettings(BaseSettings):
 
     A second site has its folder inside this one and its ports 200 further on (`infra/sites/site.py`).
     `stack`: child processes of this machine, or containers, as `./daybook --stack compose` sets it.
+    `storage_reserve_mb`: with less free space on its disks the site refuses writes (`infra/storage.py`).
     """
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
@@ -52,6 +53,7 @@ class StackSettings(BaseSettings):
     port_base: Annotated[int, Field(ge=LOWEST_BASE, le=HIGHEST_BASE)] = 27400
     site: Literal["home", "away"] = "home"
     stack: Literal["embedded", "compose"] = "embedded"
+    storage_reserve_mb: Annotated[int, Field(ge=1)] = 512
 
     @property
     def typed(self) -> str:

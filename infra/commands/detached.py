@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from infra.commands.output import fail, notes
+from infra.embedded.housekeeping import site_storage
 from infra.embedded.journal import Journal, Phase, StackState
 from infra.settings import ROOT, StackSettings
 
@@ -100,7 +101,9 @@ def _started(
             if state.phase in (Phase.RUNNING, Phase.FAILED, Phase.STOPPED):
                 return state
         if ended:
-            fail(f"the supervisor ended at once: see {settings.logs / 'supervisor.log'}")
+            storage = site_storage(settings)
+            reason = f"{escape(str(storage))}\n" if storage.short else ""
+            fail(f"{reason}the supervisor ended at once: see {settings.logs / 'supervisor.log'}")
         try:
             time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:

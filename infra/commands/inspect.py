@@ -15,6 +15,7 @@ from rich.table import Table
 
 from infra.commands import in_containers, two_sites
 from infra.commands.output import fail, notes, results
+from infra.embedded.housekeeping import site_storage
 from infra.embedded.journal import Journal, MemberState, StackState
 from infra.embedded.stack import NAMES, SILENT, SITE_NAMES, STORES, addresses, log_file, members
 from infra.settings import StackSettings
@@ -34,7 +35,7 @@ FOLLOW_SECONDS = 0.3
 def status() -> None:
     """Show every process: pid, memory, ready, restarts, lag, address, and what happened last.
 
-    Exit code 1 unless the stack is up and every process is ready.
+    Exit code 1 unless the stack is up, every process is ready, and the disk has room.
     """
     settings = StackSettings()
     if settings.stack == "compose":
@@ -68,11 +69,14 @@ def _show(site: Site, title: str) -> bool:
     for row in rows:
         if row.why_not_ready:
             results.print(f"{row.cells[0]} is not ready: {row.why_not_ready}", soft_wrap=True, markup=False)
+    storage = site_storage(settings, was_short=state.short)
+    if storage.short:
+        results.print(f"storage: {storage}", markup=False, soft_wrap=True)
     notable = [event for event in journal.events() if event["event"] not in ("started", "topics")]
     for event in notable[-SHOWN_EVENTS:]:
         first_line = event["detail"].partition("\n")[0]
         results.print(f"{event['at']} {event['process']} {event['event']} {first_line}", markup=False)
-    return not any(row.why_not_ready for row in rows)
+    return not any(row.why_not_ready for row in rows) and not storage.short
 
 
 @app.command(rich_help_panel="For other tools")
@@ -189,6 +193,8 @@ def _appended(files: list[Path]) -> Iterator[tuple[Path, str]]:
     places = {file: file.stat().st_size for file in files}
     while True:
         for file, place in places.items():
+            if file.stat().st_size < place:  # rotated
+                place = 0
             with file.open("rb") as opened:
                 opened.seek(place)
                 fresh = opened.read()

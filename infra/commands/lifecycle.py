@@ -10,14 +10,18 @@ from rich.markup import escape
 from infra.commands import detached, in_containers, two_sites
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
+from infra.embedded.housekeeping import site_storage
 from infra.embedded.jars import jars_folder
 from infra.embedded.postgres import PostgresPlace, put_aside
 from infra.embedded.spark import cluster_journal
 from infra.embedded.stack import NAMES, SITE_NAMES, addresses
 from infra.settings import StackSettings
 from infra.sites.site import AWAY, HOME, Site, away_settings, peer, sites_of
+from infra.storage import MEGABYTE
 
 app = typer.Typer()
+# Of the reserve for a shop that runs: an empty one takes about 50 MB.
+START_PART = 4
 
 
 @app.command(rich_help_panel="The stack")
@@ -53,10 +57,25 @@ def up(
     except EmbeddedError as reason:
         fail(escape(str(reason)))
     for site in starting:
+        _require_room(site)
         _put_old_database_aside(site)
     two_sites.start(starting, names, told)
     two_sites.await_mirror(settings)
     _show_open(settings)
+    for site in starting:
+        if (storage := site_storage(site.settings)).short:
+            notes.print(f"But {storage}.", markup=False, soft_wrap=True)
+
+
+def _require_room(site: Site) -> None:
+    """A first start that is cut short by a full disk would leave half a log or half a database."""
+    storage = site_storage(site.settings)
+    needed = storage.reserve // START_PART
+    if storage.space.free < needed:
+        fail(
+            f"{escape(str(storage.space))}, the shop needs {needed / MEGABYTE:,.0f} MB to start: "
+            "make room, then `./daybook up`"
+        )
 
 
 def _put_old_database_aside(site: Site) -> None:

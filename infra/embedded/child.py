@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.embedded.errors import NotReady
+from infra.embedded.rotation import rotate
 
 POLL_SECONDS = 0.05
-KEPT_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,14 @@ class Program:
 class Child:
     """A running program. Its output goes to the end of `log`; it gets its stop signal if our process dies.
 
-    A log above `KEPT_BYTES` is put aside as `<log>.1` first.
+    A long log is rotated first.
     """
 
     def __init__(self, program: Program, log: Path) -> None:
         self.program = program
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
-        if log.exists() and log.stat().st_size > KEPT_BYTES:
-            log.replace(log.with_name(f"{log.name}.1"))
+        rotate(log)
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [*_tether(program.stop_signal), *program.command],

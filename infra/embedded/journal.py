@@ -1,8 +1,12 @@
-"""What the supervisor tells the commands: its state, replaced as a whole, and its events, a line each."""
+"""What the supervisor tells the commands: its state, replaced as a whole, and its events, a line each.
+
+A full disk does not stop the supervisor: what cannot be written now is written when there is room again.
+"""
 
 import fcntl
 import json
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -10,6 +14,11 @@ from enum import StrEnum
 from pathlib import Path
 
 import msgspec
+
+from infra.embedded.rotation import KEPT_FILES, older, rotate
+
+EVENTS_BYTES = 4 * 1024 * 1024
+UNWRITTEN_EVENTS = 1000
 
 
 class Phase(StrEnum):
@@ -31,13 +40,14 @@ class MemberState(msgspec.Struct, frozen=True):
 
 
 class StackState(msgspec.Struct, frozen=True):
-    """The supervisor's view. `failure` is the reason of phase FAILED."""
+    """The supervisor's view. `failure` is the reason of phase FAILED; `short`: the disk is nearly full."""
 
     phase: Phase
     supervisor: int
     port_base: int
     members: tuple[MemberState, ...] = ()
     failure: str = ""
+    short: bool = False
 
 
 class Journal:
@@ -48,10 +58,16 @@ class Journal:
         self._events = home / "events.jsonl"
         self._held = home / "held.json"
         self._lock = home / "supervisor.lock"
+        self._unwritten: deque[str] = deque(maxlen=UNWRITTEN_EVENTS)
         home.mkdir(parents=True, exist_ok=True)
 
-    def write(self, state: StackState) -> None:
-        _replace(self._state, msgspec.json.encode(state))
+    def write(self, state: StackState) -> bool:
+        """False where the disk does not take it: then the state before stands."""
+        try:
+            _replace(self._state, msgspec.json.encode(state))
+        except OSError:
+            return False
+        return True
 
     def read(self) -> StackState | None:
         """The last state, also of a supervisor that is gone; None before the first, or where it is damaged.
@@ -64,19 +80,28 @@ class Journal:
             return None
 
     def record(self, process: str, event: str, detail: str = "") -> None:
-        """Append an event; it stays over restarts of the stack."""
+        """Append an event; it stays over restarts of the stack.
+
+        Where the disk does not take it, it is written with the next one: the newest `UNWRITTEN_EVENTS`.
+        """
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        with self._events.open("a") as out:
-            out.write(json.dumps({"at": at, "process": process, "event": event, "detail": detail}) + "\n")
+        line = json.dumps({"at": at, "process": process, "event": event, "detail": detail}) + "\n"
+        # a failed write may have left half a line
+        begin = "\n" if self._unwritten else ""
+        self._unwritten.append(line)
+        with suppress(OSError):
+            rotate(self._events, EVENTS_BYTES)
+            with self._events.open("a") as out:
+                out.write(begin + "".join(self._unwritten))
+            self._unwritten.clear()
 
     def events(self) -> list[dict[str, str]]:
-        """All that can be read: a power cut may have left half a line."""
-        if not self._events.exists():
-            return []
+        """All that is kept and can be read: a power cut or a full disk may have left half a line."""
         found = []
-        for line in self._events.read_bytes().splitlines():
-            with suppress(msgspec.DecodeError):
-                found.append(msgspec.json.decode(line, type=dict[str, str]))
+        for file in [*(older(self._events, number) for number in range(KEPT_FILES, 0, -1)), self._events]:
+            for line in file.read_bytes().splitlines() if file.exists() else []:
+                with suppress(msgspec.DecodeError):
+                    found.append(msgspec.json.decode(line, type=dict[str, str]))
         return found
 
     def hold(self, name: str) -> None:

@@ -137,11 +137,14 @@ def _forget_stale_lock(lock: Path) -> None:
     """Remove a crash's lock file if its process number now belongs to some other program.
 
     A number that belongs to a server, or to nobody, is PostgreSQL's own to judge: it also looks for memory
-    that survives.
+    that survives. An empty file is of a server that found the disk full; PostgreSQL would wait for ever.
     """
     if not lock.exists():
         return
-    pid = int(lock.read_text().split()[0])
+    if not (content := lock.read_text().split()):
+        lock.unlink()
+        return
+    pid = int(content[0])
     if psutil.pid_exists(pid) and psutil.Process(pid).name() != "postgres":
         lock.unlink()
 

@@ -13,16 +13,15 @@ from types import FrameType
 
 from infra.embedded.child import Child
 from infra.embedded.errors import EmbeddedError, NotReady
+from infra.embedded.housekeeping import ENOUGH, Housekeeping
 from infra.embedded.journal import Journal, Phase, StackState
 from infra.embedded.opening import open_site
 from infra.embedded.ports import require_free
 from infra.embedded.stack import Member, log_file, members
-from infra.embedded.watched import Watched, broker_was_away
+from infra.embedded.watched import Watched, broker_was_away, ended_as
 from infra.settings import StackSettings
-from services.kernel.exit_codes import EXIT_JUDGED, EXIT_STOOD_DOWN
 
 POLL_SECONDS = 0.1
-PLANNED = {EXIT_STOOD_DOWN: "stood_down", EXIT_JUDGED: "decision_recorded"}  # no deaths
 # A process that does not say it is alive this often in a row is killed: a frozen worker's open transaction
 # holds up every reader.
 LIVE_SECONDS = 3.0
@@ -55,6 +54,7 @@ class Supervisor:
         self._phase = Phase.STARTING
         self._stop_asked = False
         self._written: StackState | None = None
+        self._house = Housekeeping(settings, [watched.member.name for watched in self._all()])
 
     def ask_to_stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         self._stop_asked = True
@@ -62,15 +62,18 @@ class Supervisor:
     def run(self) -> int:
         """Start, watch, stop. The exit code: 0 after a stop that was asked for, 1 after a failed start."""
         failure = ""
+        self._house.start()
         try:
             self._start()
             self._watch()
         except StopAsked:
             self._journal.record("stack", "interrupted", "asked to stop while starting")
-        except EmbeddedError as reason:
-            failure = str(reason)
+        except (EmbeddedError, OSError) as reason:
+            self._house.storage.measure()
+            failure = f"{reason}\n{self._house.storage}" if self._house.storage.short else str(reason)
             self._journal.record("stack", "failed", failure)
         finally:
+            self._house.stop()
             self._stop()
         self._phase = Phase.FAILED if failure else Phase.STOPPED
         self._publish(failure)
@@ -89,6 +92,7 @@ class Supervisor:
                 open_site(self._settings, self._journal, lambda: self._stop_asked)
                 if self._stop_asked:
                     raise StopAsked
+                self._house.site_opened(self._settings.kafka)
         self._phase = Phase.RUNNING
         self._journal.record("stack", "running")
 
@@ -120,13 +124,21 @@ class Supervisor:
 
     def _watch(self) -> None:
         while not self._stop_asked:
-            held = self._journal.held()
+            self._heed_storage()
+            held = self._journal.held() | self._house.spared()
             for watched in self._all():
                 self._obey(watched, watched.member.name in held)
                 if not watched.held:
                     self._look_after(watched)
             self._publish()
             time.sleep(POLL_SECONDS)
+
+    def _heed_storage(self) -> None:
+        """When there is room again, start at once what died of the full disk."""
+        if self._house.record(self._journal) == ENOUGH:
+            for watched in self._all():
+                if watched.restart_at is not None:
+                    watched.deaths, watched.restart_at = 0, time.monotonic()
 
     def _obey(self, watched: Watched, held: bool) -> None:
         """Stop what is wanted down, start what is no longer."""
@@ -149,7 +161,8 @@ class Supervisor:
                 watched.restarts += 1
                 self._relaunch(watched)
         elif watched.child and watched.child.exit_code is not None:
-            self._ended(watched, watched.child.exit_code, now - watched.started_at)
+            code, lived = watched.child.exit_code, now - watched.started_at
+            self._plan_restart(watched, lived, f"exit code {code} after {lived:.0f} s", ended_as(code))
         elif not watched.ready:
             if watched.member.awaited or now > watched.probed_at + LIVE_SECONDS / 3:
                 watched.probed_at = now
@@ -176,11 +189,6 @@ class Supervisor:
             self._launch(watched)
         except (EmbeddedError, OSError) as reason:
             self._plan_restart(watched, 0.0, str(reason))
-
-    def _ended(self, watched: Watched, code: int, lived: float) -> None:
-        """A worker that stands down does what it was told to: that is no death."""
-        event = PLANNED.get(code, "died")
-        self._plan_restart(watched, lived, f"exit code {code} after {lived:.0f} s", event)
 
     def _plan_restart(self, watched: Watched, lived: float, reason: str, event: str = "died") -> None:
         wait = watched.died(lived, self._broker_was_away())
@@ -211,9 +219,9 @@ class Supervisor:
 
     def _publish(self, failure: str = "") -> None:
         states = tuple(watched.state() for watched in self._all())
-        state = StackState(self._phase, self._pid, self._settings.port_base, states, failure)
-        if state != self._written:
-            self._journal.write(state)
+        short = self._house.storage.short
+        state = StackState(self._phase, self._pid, self._settings.port_base, states, failure, short)
+        if state != self._written and self._journal.write(state):
             self._written = state
 
 

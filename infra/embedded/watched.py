@@ -8,7 +8,9 @@ from infra.embedded.child import Child
 from infra.embedded.journal import MemberState
 from infra.embedded.stack import SILENT, Member
 from services.kernel.broker_monitor import BrokerSight
+from services.kernel.exit_codes import EXIT_JUDGED, EXIT_STOOD_DOWN
 
+PLANNED = {EXIT_STOOD_DOWN: "stood_down", EXIT_JUDGED: "decision_recorded"}
 FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 30.0
 # A process that has lived this long starts again at the first backoff.
@@ -65,3 +67,8 @@ def broker_was_away(bootstrap: str) -> Callable[[], bool]:
     sight = BrokerSight(bootstrap)
     sight.follow()
     return lambda: sight.sight.away_within(EXCUSED_SECONDS, time.monotonic())
+
+
+def ended_as(code: int) -> str:
+    """The event that is recorded. A worker that did what it was told to did not die."""
+    return PLANNED.get(code, "died")

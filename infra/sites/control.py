@@ -42,14 +42,14 @@ def lift_hold(bootstrap: str) -> None:
     _write(bootstrap, HOLD, None)
 
 
-def write_storage_block(bootstrap: str, folder: str, free_bytes: int) -> None:
+def write_storage_block(bootstrap: str, folder: str, free_bytes: int, seconds: float = WRITE_SECONDS) -> None:
     """The site refuses new commands: the disk of `folder` is nearly full."""
-    _write(bootstrap, STORAGE, encode(TOPIC, StorageBlock(folder, free_bytes, now_micros())))
+    _write(bootstrap, STORAGE, encode(TOPIC, StorageBlock(folder, free_bytes, now_micros())), seconds)
 
 
-def lift_storage_block(bootstrap: str) -> None:
+def lift_storage_block(bootstrap: str, seconds: float = WRITE_SECONDS) -> None:
     """The disk has room again."""
-    _write(bootstrap, STORAGE, None)
+    _write(bootstrap, STORAGE, None, seconds)
 
 
 def stand_down(bootstrap: str, site: str, epoch: int) -> None:
@@ -72,7 +72,7 @@ def fence_slots(bootstrap: str) -> None:
             Transactions(bootstrap, ids, FENCE_TIMEOUT_MS).fence()
 
 
-def _write(bootstrap: str, key: str, value: bytes | None) -> None:
+def _write(bootstrap: str, key: str, value: bytes | None, seconds: float = WRITE_SECONDS) -> None:
     refused: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
@@ -84,11 +84,11 @@ def _write(bootstrap: str, key: str, value: bytes | None) -> None:
             "bootstrap.servers": bootstrap,
             "acks": "all",
             # not idempotent: that waits half a second for an id, and the same record twice is the same
-            "message.timeout.ms": int(WRITE_SECONDS * 1000),
+            "message.timeout.ms": int(seconds * 1000),
             "log_level": 0,
         }
     )
     producer.produce(TOPIC, value, key, partition=0, on_delivery=delivered)
-    if producer.flush(WRITE_SECONDS + 1) or refused:
+    if producer.flush(seconds + 1) or refused:
         reason = f": {refused[0].str()}" if refused else ""
         raise TimeoutError(f"{TOPIC} at {bootstrap} did not take the record {key}{reason}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import msgspec
 import structlog
@@ -24,12 +25,31 @@ def configure_logging(process: str, level: str = "INFO") -> None:
     structlog.configure(
         processors=[*shared, render],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Forgetful(sys.stdout))),
         cache_logger_on_first_use=True,
     )
     libraries = logging.StreamHandler(sys.stdout)
     libraries.setFormatter(structlog.stdlib.ProcessorFormatter(render, foreign_pre_chain=shared))
     logging.basicConfig(level=logging.WARNING, handlers=[libraries], force=True)
+
+
+class _Forgetful:
+    """Drops what the file does not take: a full disk loses log lines, never requests or transactions.
+
+    `logging`'s own handlers do the same.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._file.flush()
 
 
 def _json(entry: dict[str, Any], **_: Any) -> str:

@@ -10,10 +10,11 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.child import KEPT_BYTES, Child, Program
+from infra.embedded.child import Child, Program
 from infra.embedded.errors import NotReady
 from infra.embedded.ports import free_ports
 from infra.embedded.postgres import MAJOR, EmbeddedPostgres
+from infra.embedded.rotation import KEPT_BYTES
 from infra.settings import ROOT
 
 
@@ -122,6 +123,17 @@ async def test_postgres_keeps_its_rows_over_a_stop_and_over_a_crash(tmp_path: Pa
             2,
         ]
         await connection.close()
+    finally:
+        server.kill()
+
+
+def test_postgres_starts_over_the_lock_file_of_a_server_that_found_the_disk_full(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", *free_ports(1))
+    server.start()
+    try:
+        server.stop()
+        (server.place.cluster / "postmaster.pid").touch()
+        server.start()
     finally:
         server.kill()
 
