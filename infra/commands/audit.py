@@ -13,7 +13,6 @@ from infra.commands.output import fail, notes
 from infra.embedded.errors import EmbeddedError
 from infra.embedded.jars import jars_folder
 from infra.embedded.java import java_home_for_spark
-from infra.embedded.journal import Journal
 from infra.embedded.stack import addresses
 from infra.settings import ROOT, StackSettings
 
@@ -38,7 +37,7 @@ def audit(
     Exit code 0: identical. 1: not; the keys are named, each with the first version that differs.
     2: the audit could not be made.
     """
-    settings = running_settings(Journal(StackSettings().home))
+    settings = running_settings(NOT_MADE)
     report = (out or settings.home / "audit").absolute()
     arguments = ["--wait", str(wait), "--out", str(report)]
     if expectation is not None:

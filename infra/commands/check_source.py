@@ -7,11 +7,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from infra.commands.inspect import running_settings
 from infra.commands.load import DAY
 from infra.commands.marts import default_marts
 from infra.commands.output import notes, results
-from infra.embedded.journal import Journal
 from infra.settings import StackSettings
 
 app = typer.Typer()
@@ -38,7 +36,7 @@ def check_source(
     from infra.source_check.outputs import NotTogether, Outputs
     from infra.source_check.source import read_source
 
-    folder = marts or default_marts(running_settings(Journal(StackSettings().home)))
+    folder = marts or default_marts(StackSettings())
     try:
         outputs = Outputs(folder)
     except NotTogether as reason:

@@ -147,7 +147,7 @@ def _opened() -> StackSettings:
     else:
         _chapter("Opening the shop")
         up(only="")
-    return running_settings(journal)
+    return running_settings()
 
 
 def _prove(book: Book, settings: StackSettings) -> int:

@@ -22,6 +22,7 @@ from infra.settings import StackSettings
 from infra.sites.site import Site, peer
 
 app = typer.Typer()
+NOT_UP = "the stack is not up: `./daybook up` starts it"
 LAGS = ("daybook_lag_events", "daybook_standby_lag_events")
 KNOWN, UNKNOWN = "daybook_lag_known", "unknown"
 # A projection that is dead cannot say how far it is behind: the query API measures it.
@@ -57,7 +58,7 @@ def _show(site: Site, title: str) -> bool:
             return False
         if state and state.failure:
             notes.print(f"The last start failed: {state.failure}", markup=False)
-        fail("the stack is not up: `./daybook up` starts it")
+        fail(NOT_UP)
     settings = site.settings.model_copy(update={"port_base": state.port_base})
     stores = {member.name: member.ready for row in members(settings, STORES) for member in row}
     table = Table("process", "pid", "memory", "ready", "restarts", "lag", "address", title=title or None)
@@ -82,7 +83,7 @@ def _show(site: Site, title: str) -> bool:
 @app.command(rich_help_panel="For other tools")
 def env() -> None:
     """Print KEY=value lines with the addresses of the stack: `eval $(./daybook env)`."""
-    for name, value in addresses(running_settings(Journal(StackSettings().home))).items():
+    for name, value in addresses(running_settings()).items():
         results.print(f"{name}={value}", soft_wrap=True, markup=False)
 
 
@@ -112,10 +113,25 @@ def logs(
             results.print(_labelled(file, line, bool(name)), soft_wrap=True, markup=False)
 
 
-def running_settings(journal: Journal) -> StackSettings:
-    """The settings of the running stack, whose ports were chosen when it started; else the caller's."""
+def running_settings(exit_code: int = 1) -> StackSettings:
+    """The settings of the running stack, whose ports were chosen when it started.
+
+    Leaves with `exit_code` where it is not up: at the caller's ports another checkout's stack may listen.
+    """
+    settings = StackSettings()
+    if settings.stack == "compose":
+        return settings
+    journal = Journal(settings.home)
     state: StackState | None = journal.read()
-    return StackSettings(port_base=state.port_base) if state and journal.supervised() else StackSettings()
+    if state is None or not journal.supervised():
+        fail(NOT_UP, exit_code)
+    return StackSettings(port_base=state.port_base)
+
+
+def own_settings() -> StackSettings:
+    """Where the stack's files are, for what needs no running stack; its ports if it is up."""
+    settings = StackSettings()
+    return running_settings() if Journal(settings.home).supervised() else settings
 
 
 class Row(NamedTuple):

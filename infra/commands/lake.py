@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from infra.commands.audit import run_job
-from infra.commands.inspect import running_settings
-from infra.embedded.journal import Journal
+from infra.commands.audit import NOT_MADE, run_job
+from infra.commands.inspect import own_settings, running_settings
 from infra.settings import StackSettings
 
 app = typer.Typer()
@@ -36,7 +35,8 @@ def lake(
 
     Exit code 0: done. 2: it could not be done; the lake is as it was.
     """
-    settings = running_settings(Journal(StackSettings().home))
+    of_the_log = step in (LakeStep.update, LakeStep.rebuild)
+    settings = running_settings(NOT_MADE) if of_the_log else own_settings()
     place = (folder or default_lake(settings)).absolute()
     raise typer.Exit(run_job("analytics.jobs.lake", [step.value, "--lake", str(place)], settings))
 

@@ -17,7 +17,6 @@ from infra.commands.load_report import (
     unmapped_table,
 )
 from infra.commands.output import fail, notes, results
-from infra.embedded.journal import Journal
 from infra.retail.expectation import Expectation, expect, expected_refusals
 from infra.retail.invoices import entries
 from infra.retail.load import Pace
@@ -53,7 +52,7 @@ def load_command(
     Exit code 1 if an answer is missing, or anything was refused otherwise than the data says.
     """
     begin, end = _days(first, last, everything)
-    settings = running_settings(Journal(StackSettings().home))
+    settings = running_settings()
     book = open_book()
     period = Period(begin, end, known_since(begin, read_loaded(settings.home)))
     plan, tally = send(book, period, settings, Pace(concurrency, rate))

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from infra.commands.audit import run_job
-from infra.commands.inspect import running_settings
+from infra.commands.audit import NOT_MADE, run_job
+from infra.commands.inspect import own_settings, running_settings
 from infra.commands.lake import default_lake
 from infra.commands.output import results
-from infra.embedded.journal import Journal
 from infra.settings import StackSettings
 
 app = typer.Typer()
@@ -47,7 +46,7 @@ def run(
 
     Exit code 0: done. 2: it could not be done; a mart that was not finished is as it was.
     """
-    settings = running_settings(Journal(StackSettings().home))
+    settings = own_settings() if source is Source.lake else running_settings(NOT_MADE)
     place = (out or default_marts(settings)).absolute()
     arguments = [*(marts or ()), "--out", str(place), "--from", source, "--knowledge", knowledge]
     if source is Source.lake:

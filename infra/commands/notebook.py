@@ -12,7 +12,6 @@ from infra.commands.inspect import running_settings
 from infra.commands.lake import default_lake
 from infra.commands.output import fail, notes
 from infra.embedded.errors import EmbeddedError
-from infra.embedded.journal import Journal
 from infra.embedded.ports import HOST
 from infra.embedded.stack import addresses
 from infra.settings import ROOT, StackSettings
@@ -31,12 +30,10 @@ def notebook(
 
     It listens on this machine alone and asks for the token in the address that it prints. Ctrl-C ends it.
     """
-    journal = Journal(StackSettings().home)
-    if not journal.supervised():
-        fail("the stack is not up: `./daybook up` starts it")
+    settings = running_settings()
     try:
         with notes.status("fetching Spark's jars"):
-            environment = notebook_environment(running_settings(journal))
+            environment = notebook_environment(settings)
     except EmbeddedError as failure:
         fail(str(failure))
     options = [f"--ServerApp.ip={HOST}", f"--ServerApp.port={port}", f"--ServerApp.root_dir={NOTEBOOKS}"]

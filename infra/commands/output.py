@@ -23,10 +23,10 @@ results = Console(highlight=False)
 notes = Notes(stderr=True, highlight=False)
 
 
-def fail(reason: str) -> NoReturn:
-    """Say why and leave with exit code 1."""
+def fail(reason: str, exit_code: int = 1) -> NoReturn:
+    """Say why and leave."""
     notes.print(f"[red]daybook:[/red] {reason}", soft_wrap=True, markup=True)
-    raise typer.Exit(1)
+    raise typer.Exit(exit_code)
 
 
 def _typed(text: str) -> str:

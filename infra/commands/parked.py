@@ -12,11 +12,9 @@ from rich.table import Table
 
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
-from infra.embedded.journal import Journal
 from infra.embedded.stack import addresses
 from infra.parked import NotParked, parked_command, parked_commands, retry, skip
 from infra.parked_keys import events_of, keys, retry_key, skip_first
-from infra.settings import StackSettings
 from services.kernel.envelope import format_time
 from services.projection.parked import Drained, NothingParked, ParkedKey
 
@@ -132,11 +130,7 @@ def _keys(database_url: str) -> list[ParkedKey]:
 
 
 def _address(name: str) -> str:
-    stack = StackSettings()
-    journal = Journal(stack.home)
-    if stack.stack == "embedded" and not journal.supervised():
-        fail("the stack is not up: `./daybook up` starts it")
-    return addresses(running_settings(journal))[name]
+    return addresses(running_settings())[name]
 
 
 def _since(micros: int) -> str:

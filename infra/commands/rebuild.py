@@ -88,7 +88,7 @@ def projection_settings() -> ProjectionSettings:
         if not {"kafka", "database_url"} <= named.model_fields_set:
             fail("the stack is not up: `./daybook up` starts it")
         return named
-    found = addresses(running_settings(journal))
+    found = addresses(running_settings())
     return ProjectionSettings(kafka=found["DAYBOOK_KAFKA"], database_url=found["DAYBOOK_DATABASE_URL"])
 
 

@@ -12,10 +12,8 @@ from rich.table import Table
 
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
-from infra.embedded.journal import Journal
 from infra.embedded.stack import addresses
 from infra.rewinding import NoSuchTopic, NotRewindable, Rewind, plan, rewind
-from infra.settings import StackSettings
 from services.kernel.envelope import format_time, parse_time
 
 _AGE = re.compile(r"(\d+)([smhd])")
@@ -57,7 +55,7 @@ def moment_of(text: str, now_ms: int) -> int:
 
 def running_broker() -> str:
     """The running stack's broker."""
-    return addresses(running_settings(Journal(StackSettings().home)))["DAYBOOK_KAFKA"]
+    return addresses(running_settings())["DAYBOOK_KAFKA"]
 
 
 def _show(planned: Sequence[Rewind], who: str, moment: int) -> None:

@@ -6,11 +6,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from infra.commands import detached
-from infra.commands.inspect import memory, running_settings
+from infra.commands.inspect import memory, own_settings
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
 from infra.embedded.jars import jars_folder
-from infra.embedded.journal import Journal, Phase
+from infra.embedded.journal import Phase
 from infra.embedded.spark import NAMES, cluster_journal, cluster_view, master_url
 from infra.settings import StackSettings
 
@@ -59,7 +59,7 @@ def status() -> None:
         if state and state.failure:
             notes.print(f"The last start failed: {state.failure}", markup=False)
         fail("the cluster is not up: `./daybook spark up` starts it")
-    settings = running_settings(journal)
+    settings = StackSettings(port_base=state.port_base)
     table = Table("process", "pid", "memory", "ready", "restarts", "port")
     for member in state.members:
         ready = "yes" if member.ready and psutil.pid_exists(member.pid or 0) else "no"
@@ -80,4 +80,4 @@ def status() -> None:
 
 def _settings() -> StackSettings:
     """Beside a shop that runs: its ports."""
-    return running_settings(Journal(StackSettings().home))
+    return own_settings()

@@ -10,11 +10,9 @@ from rich.table import Table
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
 from infra.embedded.broker import broker_ready
-from infra.embedded.journal import Journal
 from infra.repartition.copying import NotCopied
 from infra.repartition.generation import NotPossible
 from infra.repartition.shop import repartition_shop
-from infra.settings import StackSettings
 from infra.sites.steps import NotDone
 from infra.topics import SERVICES, catalogue, drift
 from services.kernel.transactions import OwnershipLost
@@ -35,7 +33,7 @@ def show(
     if not check:
         _show_catalogue()
         return
-    settings = running_settings(Journal(StackSettings().home))
+    settings = running_settings()
     if not broker_ready(settings.kafka):
         fail(f"no broker answers at {settings.kafka}: `./daybook up` starts the stack")
     differences = drift(settings.kafka)
@@ -55,7 +53,7 @@ def repartition(
     """Give a service's topics more partitions, every key's order kept. No orders are taken meanwhile."""
     if service not in SERVICES:
         fail(f"there is no service {service}: {' or '.join(SERVICES)}")
-    settings = running_settings(Journal(StackSettings().home))
+    settings = running_settings()
     if not broker_ready(settings.kafka):
         fail(f"no broker answers at {settings.kafka}: `./daybook up` starts the stack")
     if not yes:

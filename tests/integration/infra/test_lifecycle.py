@@ -84,6 +84,9 @@ def test_a_taken_port_is_told_in_one_line_and_nothing_is_left(shop: Shop) -> Non
     assert "of postgres is taken" in up.stderr
     assert "DAYBOOK_PORT_BASE" in up.stderr
     assert shop.pids() == []
+    env = shop.run("env")  # whoever took the port may be another checkout
+    assert (env.returncode, env.stdout) == (1, "")
+    assert "the stack is not up" in env.stderr
 
 
 def test_a_stack_that_cannot_start_is_cleaned_up(shop: Shop, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from infra.cli import command as daybook
+from infra.commands.audit import NOT_MADE
 from infra.commands.rebuild import projection_settings
 
 NOT_UP = "daybook: the stack is not up: `./daybook up` starts it\n"
@@ -31,6 +32,28 @@ def test_half_an_address_is_none(
         monkeypatch.setenv(name, "somewhere")
     done = CliRunner().invoke(daybook([]), command)
     assert (done.exit_code, done.stderr) == (1, NOT_UP)
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code"),
+    [
+        (["env"], 1),
+        (["topics", "--check"], 1),
+        (["topics", "repartition", "order", "--partitions", "3", "--yes"], 1),
+        (["replay", "--group", "g", "--topic", "order.events", "--since", "1h", "--yes"], 1),
+        (["load"], 1),
+        (["notebook"], 1),
+        (["audit"], NOT_MADE),
+        (["analytics", "run"], NOT_MADE),
+        (["analytics", "lake", "update"], NOT_MADE),
+    ],
+)
+def test_no_other_stack_is_asked_instead(
+    command: list[str], exit_code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DAYBOOK_PORT_BASE")  # by default another checkout's stack may listen there
+    done = CliRunner().invoke(daybook([]), command)
+    assert (done.exit_code, done.stdout, done.stderr) == (exit_code, "", NOT_UP)
 
 
 def test_stores_that_the_environment_names_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
