@@ -90,10 +90,10 @@ def foreign_records(bootstrap: str) -> list[ForeignRecord]:
     ]
 
 
-def event_in_any_epoch(record: Message, partitions: int) -> Metadata | None:
-    """The metadata of an event for a reader that begins in the middle of the log, where it cannot know which
-    epoch is open: every one counts as open. None for openings and foreign records."""
-    kind = kind_of(
+def kind_in_any_epoch(record: Message, partitions: int) -> Kind:
+    """What a record is to a reader that begins in the middle of the log, where it cannot know which epoch is
+    open: every one counts as open."""
+    return kind_of(
         record.key(),
         record.value(),
         record.headers(),
@@ -103,4 +103,9 @@ def event_in_any_epoch(record: Message, partitions: int) -> Metadata | None:
         epoch=FIRST_EPOCH,
         journal=_EVERY_EPOCH,
     )
+
+
+def event_in_any_epoch(record: Message, partitions: int) -> Metadata | None:
+    """The metadata of an event; None for openings and foreign records. See `kind_in_any_epoch`."""
+    kind = kind_in_any_epoch(record, partitions)
     return kind.metadata if isinstance(kind, Event) else None

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from contracts.kernel.records import SiteRole, SlotLayout
 from contracts.lock import ROOT
+from infra.epochs import record_epochs
 from services.kernel.log_reader import read_to_end
 from services.kernel.serde import encode
 
@@ -124,7 +125,8 @@ def unequal(topic: Topic, settings: Mapping[str, str], names: Iterable[str]) -> 
 def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
     """Write the first records of `site.control` that are absent: epoch 1, one slot per service, home active.
 
-    Answers the keys that were written. Raises TimeoutError where the broker does not take them.
+    An active site then records the epochs that its log held before records opened them. Returns the keys that
+    were written. Raises TimeoutError where the broker does not take them.
     """
     first = {"role": SiteRole(site, "passive" if site == "away" else "active", 1)} | {
         f"layout/{service}": SlotLayout(service, 1, 1) for service in SERVICES
@@ -136,6 +138,7 @@ def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
         producer.produce(CONTROL, encode(CONTROL, first[key]), key, partition=0)
     if producer.flush(PATIENCE):
         raise TimeoutError(f"{CONTROL} did not take its first records: is the broker up?")
+    record_epochs(bootstrap)
     return absent
 
 
