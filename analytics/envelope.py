@@ -24,7 +24,7 @@ ENVELOPE = (
         "schema_id",
     ),
 )
-# What `with_columns` makes, and what the lake keeps.
+# What `with_columns` makes.
 LOG_COLUMNS = """
     topic string, partition int, offset long, entity string, id string, type string, version int,
     recorded_at timestamp, correlation_id string, causation_id string, epoch long, schema_id long,
@@ -32,15 +32,18 @@ LOG_COLUMNS = """
 """
 
 
-def with_columns(source: DataFrame) -> DataFrame:
-    """Headers and the value's schema id as columns; null where they are missing or not of their form."""
+def with_columns(source: DataFrame, **more: Column) -> DataFrame:
+    """Headers and the value's schema id as columns; null where they are missing or not of their form.
+
+    `more` are made of the source's columns and of `names` and `texts`: the headers, the last one first.
+    """
     # A record may repeat a header: the last one counts, here as in the services. Two arrays and a search in
     # them cost half of what a map for each record does.
     arrays = {
         name: F.reverse(F.col(f"headers.{part}")) for name, part in (("names", "key"), ("texts", "value"))
     }
     text = {
-        name: F.get("texts", F.array_position("names", f"ce_{header}").cast("int") - 1).cast("string")
+        name: header_value(f"ce_{header}").cast("string")
         for name, header in {
             "entity": "subject",
             "id": "id",
@@ -55,12 +58,21 @@ def with_columns(source: DataFrame) -> DataFrame:
     text["version"] = text["version"].try_cast("int")
     text["recorded_at"] = text["recorded_at"].try_cast("timestamp")
     text["epoch"] = text["epoch"].try_cast("long")
-    framed = F.expr("length(value) >= 5 AND hex(substring(value, 1, 1)) = '00'")
-    schema_id = F.when(framed, F.conv(F.expr("hex(substring(value, 2, 4))"), 16, 10).cast("long"))
-    columns = {**{name: F.col(name) for name in POSITION}, **text, "schema_id": schema_id}
-    columns["value"] = F.col("value")
+    columns = {**{name: F.col(name) for name in POSITION}, **text, "schema_id": schema_id()}
+    columns |= {"value": F.col("value"), **more}
     row = F.struct(*(column.alias(name) for name, column in columns.items()))
     return source.withColumns(arrays).select(once(row))
+
+
+def header_value(name: str) -> Column:
+    """The bytes of a header, the last one of that name; null where there is none, or it has no value."""
+    return F.get("texts", F.array_position("names", name).cast("int") - 1)
+
+
+def schema_id() -> Column:
+    """The schema id of `value`; null where it is not framed."""
+    framed = F.expr("length(value) >= 5 AND hex(substring(value, 1, 1)) = '00'")
+    return F.when(framed, F.conv(F.expr("hex(substring(value, 2, 4))"), 16, 10).cast("long"))
 
 
 def once(row: Column) -> Column:
@@ -71,21 +83,6 @@ def once(row: Column) -> Column:
     a generator.
     """
     return F.inline(F.array(row))
-
-
-def with_fault(log: DataFrame, lock: Lock) -> DataFrame:
-    """The column `fault`: why a record is no event that this code can read; null where it is one."""
-    types = {schema_id: name for name in event_types(lock) for schema_id in lock.ids(name)}
-    pairs = [F.lit(part) for schema_id, name in types.items() for part in (schema_id, name)]
-    expected = F.element_at(F.create_map(*pairs), F.col("schema_id").cast("int"))
-    missing = reduce(Column.__or__, (F.col(name).isNull() for name in ENVELOPE if name != "schema_id"))
-    fault = (
-        F.when(F.col("schema_id").isNull(), "not framed")
-        .when(~F.col("schema_id").isin(*types), "unknown schema id")
-        .when(missing | (F.col("version") < 1), "not an envelope")
-        .when(F.col("type") != expected, "type and schema differ")
-    )
-    return log.withColumn("fault", fault)
 
 
 def before(offsets: Offsets) -> Column:

@@ -1,14 +1,16 @@
 """The log as DataFrames: committed records only, up to offsets fixed beforehand, nothing dropped.
 
-kafka ─► log (headers as columns, `fault`) ─┬─► events      every envelope
+kafka ─► log (headers as columns, `fault`) ─┬─► events      every envelope that counts
                                             ├─► of(type)    one typed frame per event type, newest shape
-                                            └─► set_aside   what could not be read: position and reason
+                                            └─► set_aside   what does not count: position and reason
+
+What counts is said by log_rule.py, once for the whole reading: the log is read twice.
 """
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -24,11 +26,11 @@ from analytics.envelope import (
     EVENT_TOPICS,
     POSITION,
     before,
-    event_types,
     once,
     with_columns,
-    with_fault,
 )
+from analytics.journal import read_decisions
+from analytics.log_rule import NO_FAULT, NOTHING_FOUND, Exceptions, find_exceptions, kind, with_fault
 from analytics.offsets import Offsets, end_offsets
 from contracts.lock import Lock, load_lock
 
@@ -46,23 +48,26 @@ SOURCE = {
 
 @dataclass(frozen=True)
 class Replay:
-    """One reading of the log. `ends` are its exclusive end offsets; the frames are lazy."""
+    """One reading of the log. `ends` are its exclusive end offsets; the frames are lazy.
+
+    `found` are the records that are not simply the next event of their stream.
+    """
 
     ends: Offsets
     log: DataFrame
     lock: Lock
+    found: Exceptions = NOTHING_FOUND
 
     @property
     def events(self) -> DataFrame:
-        """Every envelope that is one: the columns of ENVELOPE. Bodies are not looked at."""
+        """Every event that counts: the columns of ENVELOPE. Bodies are not looked at."""
         return self.log.where("fault IS NULL").select(*ENVELOPE)
 
     def of(self, type_name: str) -> DataFrame:
         """The events of a type: the columns of ENVELOPE, then the fields of its newest schema."""
         *older, newest = self.lock.ids(type_name)
         rows = self.log.where("fault IS NULL")
-        decoded = rows.where(F.col("schema_id") == newest).select(*ENVELOPE, once(self._decoded(newest)))
-        current = decoded.where(F.col(_first_field(self.lock, newest)).isNotNull())
+        current = rows.where(F.col("schema_id") == newest).select(*ENVELOPE, once(self._decoded(newest)))
         if not older:
             return current
         upcasted = _upcasted(rows.where(F.col("schema_id").isin(older)), current)
@@ -70,19 +75,12 @@ class Replay:
 
     @property
     def set_aside(self) -> DataFrame:
-        """What is in the log and could not be read: topic, partition, offset, entity, schema_id, reason."""
-        columns = (*POSITION, "entity", "schema_id")
-        faulty = self.log.where("fault IS NOT NULL").select(*columns, F.col("fault").alias("reason"))
-        rows = self.log.where("fault IS NULL")
-        broken = rows.where(self._undecodable()).select(*columns, F.lit("undecodable").alias("reason"))
-        found = [faulty, broken]
-        for type_name in event_types(self.lock):
-            *older, newest = self.lock.ids(type_name)
-            if older:
-                shape = rows.select(*ENVELOPE, once(self._decoded(newest)))
-                upcasted = _upcasted(rows.where(F.col("schema_id").isin(older)), shape).where("undecodable")
-                found.append(upcasted.select(*columns, F.lit("undecodable").alias("reason")))
-        return reduce(DataFrame.unionByName, found)
+        """The records that do not count, but openings: topic, partition, offset, entity, schema_id, reason.
+
+        `reason` says why a record is foreign, or that its key stopped: `forked`, `unreadable`, `waiting`.
+        """
+        aside = self.log.where(F.col("fault").isNotNull() & ~F.col("fault").isin(*NO_FAULT))
+        return aside.select(*POSITION, "entity", "schema_id", F.col("fault").alias("reason"))
 
     def kept(self) -> "Replay":
         """The same, read from the broker once and kept while Spark has room (memory, then disk)."""
@@ -96,14 +94,6 @@ class Replay:
         # PERMISSIVE: a value that cannot be decoded becomes a struct of nulls instead of ending the job.
         return from_avro(F.expr("substring(value, 6)"), self.lock.text(schema_id), {"mode": "PERMISSIVE"})
 
-    def _undecodable(self) -> Column:
-        found = F.when(F.lit(False), F.lit(False))
-        for type_name in event_types(self.lock):
-            newest = self.lock.ids(type_name)[-1]
-            first = self._decoded(newest)[_first_field(self.lock, newest)]
-            found = found.when(F.col("schema_id") == newest, first.isNull())
-        return found.otherwise(F.lit(False))
-
 
 def replay(
     session: SparkSession, kafka: str, topics: Sequence[str] = EVENT_TOPICS, ends: Offsets | None = None
@@ -113,8 +103,16 @@ def replay(
     Raises LogUnreachable. Records that are deleted while reading end the job (`failOnDataLoss`).
     """
     ends = end_offsets(kafka, topics) if ends is None else ends
+    source, lock = read_topics(session, kafka, ends), load_lock()
+    partitions = {topic: len(numbers) for topic, numbers in ends.items()}
+    found = find_exceptions(with_columns(source, kind=kind()), partitions, read_decisions(kafka), lock)
+    return Replay(ends, with_fault(with_columns(source), found), lock, found)
+
+
+def read_topics(session: SparkSession, kafka: str, ends: Offsets) -> DataFrame:
+    """The committed records of topics from their beginning, as Spark's Kafka source gives them."""
     starts = {topic: {str(number): -2 for number in partitions} for topic, partitions in ends.items()}
-    source = (
+    return (
         session.read.format("kafka")
         .options(**SOURCE)
         .option("kafka.bootstrap.servers", kafka)
@@ -123,13 +121,6 @@ def replay(
         .option("endingOffsets", json.dumps(ends))
         .load()
     )
-    lock = load_lock()
-    return Replay(ends, with_fault(with_columns(source), lock), lock)
-
-
-def _first_field(lock: Lock, schema_id: int) -> str:
-    """Where it is null, the value could not be decoded: it is the entity's id, never null in a schema."""
-    return str(lock.schema(schema_id)["fields"][0]["name"])
 
 
 def _upcasted(rows: DataFrame, shape: DataFrame) -> DataFrame:

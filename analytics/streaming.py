@@ -11,9 +11,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics.envelope import EVENT_TOPICS, with_columns, with_fault
-from analytics.replay import SOURCE, Replay
-from contracts.lock import load_lock
+from analytics.envelope import EVENT_TOPICS, with_columns
+from analytics.log_rule import with_fault
+from analytics.replay import SOURCE, Replay, replay
 
 LATE = "10 minutes"
 """How late a record may come, and how long a line may wait for its reservation."""
@@ -29,7 +29,11 @@ class Places:
 
 
 def live(session: SparkSession, kafka: str, topics: tuple[str, ...] = EVENT_TOPICS) -> Replay:
-    """The committed log as it grows, from its beginning; the same frames as a replay, unbounded."""
+    """The committed log as it grows, from its beginning; the same frames as a replay, unbounded.
+
+    What counts is said of the log as it is now: begin anew for each run.
+    """
+    now = replay(session, kafka, topics)
     source = (
         session.readStream.format("kafka")
         .options(**SOURCE)
@@ -38,8 +42,7 @@ def live(session: SparkSession, kafka: str, topics: tuple[str, ...] = EVENT_TOPI
         .option("startingOffsets", "earliest")
         .load()
     )
-    lock = load_lock()
-    return Replay({}, with_fault(with_columns(source), lock), lock)
+    return Replay({}, with_fault(with_columns(source), now.found), now.lock, now.found)
 
 
 def held_by_hour(log: Replay) -> DataFrame:

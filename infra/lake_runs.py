@@ -15,10 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from analytics.journal import read_decisions
 from analytics.lake.copying import AnotherLog
 from analytics.lake.manifest import Manifest, check_part, part_folder, read_manifest
 from analytics.offsets import topic_ids
 from services.kernel.envelope import Envelope, Metadata
+from services.kernel.log_rule import FIRST_EPOCH, home_of, stream_of
 from services.kernel.read_model import Arrival, Batch, ReadModel, TopicPartition
 from services.kernel.serde import Undecodable, decode
 from services.projection.bulk import Lake
@@ -28,7 +30,7 @@ from services.projection.read_models import ORDER_HISTORY
 OFFSETS_AT_A_TIME = 10_000
 NEEDS_THE_LOG = frozenset({ORDER_HISTORY.name})
 ENVELOPE = ("id", "type", "entity", "recorded_at", "correlation_id", "causation_id", "epoch", "version")
-COLUMNS = ("offset", *ENVELOPE, "value")
+COLUMNS = ("offset", "kind", *ENVELOPE, "value")
 # The lake leaves it out; no read model of those that it may fill looks at it.
 UNKNOWN_SOURCE = ""
 
@@ -53,11 +55,13 @@ def lake_for(kafka: str, folder: Path, models: Sequence[ReadModel[Any]]) -> Lake
     for part in lake.parts:
         check_part(folder, part)
     ends = {(topic, number): end for topic, parts in lake.ends.items() for number, end in parts.items()}
-    topics = {topic for model in models for topic in model.topics}
+    files = {topic: _files(folder, lake, topic) for model in models for topic in model.topics}
+    partitions = {topic: len(numbers) for topic, numbers in lake.ends.items()}
+    decided = frozenset(stream for stream, *_ in read_decisions(kafka).verdicts)
 
     @contextmanager
     def opened(starts: Mapping[TopicPartition, int]) -> Iterator[LakeRuns]:
-        yield LakeRuns({topic: _files(folder, lake, topic) for topic in topics}, starts)
+        yield LakeRuns(files, starts, partitions, decided)
 
     return Lake(opened, ends)
 
@@ -73,11 +77,14 @@ def _files(folder: Path, lake: Manifest, topic: str) -> ds.Dataset | None:
 class LakeRuns:
     """Reads the topics' files by ranges of offsets; the order of rows within and among files does not matter.
 
-    A partition ends before the first record that is no event, for what is parked needs its headers.
+    A partition ends before the first record that is no event of epoch 1, or of a stream (`decided`) on which
+    somebody decided: what follows is read from the log, which has the headers and the openings of epochs.
     """
 
     files: Mapping[str, ds.Dataset | None]
     starts: Mapping[TopicPartition, int]
+    partitions: Mapping[str, int]
+    decided: frozenset[str]
     _next: dict[TopicPartition, int] = field(init=False)
     _read_to: dict[TopicPartition, int] = field(init=False)
     _ended: set[TopicPartition] = field(default_factory=set)
@@ -116,10 +123,13 @@ class LakeRuns:
         """Up to the first record that is no event."""
         times = table.column("recorded_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         columns = (times if name == "recorded_at" else table.column(name) for name in COLUMNS)
-        for offset, *meta, value in zip(*(column.to_pylist() for column in columns), strict=True):
-            if None in meta:
+        for offset, by_itself, *meta, value in zip(*(column.to_pylist() for column in columns), strict=True):
+            if by_itself is not None or None in meta:
                 return
             own_id, kind, entity, recorded_at, correlation_id, causation_id, epoch, version = meta
+            elsewhere = home_of(entity, self.partitions[place[0]]) != place[1]
+            if elsewhere or epoch != FIRST_EPOCH or stream_of(place[0], entity) in self.decided:
+                return
             try:
                 body = decode(value)
             except Undecodable:

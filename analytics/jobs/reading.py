@@ -8,10 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from analytics.as_of import AsOf, Knowledge
+from analytics.envelope import with_columns
 from analytics.lake.reading import open_lake
 from analytics.marts.catalogue import Sources
 from analytics.offsets import Offsets, check_within, end_offsets
-from analytics.replay import Replay, replay
+from analytics.replay import Replay, read_topics, replay
 from analytics.staging import conversations
 
 COMMANDS = "inventory.commands"
@@ -55,7 +56,7 @@ def sources(session: SparkSession, log: Replay, wanted: Wanted) -> Sources:
 
 
 def _asks(session: SparkSession, kafka: str, until: datetime | None = None) -> DataFrame:
-    commands = replay(session, kafka, [COMMANDS]).log
+    commands = with_columns(read_topics(session, kafka, end_offsets(kafka, [COMMANDS])))
     return conversations.asks(
         commands if until is None else commands.where(F.col("recorded_at") <= F.lit(until))
     )

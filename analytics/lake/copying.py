@@ -9,6 +9,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.envelope import EVENT_TOPICS, before, with_columns
+from analytics.journal import read_decisions
 from analytics.lake.manifest import (
     MANIFEST,
     REBUILDING,
@@ -20,6 +21,7 @@ from analytics.lake.manifest import (
     write_manifest,
 )
 from analytics.lake.parts import only_writer, write_part
+from analytics.log_rule import kind
 from analytics.offsets import Offsets, check_within, end_offsets, topic_ids
 from analytics.replay import SOURCE
 from contracts.lock import load_lock
@@ -40,7 +42,7 @@ def update(
     topics: Sequence[str] = EVENT_TOPICS,
     events_per_batch: int = EVENTS_PER_BATCH,
 ) -> Manifest:
-    """Copy what is committed now and not yet in the lake.
+    """Copy what is committed now and not yet in the lake, and the decisions on it.
 
     Raises LogUnreachable, LakeBusy, AnotherLog and AheadOfLog.
     """
@@ -112,7 +114,7 @@ def _copy(
         say(f"copied {sum(part.rows for part in lake.parts):,} events")
 
     query = (
-        with_columns(_stream(session, kafka, lake.ends, ends, events_per_batch))
+        with_columns(_stream(session, kafka, lake.ends, ends, events_per_batch), kind=kind())
         .writeStream.foreachBatch(add)
         .option("checkpointLocation", str(folder / lake.checkpoint))
         .trigger(availableNow=True)
@@ -120,7 +122,7 @@ def _copy(
     )
     query.awaitTermination()
     # Behind the last events there may be markers and aborted ones: nothing to copy, and read all the same.
-    lake = _grown(lake, ends)
+    lake = replace(_grown(lake, ends), decisions=read_decisions(kafka))
     write_manifest(lake, file)
     return lake
 

@@ -4,15 +4,17 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from analytics.journal import NO_DECISIONS, Decisions
 from analytics.offsets import Offsets
 from contracts.lock import Lock
 
 MANIFEST = "manifest.json"
 REBUILDING = "rebuilding.json"
+FORM = 2  # 1: without what each record is by itself
 NO_SCHEMA = "none"
 """Stands for the schema id of a record that has none."""
 
@@ -44,6 +46,7 @@ class Manifest:
 
     `log` is the identity of each topic, `contracts` the fingerprint of the schemas known when it was last
     written. `retired` parts hold nothing that `parts` do not; they wait for readers that still use them.
+    `decisions` are those of `site.journal` at the last update.
     """
 
     generation: int
@@ -53,6 +56,7 @@ class Manifest:
     contracts: str
     parts: tuple[Part, ...] = ()
     retired: tuple[str, ...] = ()
+    decisions: Decisions = NO_DECISIONS
 
     @property
     def schemas(self) -> Mapping[str, int]:
@@ -65,22 +69,33 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The lake's manifest as it is now. Raises NoLake."""
+    """The lake's manifest as it is now. Raises NoLake, also for a lake of an older form."""
     try:
         content = json.loads((folder / MANIFEST).read_text("utf-8"))
     except FileNotFoundError:
         raise NoLake(f"no lake in {folder}: `./daybook analytics lake update` makes one") from None
+    if content.pop("form", 1) != FORM:
+        raise NoLake(f"the lake in {folder} is of an older form: `./daybook analytics lake update`")
     content["ends"] = {
         topic: {int(number): offset for number, offset in partitions.items()}
         for topic, partitions in content["ends"].items()
     }
+    content["decisions"] = Decisions(
+        {(*subject,): verdict for *subject, verdict in content["decisions"]["verdicts"]},
+        {topic: frozenset(epochs) for topic, epochs in content["decisions"]["epochs"].items()},
+    )
     content["parts"] = tuple(Part(**part) for part in content["parts"])
     return Manifest(**content | {"retired": tuple(content["retired"])})
 
 
 def write_manifest(manifest: Manifest, file: Path) -> None:
     """Put it in the place of the one before, whole or not at all."""
-    content: dict[str, Any] = asdict(manifest)
+    decisions = {
+        "verdicts": [[*subject, verdict] for subject, verdict in manifest.decisions.verdicts.items()],
+        "epochs": {topic: sorted(epochs) for topic, epochs in manifest.decisions.epochs.items()},
+    }
+    content: dict[str, Any] = asdict(replace(manifest, decisions=NO_DECISIONS))
+    content |= {"decisions": decisions, "form": FORM}
     beside = file.with_name(f".{file.name}.new")
     with beside.open("w", encoding="utf-8") as out:
         json.dump(content, out, indent=1)

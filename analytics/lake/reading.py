@@ -6,26 +6,33 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from analytics.envelope import LOG_COLUMNS, with_fault
+from analytics.envelope import LOG_COLUMNS
 from analytics.lake.manifest import Part, check_part, part_folder, read_manifest
+from analytics.log_rule import find_exceptions, with_fault
 from analytics.replay import Replay
 from contracts.lock import load_lock
+
+LAKE_COLUMNS = f"{LOG_COLUMNS}, kind string"
+"""Every record is kept, with what it is by itself: decisions, and other epochs, may come later."""
 
 
 def open_lake(session: SparkSession, folder: Path) -> Replay:
     """What the lake holds now; later updates and compactions do not change it. Raises NoLake and LakeDamaged.
 
-    What can be read is judged by the contracts of today, not by those of the day it was copied.
+    What counts is judged by the contracts of today, and by the decisions of the lake's last update.
     """
     lake, lock = read_manifest(folder), load_lock()
-    return Replay(lake.ends, with_fault(records(session, folder, lake.parts), lock), lock)
+    log = records(session, folder, lake.parts)
+    partitions = {topic: len(numbers) for topic, numbers in lake.ends.items()}
+    found = find_exceptions(log, partitions, lake.decisions, lock)
+    return Replay(lake.ends, with_fault(log.drop("kind"), found), lock, found)
 
 
 def records(session: SparkSession, folder: Path, parts: Sequence[Part]) -> DataFrame:
-    """The columns of LOG_COLUMNS. Raises LakeDamaged."""
+    """The columns of LAKE_COLUMNS. Raises LakeDamaged."""
     for part in parts:
         check_part(folder, part)
-    schema = StructType.fromDDL(LOG_COLUMNS)
+    schema = StructType.fromDDL(LAKE_COLUMNS)
     if not any(part.rows for part in parts):
         return session.createDataFrame([], schema)
     reader = session.read.schema(schema).option("basePath", str(folder / "parts"))

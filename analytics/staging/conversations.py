@@ -44,7 +44,7 @@ def asks(commands: DataFrame) -> DataFrame:
     """One row per ask in the topic of inventory's commands: id, cause (the event that first asked), sent.
 
     `sent` counts how often it was written: an ask that stayed unanswered is asked again under the same id.
-    `commands` is a replay's `log` of that topic.
+    `commands` are that topic's records `with_columns`.
     """
     earliest = F.min_by("causation_id", F.struct("recorded_at", "offset"))
     return commands.groupBy("id").agg(earliest.alias("cause"), F.count("*").alias("sent"))

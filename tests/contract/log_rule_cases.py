@@ -19,6 +19,8 @@ TOPIC, PARTITIONS, NOW = "inventory.events", 2, 1_795_000_000_000_000
 KEY, OTHER = (
     next(k for k in (f"sku-{n}" for n in range(first, 99)) if partition_of(k, 2) == 0) for first in (0, 50)
 )
+LONG = next(k for k in ("x" * n for n in range(2001, 2099)) if partition_of(k, 2) == 0)
+ACCENTED = next(k for k in (f"æ/{n} ‰" for n in range(99)) if partition_of(k, 2) == 0)
 ELSEWHERE = next(k for k in (f"sku-{n}" for n in range(99)) if partition_of(k, 2) == 1)
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -82,7 +84,13 @@ def judged(verdicts: Mapping[LogRecord, RecordVerdict]) -> Journal:
 
 
 FORGED = event(2, event_id="forged", quantity=99)
+FORGED_LATER = event(2, epoch=3, event_id="forged later")
 GARBAGE = replace(event(2), value=b"\x00\x00\x00\x00\x07not avro")
+
+
+def repeated(record: LogRecord, name: str, value: bytes | None) -> LogRecord:
+    """With a second header of that name behind the first."""
+    return replace(record, headers=(*record.headers, (name, value)))
 
 
 def foreign(name: str, record: LogRecord, reason: str) -> Case:
@@ -97,6 +105,7 @@ def unreadable(name: str, value: bytes | None) -> Case:
 
 CASES = (
     Case("events in order", (event(1), event(1, OTHER), event(2)), ("next", "next", "next")),
+    Case("a key that is not ASCII", (event(1, ACCENTED), event(2, ACCENTED)), ("next", "next")),
     foreign("no headers", LogRecord(b"x", b"\x01\x02", ()), "no_envelope"),
     foreign("no headers under a known key", replace(event(2), headers=()), "no_envelope"),
     foreign("no key", replace(event(2), key=None), "key_differs"),
@@ -136,6 +145,9 @@ CASES = (
             b"2026-02-30T10:00:00.000000Z",
             b"2026-11-22T25:00:00.000000Z",
             b"2026-11-22T10:61:00.000000Z",
+            b"2026-11-22T24:00:00.000000Z",
+            b"2026-11-22T10:00:60.000000Z",
+            b"2026-11-22T10:00:00.000000Z\n",
             b"2026-11-22 10:00:00.000000Z",
             b"0001-11-22T10:00:00.000000Z",
             b"1969-11-22T10:00:00.000000Z",
@@ -146,6 +158,20 @@ CASES = (
         for name in ("ce_id", "ce_type", "ce_source", "ce_correlationid", "ce_causationid")
         for text in (b"", b"\xff", b"a\0b", None)
     ),
+    foreign(
+        "a header is repeated: the last one counts", repeated(event(2), "ce_sequence", b"x"), "no_envelope"
+    ),
+    foreign("a repeated header without a value", repeated(event(2), "ce_id", None), "no_envelope"),
+    Case(
+        "a header is repeated: the first one does not count",
+        (event(1), repeated(event(2).with_header("ce_sequence", b"x"), "ce_sequence", b"2"), event(3)),
+        ("next", "next", "next"),
+    ),
+    *(
+        foreign(f"{name} without a value", event(2).with_header(name, None), "no_envelope")
+        for name in ("ce_requesthash", "ce_transaction", "traceparent")
+    ),
+    foreign("a key that is too long", event(1, LONG), "key_differs"),
     foreign("an id is missing", event(2).without("ce_id"), "no_envelope"),
     foreign("a traceparent that is no text", event(2).with_header("traceparent", b"\xff"), "no_envelope"),
     foreign("huge epoch", event(2, epoch=2**31 - 1), "epoch_not_open"),
@@ -230,6 +256,18 @@ CASES = (
         (event(1), event(2, epoch=3), event(3, epoch=1), event(3, epoch=4), event(3, epoch=3)),
         ("next", "next", "epoch_not_open", "epoch_not_open", "next"),
         Journal(epochs={TOPIC: frozenset({1, 3})}),
+    ),
+    Case(
+        "an event that is foreign opens no recorded epoch",
+        (event(1), event(1, ELSEWHERE, epoch=3), FORGED_LATER, event(2), event(3, epoch=3), event(4)),
+        ("next", "wrong_partition", "decided", "next", "next", "epoch_not_open"),
+        replace(judged({FORGED_LATER: "foreign"}), epochs={TOPIC: frozenset({3})}),
+    ),
+    Case(
+        "an opening behind recorded epochs, and a recorded one that comes too late",
+        (event(1), opening(4), event(2, epoch=4), event(1, OTHER, epoch=3), event(3, epoch=5)),
+        ("next", "opening", "next", "epoch_not_open", "next"),
+        Journal(epochs={TOPIC: frozenset({3, 5})}),
     ),
     Case(
         "an opening under an entity's key is an event without a version",

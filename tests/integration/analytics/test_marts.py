@@ -54,7 +54,7 @@ def test_every_mart_is_written_with_how_far_it_was_read(
     assert counts["stock_ledger"] == len({(e.sku, e.occurred_at) for e in shop_events() if "Stock" in e.TYPE})
     written = json.loads((tmp_path / "orders" / LOG_FILE).read_text())
     assert (written["mart"], written["set_aside"]["records"]) == ("orders", 1)
-    assert written["set_aside"]["first"][0]["reason"] == "not framed"
+    assert written["set_aside"]["first"][0]["reason"] == "no_envelope"
     assert read_ends(tmp_path / "orders") == ends
 
 

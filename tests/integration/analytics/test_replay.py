@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from analytics.replay import replay
 from contracts.lock import load_lock
-from contracts.order.events import Charge, Line, OrderConfirmed, OrderPlaced
+from contracts.order.events import Charge, Line, OrderPlaced
 from tests.integration.analytics.writing import (
     Topics,
     commit,
@@ -115,30 +115,27 @@ def test_aborted_events_and_markers_alone_are_nothing(
         undecided.abort_transaction(30)
 
 
-def test_poison_is_set_aside_with_position_and_reason(
+def test_what_does_not_count_is_set_aside_with_position_and_reason(
     spark: SparkSession, kafka: str, topics: Topics
 ) -> None:
+    """The reasons are proved by the shared table; here, that a real topic gives them."""
     good = framed(V2, {**vars(placed(1)), "lines": [], "charges": []})
-    stamped = headers(OrderPlaced.TYPE, "o-1", 1)
-    poison: dict[str, list[tuple[bytes | None, list[tuple[str, bytes]] | None]]] = {
-        "not framed": [(b"{}", stamped), (None, stamped), (b"\x01" + good[1:], stamped)],
-        "unknown schema id": [(b"\x00\x7f\xff\xff\xff" + good[5:], stamped)],
-        "undecodable": [(good[:9], stamped), (framed(V1, {**vars(placed(1)), "lines": []})[:9], stamped)],
-        "not an envelope": [(good, None), (good, [*stamped, ("ce_sequence", b"first")])],
-        "type and schema differ": [(good, [*stamped, ("ce_type", OrderConfirmed.TYPE.encode())])],
+    poison = {
+        "no_envelope": (good, None),
+        "unreadable": (good[:9], headers(OrderPlaced.TYPE, "o-1", 2)),
+        "waiting": (good, headers(OrderPlaced.TYPE, "o-1", 2)),
     }
     with writer(kafka) as producer:
         producer.begin_transaction()
         write(producer, topics.orders, placed(1), 1)
-        for values in poison.values():
-            for value, its_headers in values:
-                write_raw(producer, topics.orders, "o-1", value, its_headers)
-        write(producer, topics.orders, placed(1), 2)
+        for value, its_headers in poison.values():
+            write_raw(producer, topics.orders, "o-1", value, its_headers)
+        write(producer, topics.orders, placed(2), 1)
         producer.commit_transaction(30)
     log = replay(spark, kafka, [topics.orders])
-    reasons = [row["reason"] for row in log.set_aside.orderBy("offset").collect()]
-    assert reasons == [reason for reason, values in poison.items() for _ in values]
-    assert [row["version"] for row in log.of(OrderPlaced.TYPE).orderBy("offset").collect()] == [1, 2]
+    aside = log.set_aside.orderBy("offset").collect()
+    assert [(row["offset"], row["reason"]) for row in aside] == list(enumerate(poison, start=1))
+    assert sorted(row["entity"] for row in log.of(OrderPlaced.TYPE).collect()) == ["o-1", "o-2"]
 
 
 def test_the_ends_are_fixed_while_a_writer_is_active(spark: SparkSession, kafka: str, topics: Topics) -> None:

@@ -124,9 +124,9 @@ def test_every_committed_event_is_read_once_and_the_lake_holds_the_same(
         V2: (quarter, quarter * (2 * LINE + POSTAGE)),
     }
     assert from_log["confirmed"] == (2 * quarter, 2 * quarter * 2 * LINE)
-    assert from_log["set aside"] == dict.fromkeys(POISON, TRANSACTIONS - ABORTED)
+    poison = (TRANSACTIONS - ABORTED) * len(POISON)
+    assert from_log["set aside"] == {"unreadable": 1, "waiting": poison - 1}
     in_bulk, different, meanwhile, last_version = from_log["events"]
-    undecodable = TRANSACTIONS - ABORTED
     assert in_bulk == different == COMMITTED
-    assert meanwhile - undecodable == last_version > 0, "the active writer's versions have no gap"
+    assert meanwhile == last_version > 0, "the active writer's versions have no gap"
     assert sum(lake.schemas.values()) == from_log["records"][0]

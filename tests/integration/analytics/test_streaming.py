@@ -1,5 +1,6 @@
 """Two streams, windowed and joined: late records count while they may, and every line counts once."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,13 +30,17 @@ from tests.integration.analytics.writing import (
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
 START = 361_111 * HOUR
+WRITTEN: Counter[tuple[str, str]] = Counter()
+"""Events by topic and entity."""
 
 
 def produce(producer: Producer, topics: Topics, event: OrderPlaced | StockReserved, minute: int) -> None:
     """The event, recorded that many minutes after START."""
     topic = topics.orders if isinstance(event, OrderPlaced) else topics.inventory
     entity, at = entity_of(event), START + minute * MINUTE
-    meta = Metadata(f"{entity}-{minute}", event.TYPE, entity, "test", at, "corr", "cause", 1, minute + 1)
+    WRITTEN[topic, entity] += 1
+    version = WRITTEN[topic, entity]
+    meta = Metadata(f"{entity}-{version}", event.TYPE, entity, "test", at, "corr", "cause", 1, version)
     plain = {**vars(event), "lines": [vars(line) for line in getattr(event, "lines", ())], "charges": []}
     write_raw(producer, topic, entity, framed(load_lock().ids(event.TYPE)[-1], plain), write_headers(meta))
 
@@ -88,6 +93,7 @@ def test_late_records_are_joined_and_a_killed_run_repeats_nothing(
         produce(producer, topics, StockReserved("A", "late", 3, START), 6)
         order(producer, topics, "too-late", 2, held=2)
         order(producer, topics, "closes", 180, held=181)
+        write_raw(producer, topics.orders, "foreign", b"{}", None)
         producer.commit_transaction(30)
     run()
     first = (datetime.fromtimestamp(START / 1e6, UTC).replace(tzinfo=None), 4, 14, 3, 10)

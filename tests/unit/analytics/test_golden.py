@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from analytics.envelope import ENVELOPE, LOG_COLUMNS, event_types, with_fault
+from analytics.envelope import ENVELOPE, LOG_COLUMNS, event_types
+from analytics.log_rule import NOTHING_FOUND, with_fault
 from analytics.replay import Replay
 from contracts.lock import load_lock
 from tests.contract.golden import FOLDER
@@ -28,7 +29,7 @@ def golden_log(session: SparkSession) -> Replay:
         envelope = ("entity", f"id-{offset}", name, 1, AT, "correlation", "cause", 1, schema_id)
         rows.append((lock.topic_of(name), 0, offset, *envelope, value))
     frame = session.createDataFrame(rows, StructType.fromDDL(LOG_COLUMNS))
-    return Replay({}, with_fault(frame, lock), lock)
+    return Replay({}, with_fault(frame, NOTHING_FOUND), lock)
 
 
 def as_text(frame: DataFrame) -> DataFrame:

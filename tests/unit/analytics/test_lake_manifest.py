@@ -1,10 +1,12 @@
 """What a lake says of itself, without Spark."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from analytics.journal import Decisions
 from analytics.lake.manifest import (
     MANIFEST,
     LakeDamaged,
@@ -31,6 +33,7 @@ LAKE = Manifest(
     contracts=fingerprint(load_lock()),
     parts=(Part("a", 10, {str(V1): 2, "none": 1}), Part("b", 20, {str(V1): 1, str(V2): 5, "999999": 4})),
     retired=("c",),
+    decisions=Decisions({("stock/A", 2, "id", "digest"): "foreign"}, {"order.events": frozenset({1, 3})}),
 )
 
 
@@ -38,6 +41,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     write_manifest(LAKE, tmp_path / MANIFEST)
     assert read_manifest(tmp_path) == LAKE
     assert [file.name for file in tmp_path.iterdir()] == [MANIFEST]
+
+
+def test_a_lake_of_an_older_form_is_none(tmp_path: Path) -> None:
+    write_manifest(LAKE, tmp_path / MANIFEST)
+    content = json.loads((tmp_path / MANIFEST).read_text())
+    (tmp_path / MANIFEST).write_text(json.dumps({**content, "form": 1}))
+    with pytest.raises(NoLake, match="older form"):
+        read_manifest(tmp_path)
 
 
 def test_a_lake_tells_its_ends_and_its_schema_versions() -> None:

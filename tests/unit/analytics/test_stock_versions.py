@@ -7,9 +7,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from analytics.audit import STOCK
-from analytics.envelope import LOG_COLUMNS, with_fault
+from analytics.envelope import LOG_COLUMNS
 from analytics.evidence import aggregates
 from analytics.evidence.domain_fold import folded
+from analytics.log_rule import NOTHING_FOUND, with_fault
 from analytics.marts.stock_ledger import stock_ledger
 from analytics.replay import Replay
 from analytics.staging.stock import movements
@@ -43,7 +44,7 @@ def log(spark: SparkSession) -> Replay:
         envelope = ("A", f"id-{version}", lock.type_of(schema_id), version, AT, "corr", "cause", 1, schema_id)
         rows.append(("inventory.events", 0, version - 1, *envelope, framed(schema_id, record)))
     frame = spark.createDataFrame(rows, StructType.fromDDL(LOG_COLUMNS))
-    return Replay({}, with_fault(frame, lock), lock)
+    return Replay({}, with_fault(frame, NOTHING_FOUND), lock)
 
 
 def test_the_ledger_counts_every_release(log: Replay) -> None:

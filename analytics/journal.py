@@ -1,0 +1,83 @@
+"""`site.journal` as analytics reads it: the decisions on records and the epochs from before openings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from analytics.decoding import Undecodable, read_record
+from analytics.offsets import ANSWER_SECONDS, LogUnreachable
+from contracts.kernel.records import EpochsRecorded, RecordJudged
+from contracts.lock import Lock, load_lock
+
+TOPIC = "site.journal"
+Subject = tuple[str, int, str, str]
+"""Stream, version, event id and SHA-256 of the value in hexadecimal digits."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Of one record the last verdict counts, of one topic the last epochs."""
+
+    verdicts: Mapping[Subject, str] = field(default_factory=dict)
+    epochs: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+
+NO_DECISIONS = Decisions()
+
+
+def read_decisions(kafka: str) -> Decisions:
+    """What is recorded now; nothing where the log is older than the journal. Raises LogUnreachable."""
+    try:
+        known = AdminClient({"bootstrap.servers": kafka, "log_level": 0}).list_topics(timeout=ANSWER_SECONDS)
+        return decisions(_values(kafka), load_lock()) if TOPIC in known.topics else NO_DECISIONS
+    except KafkaException as error:
+        raise LogUnreachable(f"the broker at {kafka} does not answer: {error}") from error
+
+
+def decisions(values: Iterable[bytes | None], lock: Lock) -> Decisions:
+    """From the journal's records in their order. What is no decision of ours changes nothing."""
+    verdicts: dict[Subject, str] = {}
+    epochs: dict[str, frozenset[int]] = {}
+    for value in values:
+        try:
+            name, record = read_record(value or b"", lock)
+        except Undecodable:
+            continue
+        if name == RecordJudged.TYPE:
+            subject = (record["stream"], record["version"], record["event_id"], record["digest"])
+            verdicts[subject] = record["verdict"]
+        elif name == EpochsRecorded.TYPE:
+            epochs[record["topic"]] = frozenset(record["epochs"])
+    return Decisions(verdicts, epochs)
+
+
+def _values(kafka: str) -> Iterable[bytes | None]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka,
+            "group.id": "daybook-audit",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        while True:
+            record = consumer.poll(ANSWER_SECONDS)
+            if record is None:
+                raise LogUnreachable(f"the broker at {kafka} does not answer")
+            error = record.error()
+            if error is None:
+                yield record.value()
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return
+            else:
+                raise LogUnreachable(str(error))
+    finally:
+        consumer.close()

@@ -1,0 +1,239 @@
+"""What a record of an events topic is: Spark's own implementation of docs/adr/0017, for a whole log.
+
+`services/kernel/log_rule.py` says the same record by record; `tests/contract/log_rule_cases.py` is the table
+that both are held to. Nearly every record is the next event of its stream, so the rule finds the others:
+
+    records ─► `kind`: what each is by itself ─► sorted by key ─► stream_steps.py ─► Exceptions ─► `fault`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from analytics.envelope import event_types, header_value, schema_id
+from analytics.journal import Decisions
+from analytics.stream_steps import APPLIED, EPOCH, FOUND, GIVEN, OPENING, STOPPED, Place, exceptions
+from contracts.kernel.records import EpochOpened
+from contracts.lock import Lock
+
+REQUIRED = ("ce_id", "ce_type", "ce_subject", "ce_source", "ce_correlationid", "ce_causationid")
+OPTIONAL = ("ce_requesthash", "ce_transaction", "traceparent")
+OPENING_KEY, FIRST_EPOCH, LONGEST_KEY, LARGEST_NUMBER = "#epoch", 1, 2000, 2**31 - 1
+STREAMS = {"order.events": "order", "inventory.events": "stock"}
+WAITING = "waiting"
+NO_FAULT = (OPENING, APPLIED)
+NUMBER = r"\A[1-9][0-9]{0,9}\z"
+TIME = r"\A(19[7-9]|[2-9][0-9]{2})[0-9]-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z\z"
+END_BYTES = 16
+
+Intervals = Mapping[Place, Sequence[tuple[int, int]]]
+"""By partition, the offsets from which another epoch is open, and which."""
+
+
+@dataclass(frozen=True)
+class Exceptions:
+    """The records that are not the next event of their stream.
+
+    `records` are (topic, partition, offset, what), where `what` is the reason of a foreign record, `opening`
+    or `applied`. `stopped` are (topic, partition, entity, offset, what): a record that is `forked` or
+    `unreadable`, from which on the key's events do not count.
+    """
+
+    records: Sequence[tuple[str, int, int, str]] = ()
+    stopped: Sequence[tuple[str, int, str, int, str]] = ()
+
+
+NOTHING_FOUND = Exceptions()
+
+
+def kind() -> Column:
+    """What a record is by its key and headers alone: `opening`, a reason for being foreign, or null."""
+    texts = {name: header_value(name) for name in REQUIRED}
+    present = reduce(Column.__and__, (F.length(text) > 0 for text in texts.values()))
+    spoiled = (F.array_contains("names", name) & header_value(name).isNull() for name in OPTIONAL)
+    together = F.concat_ws("|", *(text.cast("string") for text in texts.values()))
+    optional = F.concat_ws("|", *(header_value(name).cast("string") for name in OPTIONAL))
+    version = ~F.array_contains("names", "ce_sequence") | _is_number(header_value("ce_sequence"))
+    time = header_value("ce_time").cast("string")
+    envelope = (
+        present
+        & ~reduce(Column.__or__, spoiled)
+        & _is_number(header_value("ce_epoch"))
+        & version
+        & (time.rlike(TIME) & time.try_cast("timestamp").isNotNull())
+        & ~F.contains(together, F.char(F.lit(0)))
+        & F.is_valid_utf8(together)
+        & F.is_valid_utf8(optional)
+    )
+    named = (F.col("key") == texts["ce_subject"]) & (F.length("key") <= LONGEST_KEY)
+    opening = (texts["ce_type"].cast("string") == EpochOpened.TYPE) & (
+        texts["ce_subject"].cast("string") == OPENING_KEY
+    )
+    return (
+        F.when(~F.coalesce(envelope, F.lit(False)), "no_envelope")
+        .when(~F.coalesce(named, F.lit(False)), "key_differs")
+        .when(opening, OPENING)
+    )
+
+
+def find_exceptions(
+    log: DataFrame, partitions: Mapping[str, int], decisions: Decisions, lock: Lock
+) -> Exceptions:
+    """Read the log once, twice where a record's epoch is not open; `partitions` is how many each topic has.
+
+    `log` has topic, partition, offset, entity, id, version, epoch, value and `kind`.
+    """
+    known = (F.col("kind").isNull() | (F.col("kind") != "no_envelope")) & F.col("entity").isNotNull()
+    given = log.withColumns(
+        {
+            "entity": F.when(known, F.col("entity")),
+            "verdict": F.when(F.col("kind").isNull(), _verdict(decisions)),
+            "readable": F.col("kind").isNull() & readable(lock),
+        }
+    )
+    found = _found(given, partitions)
+    epochs, records = open_epochs(found, decisions)
+    if not _all_open(found, epochs):
+        shut = F.col("kind").isNull() & _is_shut(epochs, decisions)
+        again = given.withColumn("kind", F.when(shut, "epoch_not_open").otherwise(F.col("kind")))
+        found = _found(again, partitions)
+    stopped = []
+    for row in found:
+        if row["what"] in STOPPED:
+            stopped.append((row["topic"], row["partition"], row["entity"], row["offset"], row["what"]))
+        elif row["what"] not in (EPOCH, OPENING):
+            records.append((row["topic"], row["partition"], row["offset"], row["what"]))
+    return Exceptions(sorted(records), sorted(stopped))
+
+
+def with_fault(log: DataFrame, found: Exceptions) -> DataFrame:
+    """The column `fault`: why a record is no event that counts; null where it is one."""
+    fault, columns, session = F.lit(None).cast("string"), log.columns, log.sparkSession
+    if found.records:
+        places = session.createDataFrame(
+            found.records, "topic string, partition int, offset long, what string"
+        )
+        log = log.join(F.broadcast(places), ["topic", "partition", "offset"], "left")
+        fault = F.col("what")
+    if found.stopped:
+        schema = "topic string, partition int, entity string, stop long, step string"
+        keys = session.createDataFrame(found.stopped, schema)
+        log = log.join(F.broadcast(keys), ["topic", "partition", "entity"], "left")
+        behind = F.when(F.col("offset") > F.col("stop"), WAITING)
+        fault = F.coalesce(fault, F.when(F.col("offset") == F.col("stop"), F.col("step")).otherwise(behind))
+    return log.select(*columns, fault.alias("fault"))
+
+
+def open_epochs(
+    found: Iterable[Row], decisions: Decisions
+) -> tuple[Intervals, list[tuple[str, int, int, str]]]:
+    """Where epochs open, from the openings and, of recorded epochs, the first events; and what the openings
+    are: one that goes back is foreign."""
+    marks: dict[Place, set[tuple[int, int, bool]]] = {}
+    for row in found:
+        opening = row["what"] == OPENING
+        if opening or (row["what"] == EPOCH and row["epoch"] in decisions.epochs.get(row["topic"], ())):
+            place = (row["topic"], row["partition"])
+            marks.setdefault(place, set()).add((row["offset"], row["epoch"], opening))
+    epochs: dict[Place, list[tuple[int, int]]] = {}
+    records = []
+    for place, some in marks.items():
+        now = FIRST_EPOCH
+        for offset, epoch, opening in sorted(some):
+            if epoch > now:
+                epochs.setdefault(place, []).append((offset, epoch))
+            if opening:
+                records.append((*place, offset, OPENING if epoch >= now else "epoch_not_open"))
+            now = max(now, epoch)
+    return epochs, records
+
+
+def readable(lock: Lock) -> Column:
+    """Whether `value` is an event of a known schema, and nothing behind it.
+
+    It is decoded with its digest appended: an event as long as its schema says has just that behind it.
+    """
+    whole = F.concat(F.expr("substring(value, 6)"), F.unhex(F.md5("value")))
+    found = F.when(F.lit(False), F.lit(False))
+    for number in (number for name in event_types(lock) for number in lock.ids(name)):
+        end = {"type": "fixed", "name": "End", "namespace": "daybook", "size": END_BYTES}
+        fields = [{"name": "event", "type": lock.schema(number)}, {"name": "end", "type": end}]
+        schema = {"type": "record", "name": "Whole", "namespace": "daybook", "fields": fields}
+        decoded = from_avro(whole, json.dumps(schema), {"mode": "PERMISSIVE"})
+        found = found.when(schema_id() == number, decoded["end"] == F.unhex(F.md5("value")))
+    return F.coalesce(found, F.lit(False))
+
+
+def _found(given: DataFrame, partitions: Mapping[str, int]) -> list[Row]:
+    columns, schema = StructType.fromDDL(GIVEN).names, StructType.fromDDL(FOUND)
+    ordered = given.select(*columns).repartition("topic", "partition", "entity")
+    ordered = ordered.sortWithinPartitions("topic", "partition", "entity", "offset")
+    run = partial(exceptions, schema=to_arrow_schema(schema), partitions=dict(partitions))
+    rows: list[Row] = ordered.mapInArrow(run, schema).collect()
+    return rows
+
+
+def _all_open(found: Iterable[Row], epochs: Intervals) -> bool:
+    """Whether the events of each epoch stand where it is open."""
+    return all(
+        _epoch_at(epochs.get((row["topic"], row["partition"]), ()), row["offset"]) == row["epoch"]
+        for row in found
+        if row["what"] == EPOCH
+    )
+
+
+def _epoch_at(opened: Sequence[tuple[int, int]], offset: int) -> int:
+    return max((epoch for since, epoch in opened if since <= offset), default=FIRST_EPOCH)
+
+
+def _is_shut(epochs: Intervals, decisions: Decisions) -> Column:
+    """Whether a record's epoch is not open; a later one that is recorded would open with it."""
+    now = _open_epoch(epochs)
+    recorded = (
+        (F.col("topic") == topic) & F.col("epoch").isin(set(known))
+        for topic, known in decisions.epochs.items()
+    )
+    opens = (F.col("epoch") > now) & reduce(Column.__or__, recorded, F.lit(False))
+    return (F.col("epoch") != now) & ~opens
+
+
+def _open_epoch(epochs: Intervals) -> Column:
+    found = F.when(F.lit(False), FIRST_EPOCH)
+    for (topic, partition), opened in epochs.items():
+        here = (F.col("topic") == topic) & (F.col("partition") == partition)
+        for since, epoch in reversed(opened):
+            found = found.when(here & (F.col("offset") >= since), epoch)
+    return found.otherwise(FIRST_EPOCH)
+
+
+def _verdict(decisions: Decisions) -> Column:
+    """What was decided about a record; the digest of its value is asked only in streams with decisions."""
+    if not decisions.verdicts:
+        return F.lit(None).cast("string")
+    of_topic = [part for topic, name in STREAMS.items() for part in (F.lit(topic), F.lit(name))]
+    name = F.coalesce(F.try_element_at(F.create_map(*of_topic), F.col("topic")), F.col("topic"))
+    stream = F.concat_ws("/", name, "entity")
+    digest = F.sha2(F.coalesce("value", F.expr("X''")), 256)
+    pairs = [
+        F.lit(part)
+        for (about, version, event_id, value), verdict in decisions.verdicts.items()
+        for part in (f"{about}|{version}|{event_id}|{value}", verdict)
+    ]
+    subject = F.concat_ws("|", stream, F.col("version").cast("string"), "id", digest)
+    verdict = F.try_element_at(F.create_map(*pairs), subject)
+    return F.when(stream.isin({about for about, *_ in decisions.verdicts}), verdict)
+
+
+def _is_number(text: Column) -> Column:
+    """A form that both implementations read alike: ASCII digits, no zero in front."""
+    number = text.cast("string")
+    return number.rlike(NUMBER) & (number.try_cast("long") <= LARGEST_NUMBER)

@@ -1,0 +1,178 @@
+"""The records of each key in order, as Arrow batches: which of them are not the next event of their stream?
+
+A key's records may fill many batches, and a batch holds many keys. Nearly all batches hold nothing but next
+events, which columns tell at once; only the others are looked at row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+GIVEN = """
+    topic string, partition int, offset long, entity string, version int, epoch long, kind string,
+    verdict string, readable boolean
+"""
+FOUND = "topic string, partition int, offset long, entity string, epoch long, what string"
+"""`what` is the reason of a foreign record, `opening`, a step that is not `next` (of a key that stops, the
+first alone), or `epoch`: one row for the first and one for the last event of each epoch in a partition."""
+OPENING, EPOCH, APPLIED = "opening", "epoch", "applied"
+STOPPED = ("forked", "unreadable")
+
+Place: TypeAlias = tuple[str, int]
+Columns: TypeAlias = Mapping[str, pa.Array]
+
+
+def exceptions(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, partitions: Mapping[str, int]
+) -> Iterator[pa.RecordBatch]:
+    """For mapInArrow: rows of GIVEN, sorted by topic, partition, entity and offset, to rows of FOUND.
+
+    `partitions` is how many each topic has, `schema` that of FOUND.
+    """
+    steps = _Steps(partitions)
+    for batch in batches:
+        if batch.num_rows:
+            steps.take({name: batch.column(name) for name in batch.schema.names})
+    rows = [dict(zip(schema.names, row, strict=True)) for row in (*steps.found, *steps.ranges())]
+    yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+@dataclass
+class _Steps:
+    """`name` is the key that is being read, `home` whether it stands in its partition, `read` its version."""
+
+    partitions: Mapping[str, int]
+    found: list[tuple[Any, ...]] = field(default_factory=list)
+    name: tuple[str, int, str | None] | None = None
+    home: bool = True
+    read: int = 0
+    stopped: bool = False
+    _epochs: dict[tuple[str, int, int], tuple[int, int]] = field(default_factory=dict)
+
+    def take(self, columns: Columns) -> None:
+        """One batch."""
+        new = _first_of_keys(columns)
+        at = [columns[name][0].as_py() for name in ("topic", "partition", "entity")]
+        new[0] = tuple(at) != self.name
+        homes = _at_home(columns, new, self.partitions, self.home)
+        self.home = bool(homes[-1])
+        if homes.all() and self._all_next(columns, new):
+            self._move_on(columns)
+        else:
+            rows = zip(*(columns[name].to_pylist() for name in columns), strict=True)
+            for row, home in zip(rows, homes.tolist(), strict=True):
+                self._take(dict(zip(columns, row, strict=True)), home)
+
+    def ranges(self) -> Iterator[tuple[Any, ...]]:
+        for (topic, partition, epoch), offsets in self._epochs.items():
+            for offset in offsets:
+                yield topic, partition, offset, None, epoch, EPOCH
+
+    def _all_next(self, columns: Columns, new: Any) -> bool:
+        plain = columns["kind"].null_count == columns["verdict"].null_count == len(new)
+        if not plain or columns["version"].null_count or not pc.all(columns["readable"]).as_py():
+            return False
+        versions = columns["version"].to_numpy()
+        expected = np.where(new, 1, np.concatenate(([self.read], versions[:-1])) + 1)
+        return bool((versions == expected).all()) and not (self.stopped and not new[0])
+
+    def _move_on(self, columns: Columns) -> None:
+        """Past a batch that holds next events only."""
+        last = {name: column[-1].as_py() for name, column in columns.items()}
+        self.name, self.stopped = (last["topic"], last["partition"], last["entity"]), False
+        self.read = last["version"]
+        table = pa.table(dict(columns)).group_by(["topic", "partition", "epoch"])
+        for row in table.aggregate([("offset", "min"), ("offset", "max")]).to_pylist():
+            place = (row["topic"], row["partition"], row["epoch"])
+            self._see_epoch(place, row["offset_min"], row["offset_max"])
+
+    def _see_epoch(self, place: tuple[str, int, int], first: int, last: int) -> None:
+        known = self._epochs.get(place, (first, last))
+        self._epochs[place] = min(known[0], first), max(known[1], last)
+
+    def _take(self, row: Mapping[str, Any], home: bool) -> None:
+        name = (row["topic"], row["partition"], row["entity"])
+        if name != self.name:
+            self.name, self.read, self.stopped = name, 0, False
+        what = self._foreign(row, home) or self._step(row)
+        if what is not None:
+            self.found.append((*name[:2], row["offset"], name[2], row["epoch"], what))
+
+    def _foreign(self, row: Mapping[str, Any], home: bool) -> str | None:
+        """The reason; `opening` for what is no event either."""
+        kind: str | None = row["kind"]
+        if kind is not None and kind != "epoch_not_open":
+            return kind
+        if not home:
+            return "wrong_partition"
+        if row["version"] is None:
+            return "no_version"
+        return kind or ("decided" if row["verdict"] == "foreign" else None)
+
+    def _step(self, row: Mapping[str, Any]) -> str | None:
+        """Of an event; None where it is the next one, or waits behind the one at which its key stopped."""
+        self._see_epoch((row["topic"], row["partition"], row["epoch"]), row["offset"], row["offset"])
+        if self.stopped:
+            return None
+        version, verdict = row["version"], row["verdict"]
+        if verdict == "genuine" and version <= self.read:
+            return APPLIED
+        self.stopped = verdict == "suspect" or version != self.read + 1
+        if self.stopped:
+            return "forked"
+        self.stopped = not row["readable"]
+        if self.stopped:
+            return "unreadable"
+        self.read = version
+        return None
+
+
+def _first_of_keys(columns: Columns) -> Any:
+    """Whether each row has another key than the one before it."""
+    new = np.ones(len(columns["entity"]), bool)
+    parts = (columns[name] for name in ("topic", "partition", "entity"))
+    differ = (pc.fill_null(pc.not_equal(part[1:], part[:-1]), True).to_numpy(False) for part in parts)
+    new[1:] = np.logical_or.reduce(list(differ))
+    return new
+
+
+def _at_home(columns: Columns, new: Any, partitions: Mapping[str, int], before: bool) -> Any:
+    """Whether each row stands in the partition of its key; asked once per key. `before` is the result for the
+    key with which the batch may go on."""
+    keys = [key or "?" for key in columns["entity"].filter(pa.array(new)).to_pylist()]
+    topics = columns["topic"].filter(pa.array(new)).to_pylist()
+    numbers = columns["partition"].filter(pa.array(new)).to_numpy()
+    sizes = np.array([partitions[topic] for topic in topics], np.int64)
+    homes = (murmur2([key.encode() for key in keys]) & 0x7FFFFFFF) % sizes == numbers
+    return np.concatenate(([before], homes))[np.cumsum(new)]
+
+
+def murmur2(keys: Sequence[bytes]) -> Any:
+    """Kafka's hash of each key (org.apache.kafka.common.utils.Utils), as unsigned integers of 64 bits."""
+    factor, lengths = np.uint32(0x5BD1E995), np.array([len(key) for key in keys], np.int64)
+    found = np.zeros(len(keys), np.uint32)
+    for length in np.unique(lengths).tolist():
+        same = np.flatnonzero(lengths == length)
+        data = np.frombuffer(b"".join(keys[number] for number in same.tolist()), np.uint8).reshape(
+            len(same), length
+        )
+        whole = length & ~3
+        digest = np.full(len(same), 0x9747B28C ^ length, np.uint32)
+        for word in np.ascontiguousarray(data[:, :whole]).view("<u4").T:
+            mixed = word * factor
+            mixed ^= mixed >> np.uint32(24)
+            digest = (digest * factor) ^ (mixed * factor)
+        if length > whole:
+            for place in range(length - whole):
+                digest ^= data[:, whole + place].astype(np.uint32) << np.uint32(8 * place)
+            digest *= factor
+        digest ^= digest >> np.uint32(13)
+        digest *= factor
+        found[same] = digest ^ digest >> np.uint32(15)
+    return found.astype(np.int64)

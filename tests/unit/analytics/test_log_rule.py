@@ -1,0 +1,84 @@
+"""Spark's rule for records of the log says what the shared table says, all cases in one job."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analytics.envelope import with_columns
+from analytics.journal import Decisions
+from analytics.log_rule import STREAMS, WAITING, Exceptions, find_exceptions, kind
+from analytics.stream_steps import murmur2
+from contracts.lock import load_lock
+from services.kernel import log_rule
+from services.kernel.envelope import murmur2 as murmur2_of_the_services
+from tests.contract.log_rule_cases import CASES, PARTITIONS, TOPIC, Case
+
+SOURCE = """
+    topic string, partition int, offset long, key binary, value binary,
+    headers array<struct<key string, value binary>>
+"""
+
+
+def topic(number: int) -> str:
+    """Each case is a topic of its own."""
+    return f"case-{number}"
+
+
+def decisions(cases: tuple[Case, ...]) -> Decisions:
+    verdicts = {
+        (about.stream.replace("stock", topic(number), 1), *about[1:]): verdict
+        for number, case in enumerate(cases)
+        for about, verdict in case.journal.verdicts.items()
+    }
+    epochs = {
+        topic(number): frozenset(case.journal.epochs[TOPIC])  # type: ignore[call-overload]
+        for number, case in enumerate(cases)
+        if case.journal.epochs
+    }
+    return Decisions(verdicts, epochs)
+
+
+def says(case: Case, name: str, found: Exceptions) -> tuple[str, ...]:
+    """What each record of the case is, by the exceptions."""
+    records = {offset: what for where, _, offset, what in found.records if where == name}
+    stopped = {key: (stop, what) for where, _, key, stop, what in found.stopped if where == name}
+    result = []
+    for offset, record in enumerate(case.log):
+        stop, step = stopped.get((record.key or b"").decode(errors="replace"), (len(case.log), ""))
+        behind = step if offset == stop else WAITING
+        result.append(records.get(offset, behind if offset >= stop else "next"))
+    return tuple(result)
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> Exceptions:
+    rows = [
+        (topic(number), 0, offset, record.key, record.value, [*record.headers])
+        for number, case in enumerate(CASES)
+        for offset, record in enumerate(case.log)
+    ]
+    log = with_columns(spark.createDataFrame(rows, SOURCE), kind=kind())
+    partitions = {topic(number): PARTITIONS for number in range(len(CASES))}
+    return find_exceptions(log, partitions, decisions(CASES), load_lock())
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: CASES[number].name)
+def test_spark_says_what_the_table_says(found: Exceptions, number: int) -> None:
+    assert says(CASES[number], topic(number), found) == CASES[number].says
+
+
+def test_what_is_named_twice_is_named_alike() -> None:
+    names = ("OPENING_KEY", "FIRST_EPOCH", "LONGEST_KEY", "LARGEST_NUMBER")
+    from analytics import log_rule as ours
+
+    assert [getattr(ours, name) for name in names] == [getattr(log_rule, name) for name in names]
+    assert dict(STREAMS) == dict(log_rule.STREAMS)
+
+
+def test_keys_are_hashed_as_kafka_does() -> None:
+    random = Random(1)
+    keys = [random.randbytes(random.randint(1, 80)) for _ in range(3_000)]
+    assert murmur2(keys).tolist() == [murmur2_of_the_services(key) for key in keys]
