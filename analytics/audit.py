@@ -18,7 +18,7 @@ from analytics.evidence import aggregates, expected, sales
 from analytics.evidence.domain_fold import Fold, Row, folded
 from analytics.evidence.entities import Accounts
 from analytics.evidence.read_models import ReadModels, read_models, read_positions
-from analytics.evidence.verdict import Verdict
+from analytics.evidence.verdict import Verdict, aside
 from analytics.offsets import check_within, end_offsets, wait_until_read
 from analytics.replay import replay
 from contracts.order.events import OrderReturned
@@ -26,8 +26,6 @@ from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.order.domain.decider import order_decider
 from services.order.domain.state import Order, Placed, units_of
-
-NAMED_RECORDS = 20
 
 
 @dataclass(frozen=True)
@@ -114,10 +112,12 @@ def audit(
             comparison, found = expected.compare(session, expectation, kind, known, events)
             comparisons.append(comparison)
             differences += found
-    set_aside = [row.asDict() for row in log.set_aside.limit(NAMED_RECORDS).collect()]
     log.log.unpersist()
+    stopped = {(topic, key) for topic, _, key, _, _ in log.found.stopped}
+    parked = sum(count for key, count in models.parked.items() if key not in stopped)
     seconds = round(time.monotonic() - started, 1)
-    return Verdict(log.ends, count, comparisons, differences, set_aside, models.parked, revenue, seconds)
+    not_counted = aside(log.found)
+    return Verdict(log.ends, count, comparisons, differences, not_counted, parked, revenue, seconds)
 
 
 def _caught_up(sources: Sources, seconds: float, say: Callable[[str], None]) -> ReadModels:

@@ -68,10 +68,12 @@ def write_log(bootstrap: str, log: Sequence[LogRecord], topic: str = TOPIC) -> N
     assert producer.flush(30) == 0
 
 
-def judge(bootstrap: str, records: Iterable[LogRecord], verdict: RecordVerdict = "foreign") -> None:
-    """Decide about records of `inventory.events`, as an operator does."""
+def judge(
+    bootstrap: str, records: Iterable[LogRecord], verdict: RecordVerdict = "foreign", topic: str = TOPIC
+) -> None:
+    """Decide about records of the log, as an operator does."""
     for record in records:
-        stream, version, event_id, digest = identity(TOPIC, read_headers(record.headers), record.value)
+        stream, version, event_id, digest = identity(topic, read_headers(record.headers), record.value)
         decision = RecordJudged(stream, version, event_id, digest, verdict, "a test", now_micros())
         write_journal(bootstrap, [(stream, decision)])
 

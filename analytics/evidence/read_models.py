@@ -32,7 +32,7 @@ QUERIES: Mapping[str, tuple[str, pa.Schema]] = {
     ),
 }
 POSITIONS = "SELECT read_model, topic, partition, next_offset FROM position WHERE read_model = ANY($1)"
-PARKED = "SELECT count(*) FROM parked WHERE read_model = ANY($1)"
+PARKED = "SELECT topic, key, count(*) FROM parked WHERE read_model = ANY($1) GROUP BY topic, key"
 ANSWER_SECONDS = 60.0
 
 
@@ -42,11 +42,11 @@ class DatabaseUnreachable(Exception):
 
 @dataclass(frozen=True)
 class ReadModels:
-    """One moment: each read model's rows and position, and how many events could not be applied."""
+    """One moment: each read model's rows and position; by topic and key, how many records are parked."""
 
     rows: Mapping[str, pa.Table]
     positions: Mapping[str, Offsets]
-    parked: int
+    parked: Mapping[tuple[str, str], int]
 
 
 def read_positions(database_url: str) -> Mapping[str, Offsets]:
@@ -88,4 +88,5 @@ async def _snapshot(connection: asyncpg.Connection) -> ReadModels:
         columns = zip(*records, strict=True) if records else [[] for _ in schema]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         rows[name] = pa.Table.from_arrays(arrays, schema=schema)
-    return ReadModels(rows, positions, await connection.fetchval(PARKED, list(QUERIES)))
+    parked = {(topic, key): count for topic, key, count in await connection.fetch(PARKED, list(QUERIES))}
+    return ReadModels(rows, positions, parked)

@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from analytics.evidence.comparing import Comparison
-from analytics.evidence.verdict import Verdict
+from analytics.evidence.verdict import DIFFERENT, IDENTICAL, STOPPED, Verdict
 
 SHOWN = 20
+_COLOURS = {IDENTICAL: "green", STOPPED: "yellow", DIFFERENT: "red"}
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; color: #1d2433; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
@@ -40,12 +41,15 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
     for difference in verdict.differences[:SHOWN]:
         at = "" if difference.version is None else f" from version {difference.version} on"
         console.print(f"[red]{difference.kind} {difference.key}{at}[/]: {difference.reason}", highlight=False)
-    for record in verdict.set_aside:
-        where = f"{record['topic']}/{record['partition']}/{record['offset']}"
-        console.print(f"[red]set aside {where}[/]: {record['reason']}", highlight=False)
+    for where, key, why in verdict.aside.stopped[:SHOWN]:
+        console.print(f"[yellow]{key} stopped at {where}[/]: {why}", highlight=False)
+    if foreign := _foreign(verdict):
+        console.print(foreign, highlight=False)
+    for where, why in verdict.aside.named:
+        console.print(f"foreign {where}: {why}", highlight=False)
     if verdict.parked:
         console.print(f"[red]{verdict.parked:,} events could not be applied by a read model[/]")
-    console.print(_headline(verdict), style="bold green" if verdict.identical else "bold red")
+    console.print(_headline(verdict), style=f"bold {_COLOURS[verdict.word]}")
 
 
 def to_html(verdict: Verdict) -> str:
@@ -60,10 +64,11 @@ def to_html(verdict: Verdict) -> str:
     if verdict.differences:
         rows = [(item.kind, item.key, str(item.version or ""), item.reason) for item in verdict.differences]
         parts += ["<h2>What differs</h2>", _rows(("kind", "key", "first version", "accounts"), rows)]
-    if verdict.set_aside:
-        columns = ("topic", "partition", "offset", "entity", "reason")
-        aside = [tuple(str(record[name]) for name in columns) for record in verdict.set_aside]
-        parts += ["<h2>Set aside</h2>", _rows(columns, aside)]
+    if verdict.aside.stopped:
+        parts += ["<h2>Stopped keys</h2>", _rows(("record", "key", "step"), verdict.aside.stopped)]
+    if foreign := _foreign(verdict):
+        parts += ["<h2>Foreign records</h2>", f"<p>{escape(foreign)}</p>"]
+        parts.append(_rows(("record", "reason"), verdict.aside.named))
     ends = [
         (topic, str(number), f"{end:,}")
         for topic, partitions in verdict.ends.items()
@@ -83,8 +88,18 @@ def _left_out(verdict: Verdict) -> list[str]:
 
 
 def _headline(verdict: Verdict) -> str:
-    word = "Identical" if verdict.identical else "Not identical"
+    word = {IDENTICAL: "Identical", DIFFERENT: "Not identical"}.get(verdict.word)
+    stopped = len(verdict.aside.stopped)
+    word = word or f"The accounts agree, but {stopped} keys stopped (`./daybook streams list`)"
     return f"{word}: {verdict.events:,} events audited in {verdict.seconds:.1f} s"
+
+
+def _foreign(verdict: Verdict) -> str:
+    """Empty where there are none."""
+    aside = verdict.aside
+    if not aside.foreign:
+        return ""
+    return f"{aside.foreign:,} foreign records in the log do not count; {aside.decided:,} of them by decision"
 
 
 def _accounts(verdict: Verdict) -> list[tuple[str, ...]]:

@@ -1,12 +1,17 @@
 """What an audit found, as values and as JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from analytics.evidence.comparing import Comparison, Difference
+from analytics.log_rule import NO_FAULT, Exceptions
 from analytics.offsets import Offsets
+
+NAMED_RECORDS = 20
+DECIDED = "decided"
+IDENTICAL, STOPPED, DIFFERENT = "identical", "stopped", "different"
 
 
 class BadExpectation(Exception):
@@ -14,10 +19,32 @@ class BadExpectation(Exception):
 
 
 @dataclass(frozen=True)
+class Aside:
+    """What in the log does not count. `foreign` records are not of the log; of them `decided` by an operator.
+
+    `named` are the first of them, (topic/partition/offset, reason). `stopped` are the keys at which somebody
+    must decide: (topic/partition/offset of the record, key, `forked` or `unreadable`).
+    """
+
+    foreign: int
+    decided: int
+    named: Sequence[tuple[str, str]]
+    stopped: Sequence[tuple[str, str, str]]
+
+
+def aside(found: Exceptions) -> Aside:
+    """From what was found in the log, in the log's order."""
+    foreign = [(f"{topic}/{n}/{at}", why) for topic, n, at, why in found.records if why not in NO_FAULT]
+    stopped = [(f"{topic}/{n}/{at}", key, why) for topic, n, key, at, why in found.stopped]
+    decided = sum(why == DECIDED for _, why in foreign)
+    return Aside(len(foreign), decided, foreign[:NAMED_RECORDS], stopped)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """`ends`: the exclusive end offsets of what was read; `revenue`: (day, net micros) for the chart.
 
-    `set_aside` is what was in the log and could not be read, `parked` what the read models could not apply;
+    `parked` is how many events a read model could not apply, without those of keys that stopped in the log;
     `differences` names at most the first hundred keys of each kind.
     """
 
@@ -25,16 +52,24 @@ class Verdict:
     events: int
     comparisons: Sequence[Comparison]
     differences: Sequence[Difference]
-    set_aside: Sequence[Mapping[str, Any]]
+    aside: Aside
     parked: int
     revenue: Sequence[tuple[str, int]]
     seconds: float
 
     @property
+    def word(self) -> str:
+        """`stopped`: every account says the same, but keys wait for a decision: not all that is in the log
+        counts. Foreign records change nothing."""
+        if any(comparison.differing for comparison in self.comparisons) or self.parked:
+            return DIFFERENT
+        return STOPPED if self.aside.stopped else IDENTICAL
+
+    @property
     def identical(self) -> bool:
-        """Whether every account says the same, of everything that is in the log."""
-        differing = any(comparison.differing for comparison in self.comparisons)
-        return not (differing or self.set_aside or self.parked)
+        """Whether every account says the same, and no key waits for a decision."""
+        return self.word == IDENTICAL
 
     def to_json(self) -> str:
-        return json.dumps({"identical": self.identical, **asdict(self)}, indent=2, default=str)
+        content: dict[str, Any] = {"verdict": self.word, "identical": self.identical, **asdict(self)}
+        return json.dumps(content, indent=2, default=str)

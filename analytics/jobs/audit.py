@@ -1,4 +1,4 @@
-"""`spark-submit analytics/jobs/audit.py`: exit code 0 identical, 1 not, 2 the audit could not be made."""
+"""`spark-submit analytics/jobs/audit.py`: exit code 0 identical, 1 not or keys stopped, 2 not audited."""
 
 import argparse
 import sys

@@ -34,8 +34,9 @@ def audit(
 ) -> None:
     """Prove that the log, the read models and Spark agree, order by order and SKU by SKU.
 
-    Exit code 0: identical. 1: not; the keys are named, each with the first version that differs.
-    2: the audit could not be made.
+    Exit code 0: identical. 1: not; the keys are named, each with the first version that differs, or keys
+    stopped and wait for a decision. 2: the audit could not be made. Foreign records are listed and change
+    nothing.
     """
     settings = running_settings(NOT_MADE)
     report = (out or settings.home / "audit").absolute()

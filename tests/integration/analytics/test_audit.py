@@ -102,26 +102,30 @@ def test_a_row_left_behind_differs_from_its_next_version_on(spark: SparkSession,
     assert named(audited(spark, sources)) == [("orders", "o-1", 3)]
 
 
-def test_a_doubled_record_is_named(spark: SparkSession, sources: Sources) -> None:
+def test_a_doubled_record_stops_its_key(spark: SparkSession, sources: Sources) -> None:
+    """The accounts agree on everything before it."""
     with writer(sources.kafka) as producer:
         commit(producer, sources.orders, [(placed("o-4", "B"), 1)])
     pretend_read(sources)
     verdict = audited(spark, sources)
-    assert named(verdict) == [("orders", "o-4", 1)]
-    assert "breaks at version 1" in verdict.differences[0].reason
+    assert (verdict.word, verdict.identical, verdict.differences) == ("stopped", False, [])
+    assert [(key, step) for _, key, step in verdict.aside.stopped] == [("o-4", "forked")]
+    assert "1 keys stopped" in to_html(verdict)
+    assert json.loads(verdict.to_json())["verdict"] == "stopped"
 
 
-def test_poison_in_the_log_is_not_identical(spark: SparkSession, sources: Sources) -> None:
+def test_a_foreign_record_is_listed_and_changes_nothing(spark: SparkSession, sources: Sources) -> None:
     with writer(sources.kafka) as producer:
         producer.begin_transaction()
         write_raw(producer, sources.inventory, "A", b"{}", None)
         producer.commit_transaction(30)
     pretend_read(sources)
     verdict = audited(spark, sources)
-    assert not verdict.identical
-    assert [(record["topic"], record["reason"]) for record in verdict.set_aside] == [
-        (sources.inventory, "not framed")
-    ]
+    assert verdict.identical
+    ((where, reason),) = verdict.aside.named
+    assert (where.split("/")[0], reason) == (sources.inventory, "no_envelope")
+    assert (verdict.aside.foreign, verdict.aside.decided) == (1, 0)
+    assert "1 foreign records" in to_html(verdict)
 
 
 def test_it_waits_for_the_read_models_but_not_for_ever(spark: SparkSession, sources: Sources) -> None:
