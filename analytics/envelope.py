@@ -1,11 +1,13 @@
 """What every record carries besides its body, as columns; and what is wrong with it, if anything."""
 
+from collections.abc import Mapping
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.offsets import Offsets
+from contracts.kernel.records import EpochOpened
 from contracts.lock import KERNEL, Lock
 
 EVENT_TOPICS = ("order.events", "inventory.events")
@@ -32,36 +34,86 @@ LOG_COLUMNS = """
 """
 
 
-def with_columns(source: DataFrame, **more: Column) -> DataFrame:
-    """Headers and the value's schema id as columns; null where they are missing or not of their form.
+REQUIRED = ("ce_id", "ce_type", "ce_subject", "ce_source", "ce_correlationid", "ce_causationid")
+OPTIONAL = ("ce_requesthash", "ce_transaction", "traceparent")
+NUMBER = r"\A[1-9][0-9]{0,9}\z"
+TIME = r"\A(19[7-9]|[2-9][0-9]{2})[0-9]-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z\z"
+OPENING, OPENING_KEY, LONGEST_KEY, LARGEST_NUMBER = "opening", "#epoch", 2000, 2**31 - 1
+HEADERS = {
+    "entity": "ce_subject",
+    "id": "ce_id",
+    "type": "ce_type",
+    "version": "ce_sequence",
+    "recorded_at": "ce_time",
+    "correlation_id": "ce_correlationid",
+    "causation_id": "ce_causationid",
+    "epoch": "ce_epoch",
+}
 
-    `more` are made of the source's columns and of `names` and `texts`: the headers, the last one first.
+
+def with_columns(source: DataFrame) -> DataFrame:
+    """Headers and the value's schema id as columns; null where they are missing or not of their form."""
+    headers = {name: header_value(header) for name, header in HEADERS.items()}
+    columns = {**{name: F.col(name) for name in POSITION}, **typed(headers), "schema_id": schema_id()}
+    columns["value"] = F.col("value")
+    return searchable(source).select(once(struct(columns)))
+
+
+def with_kind(source: DataFrame) -> DataFrame:
+    """The columns of LOG_COLUMNS, and `kind`. Each header is looked up once, which is most of the work."""
+    wanted = dict.fromkeys((*REQUIRED, *OPTIONAL, *HEADERS.values()))
+    found = {name: header_value(name) for name in wanted}
+    found |= {f"has_{name}": F.array_contains("names", name) for name in (*OPTIONAL, "ce_sequence")}
+    found |= {name: F.col(name) for name in (*POSITION, "key", "value")} | {"schema_id": schema_id()}
+    raw = searchable(source).select(once(struct(found)))
+    columns = {name: F.col(name) for name in POSITION}
+    columns |= typed({name: F.col(header) for name, header in HEADERS.items()})
+    columns |= {name: F.col(name) for name in ("schema_id", "value")} | {"kind": _kind()}
+    return raw.select(once(struct(columns)))
+
+
+def _kind() -> Column:
+    """What a record is by its key and headers alone: `opening`, a reason for being foreign, or null."""
+    together, optional = (F.concat_ws("|", *(_text(n) for n in names)) for names in (REQUIRED, OPTIONAL))
+    spoiled = (F.col(f"has_{name}") & F.col(name).isNull() for name in OPTIONAL)
+    envelope = (
+        reduce(Column.__and__, (F.length(name) > 0 for name in REQUIRED))
+        & ~reduce(Column.__or__, spoiled)
+        & _is_number("ce_epoch")
+        & (~F.col("has_ce_sequence") | _is_number("ce_sequence"))
+        & (_text("ce_time").rlike(TIME) & _text("ce_time").try_cast("timestamp").isNotNull())
+        & ~F.contains(together, F.char(F.lit(0)))
+        & F.is_valid_utf8(together)
+        & F.is_valid_utf8(optional)
+    )
+    named = (F.col("key") == F.col("ce_subject")) & (F.length("key") <= LONGEST_KEY)
+    opening = (_text("ce_type") == EpochOpened.TYPE) & (_text("ce_subject") == OPENING_KEY)
+    return (
+        F.when(~F.coalesce(envelope, F.lit(False)), "no_envelope")
+        .when(~F.coalesce(named, F.lit(False)), "key_differs")
+        .when(opening, OPENING)
+    )
+
+
+def searchable(source: DataFrame) -> DataFrame:
+    """With `names` and `texts`: the headers, the last one first.
+
+    A record may repeat a header: the last one counts, here as in the services. Two arrays and a search in
+    them cost half of what a map for each record does.
     """
-    # A record may repeat a header: the last one counts, here as in the services. Two arrays and a search in
-    # them cost half of what a map for each record does.
     arrays = {
         name: F.reverse(F.col(f"headers.{part}")) for name, part in (("names", "key"), ("texts", "value"))
     }
-    text = {
-        name: header_value(f"ce_{header}").cast("string")
-        for name, header in {
-            "entity": "subject",
-            "id": "id",
-            "type": "type",
-            "version": "sequence",
-            "recorded_at": "time",
-            "correlation_id": "correlationid",
-            "causation_id": "causationid",
-            "epoch": "epoch",
-        }.items()
-    }
+    return source.withColumns(arrays)
+
+
+def typed(headers: Mapping[str, Column]) -> dict[str, Column]:
+    """The columns of HEADERS, from the bytes of each."""
+    text = {name: header.cast("string") for name, header in headers.items()}
     text["version"] = text["version"].try_cast("int")
     text["recorded_at"] = text["recorded_at"].try_cast("timestamp")
     text["epoch"] = text["epoch"].try_cast("long")
-    columns = {**{name: F.col(name) for name in POSITION}, **text, "schema_id": schema_id()}
-    columns |= {"value": F.col("value"), **more}
-    row = F.struct(*(column.alias(name) for name, column in columns.items()))
-    return source.withColumns(arrays).select(once(row))
+    return text
 
 
 def header_value(name: str) -> Column:
@@ -83,6 +135,20 @@ def once(row: Column) -> Column:
     a generator.
     """
     return F.inline(F.array(row))
+
+
+def struct(columns: Mapping[str, Column]) -> Column:
+    return F.struct(*(column.alias(name) for name, column in columns.items()))
+
+
+def _text(name: str) -> Column:
+    return F.col(name).cast("string")
+
+
+def _is_number(name: str) -> Column:
+    """A form that both implementations read alike: ASCII digits, no zero in front."""
+    number = _text(name)
+    return number.rlike(NUMBER) & (number.try_cast("long") <= LARGEST_NUMBER)
 
 
 def before(offsets: Offsets) -> Column:

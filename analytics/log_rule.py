@@ -19,20 +19,15 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from analytics.envelope import event_types, header_value, schema_id
+from analytics.envelope import OPENING, event_types, once, struct
 from analytics.journal import Decisions
-from analytics.stream_steps import APPLIED, EPOCH, FOUND, GIVEN, OPENING, STOPPED, Place, exceptions
-from contracts.kernel.records import EpochOpened
+from analytics.stream_steps import APPLIED, EPOCH, FOUND, GIVEN, STOPPED, Place, exceptions
 from contracts.lock import Lock
 
-REQUIRED = ("ce_id", "ce_type", "ce_subject", "ce_source", "ce_correlationid", "ce_causationid")
-OPTIONAL = ("ce_requesthash", "ce_transaction", "traceparent")
-OPENING_KEY, FIRST_EPOCH, LONGEST_KEY, LARGEST_NUMBER = "#epoch", 1, 2000, 2**31 - 1
+FIRST_EPOCH = 1
 STREAMS = {"order.events": "order", "inventory.events": "stock"}
 WAITING = "waiting"
 NO_FAULT = (OPENING, APPLIED)
-NUMBER = r"\A[1-9][0-9]{0,9}\z"
-TIME = r"\A(19[7-9]|[2-9][0-9]{2})[0-9]-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z\z"
 END_BYTES = 16
 
 Intervals = Mapping[Place, Sequence[tuple[int, int]]]
@@ -55,49 +50,21 @@ class Exceptions:
 NOTHING_FOUND = Exceptions()
 
 
-def kind() -> Column:
-    """What a record is by its key and headers alone: `opening`, a reason for being foreign, or null."""
-    texts = {name: header_value(name) for name in REQUIRED}
-    present = reduce(Column.__and__, (F.length(text) > 0 for text in texts.values()))
-    spoiled = (F.array_contains("names", name) & header_value(name).isNull() for name in OPTIONAL)
-    together = F.concat_ws("|", *(text.cast("string") for text in texts.values()))
-    optional = F.concat_ws("|", *(header_value(name).cast("string") for name in OPTIONAL))
-    version = ~F.array_contains("names", "ce_sequence") | _is_number(header_value("ce_sequence"))
-    time = header_value("ce_time").cast("string")
-    envelope = (
-        present
-        & ~reduce(Column.__or__, spoiled)
-        & _is_number(header_value("ce_epoch"))
-        & version
-        & (time.rlike(TIME) & time.try_cast("timestamp").isNotNull())
-        & ~F.contains(together, F.char(F.lit(0)))
-        & F.is_valid_utf8(together)
-        & F.is_valid_utf8(optional)
-    )
-    named = (F.col("key") == texts["ce_subject"]) & (F.length("key") <= LONGEST_KEY)
-    opening = (texts["ce_type"].cast("string") == EpochOpened.TYPE) & (
-        texts["ce_subject"].cast("string") == OPENING_KEY
-    )
-    return (
-        F.when(~F.coalesce(envelope, F.lit(False)), "no_envelope")
-        .when(~F.coalesce(named, F.lit(False)), "key_differs")
-        .when(opening, OPENING)
-    )
-
-
 def find_exceptions(
     log: DataFrame, partitions: Mapping[str, int], decisions: Decisions, lock: Lock
 ) -> Exceptions:
     """Read the log once, twice where a record's epoch is not open; `partitions` is how many each topic has.
 
-    `log` has topic, partition, offset, entity, id, version, epoch, value and `kind`.
+    `log` is what `with_kind` makes.
     """
+    digest = F.unhex(F.md5("value"))
+    decodable = {"end": digest, "whole": F.concat(F.expr("substring(value, 6)"), digest)}
     known = (F.col("kind").isNull() | (F.col("kind") != "no_envelope")) & F.col("entity").isNotNull()
-    given = log.withColumns(
+    given = log.select("*", once(struct(decodable))).withColumns(
         {
             "entity": F.when(known, F.col("entity")),
             "verdict": F.when(F.col("kind").isNull(), _verdict(decisions)),
-            "readable": F.col("kind").isNull() & readable(lock),
+            "readable": F.col("kind").isNull() & _readable(lock),
         }
     )
     found = _found(given, partitions)
@@ -157,19 +124,18 @@ def open_epochs(
     return epochs, records
 
 
-def readable(lock: Lock) -> Column:
+def _readable(lock: Lock) -> Column:
     """Whether `value` is an event of a known schema, and nothing behind it.
 
     It is decoded with its digest appended: an event as long as its schema says has just that behind it.
     """
-    whole = F.concat(F.expr("substring(value, 6)"), F.unhex(F.md5("value")))
     found = F.when(F.lit(False), F.lit(False))
     for number in (number for name in event_types(lock) for number in lock.ids(name)):
         end = {"type": "fixed", "name": "End", "namespace": "daybook", "size": END_BYTES}
         fields = [{"name": "event", "type": lock.schema(number)}, {"name": "end", "type": end}]
         schema = {"type": "record", "name": "Whole", "namespace": "daybook", "fields": fields}
-        decoded = from_avro(whole, json.dumps(schema), {"mode": "PERMISSIVE"})
-        found = found.when(schema_id() == number, decoded["end"] == F.unhex(F.md5("value")))
+        decoded = from_avro(F.col("whole"), json.dumps(schema), {"mode": "PERMISSIVE"})
+        found = found.when(F.col("schema_id") == number, decoded["end"] == F.col("end"))
     return F.coalesce(found, F.lit(False))
 
 
@@ -231,9 +197,3 @@ def _verdict(decisions: Decisions) -> Column:
     subject = F.concat_ws("|", stream, F.col("version").cast("string"), "id", digest)
     verdict = F.try_element_at(F.create_map(*pairs), subject)
     return F.when(stream.isin({about for about, *_ in decisions.verdicts}), verdict)
-
-
-def _is_number(text: Column) -> Column:
-    """A form that both implementations read alike: ASCII digits, no zero in front."""
-    number = text.cast("string")
-    return number.rlike(NUMBER) & (number.try_cast("long") <= LARGEST_NUMBER)

@@ -28,9 +28,10 @@ from analytics.envelope import (
     before,
     once,
     with_columns,
+    with_kind,
 )
 from analytics.journal import read_decisions
-from analytics.log_rule import NO_FAULT, NOTHING_FOUND, Exceptions, find_exceptions, kind, with_fault
+from analytics.log_rule import NO_FAULT, NOTHING_FOUND, Exceptions, find_exceptions, with_fault
 from analytics.offsets import Offsets, end_offsets
 from contracts.lock import Lock, load_lock
 
@@ -105,7 +106,7 @@ def replay(
     ends = end_offsets(kafka, topics) if ends is None else ends
     source, lock = read_topics(session, kafka, ends), load_lock()
     partitions = {topic: len(numbers) for topic, numbers in ends.items()}
-    found = find_exceptions(with_columns(source, kind=kind()), partitions, read_decisions(kafka), lock)
+    found = find_exceptions(with_kind(source), partitions, read_decisions(kafka), lock)
     return Replay(ends, with_fault(with_columns(source), found), lock, found)
 
 

@@ -21,7 +21,7 @@ GIVEN = """
 FOUND = "topic string, partition int, offset long, entity string, epoch long, what string"
 """`what` is the reason of a foreign record, `opening`, a step that is not `next` (of a key that stops, the
 first alone), or `epoch`: one row for the first and one for the last event of each epoch in a partition."""
-OPENING, EPOCH, APPLIED = "opening", "epoch", "applied"
+EPOCH, APPLIED = "epoch", "applied"
 STOPPED = ("forked", "unreadable")
 
 Place: TypeAlias = tuple[str, int]

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
-from analytics.envelope import EVENT_TOPICS, before, with_columns
+from analytics.envelope import EVENT_TOPICS, before, with_kind
 from analytics.journal import read_decisions
 from analytics.lake.manifest import (
     MANIFEST,
@@ -21,7 +21,6 @@ from analytics.lake.manifest import (
     write_manifest,
 )
 from analytics.lake.parts import only_writer, write_part
-from analytics.log_rule import kind
 from analytics.offsets import Offsets, check_within, end_offsets, topic_ids
 from analytics.replay import SOURCE
 from contracts.lock import load_lock
@@ -114,7 +113,7 @@ def _copy(
         say(f"copied {sum(part.rows for part in lake.parts):,} events")
 
     query = (
-        with_columns(_stream(session, kafka, lake.ends, ends, events_per_batch), kind=kind())
+        with_kind(_stream(session, kafka, lake.ends, ends, events_per_batch))
         .writeStream.foreachBatch(add)
         .option("checkpointLocation", str(folder / lake.checkpoint))
         .trigger(availableNow=True)

@@ -7,9 +7,10 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.envelope import with_columns
+from analytics import envelope
+from analytics.envelope import with_kind
 from analytics.journal import Decisions
-from analytics.log_rule import STREAMS, WAITING, Exceptions, find_exceptions, kind
+from analytics.log_rule import FIRST_EPOCH, STREAMS, WAITING, Exceptions, find_exceptions
 from analytics.stream_steps import murmur2
 from contracts.lock import load_lock
 from services.kernel import log_rule
@@ -60,7 +61,7 @@ def found(spark: SparkSession) -> Exceptions:
         for number, case in enumerate(CASES)
         for offset, record in enumerate(case.log)
     ]
-    log = with_columns(spark.createDataFrame(rows, SOURCE), kind=kind())
+    log = with_kind(spark.createDataFrame(rows, SOURCE))
     partitions = {topic(number): PARTITIONS for number in range(len(CASES))}
     return find_exceptions(log, partitions, decisions(CASES), load_lock())
 
@@ -71,11 +72,9 @@ def test_spark_says_what_the_table_says(found: Exceptions, number: int) -> None:
 
 
 def test_what_is_named_twice_is_named_alike() -> None:
-    names = ("OPENING_KEY", "FIRST_EPOCH", "LONGEST_KEY", "LARGEST_NUMBER")
-    from analytics import log_rule as ours
-
-    assert [getattr(ours, name) for name in names] == [getattr(log_rule, name) for name in names]
-    assert dict(STREAMS) == dict(log_rule.STREAMS)
+    for name in ("OPENING_KEY", "LONGEST_KEY", "LARGEST_NUMBER"):
+        assert getattr(envelope, name) == getattr(log_rule, name)
+    assert (FIRST_EPOCH, dict(STREAMS)) == (log_rule.FIRST_EPOCH, dict(log_rule.STREAMS))
 
 
 def test_keys_are_hashed_as_kafka_does() -> None:
