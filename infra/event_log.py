@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from confluent_kafka import Message
 
@@ -62,8 +62,6 @@ def read_log(
     numbers = partitions_of(bootstrap, topic)
     opened = dict.fromkeys(numbers, FIRST_EPOCH) | dict(epochs or {})
     decided = journal_at(bootstrap) if journal is None else journal
-    # The workers do not open their epochs by records yet: until they do, every later epoch opens by itself.
-    decided = replace(decided, epochs=dict.fromkeys(EVENT_TOPICS, range(1, 1000)))
     for record in read_to_end(bootstrap, topic, dict.fromkeys(numbers, 0) if starts is None else starts):
         number = record.partition()
         kind = kind_of(

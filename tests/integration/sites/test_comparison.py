@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from infra.sites.comparison import compare
+from infra.topics import create_topics
 from tests.contract.log_rule_cases import TOPIC, event, opening
 from tests.foreign_records import planted, write_log
+from tests.stack import own_broker
 
 
-def test_foreign_records_make_no_difference_and_doubled_events_do(two_brokers: tuple[str, str]) -> None:
-    active, passive = two_brokers
-    foreign = [each.record for each in planted() if not each.stops]
-    good = [event(1), event(2), opening(2), event(3, epoch=2)]
-    write_log(active, [foreign[0], *good, event(4, epoch=2)])
-    write_log(passive, [*good[:2], *foreign, *good[2:]])
-    found = compare(active, passive)
-    assert (found.records, found.different, found.missing) == (len(good), (), 1)
-    write_log(passive, [event(3, epoch=2)])
-    assert compare(active, passive).different == (f"{TOPIC}/0 at record {len(good)}",)
+def test_foreign_records_make_no_difference_and_doubled_events_do(tmp_path: Path) -> None:
+    with own_broker(tmp_path / "active") as active, own_broker(tmp_path / "passive") as passive:
+        for site in (active, passive):
+            create_topics(site)
+        foreign = [each.record for each in planted() if not each.stops]
+        good = [event(1), event(2), opening(2), event(3, epoch=2)]
+        write_log(active, [foreign[0], *good, event(4, epoch=2)])
+        write_log(passive, [*good[:2], *foreign, *good[2:]])
+        found = compare(active, passive)
+        assert (found.records, found.different, found.missing) == (len(good), (), 1)
+        write_log(passive, [event(3, epoch=2)])
+        assert compare(active, passive).different == (f"{TOPIC}/0 at record {len(good)}",)
