@@ -53,7 +53,7 @@ class StackSettings(BaseSettings):
     port_base: Annotated[int, Field(ge=LOWEST_BASE, le=HIGHEST_BASE)] = 27400
     site: Literal["home", "away"] = "home"
     stack: Literal["embedded", "compose"] = "embedded"
-    storage_reserve_mb: Annotated[int, Field(ge=1)] = 512
+    storage_reserve_mb: Annotated[int, Field(ge=128)] = 512
 
     @property
     def typed(self) -> str:

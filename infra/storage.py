@@ -21,6 +21,10 @@ MEGABYTE = 1_000_000
 # Writes resume above the reserve by so much: else they would stop and resume with every file that goes.
 RESUME_PARTS = (5, 4)
 LOOK_SECONDS = 0.25
+# A start needs room: PostgreSQL's first files take 40 MB, and a broker that is started on a full disk empties
+# logs. Its recovery fills indexes; an entry that finds no room looks to it like a corrupt log, which it cuts
+# off at the beginning (seen on Kafka 4.3.1 and ext4; the log of the cluster's topics was among them).
+START_BYTES = 100 * MEGABYTE
 # The broker that is asked stands beside who asks.
 ANSWER_SECONDS = 2.0
 
@@ -48,11 +52,19 @@ def is_short(free: int, reserve: int, was_short: bool) -> bool:
     return free * parts < reserve * more if was_short else free < reserve
 
 
+def no_room_to_start(folders: Sequence[Path]) -> str:
+    """Why nothing may be started on these disks; empty where there is room."""
+    space = least_space(folders)
+    if space.free >= START_BYTES:
+        return ""
+    return f"{space}: a start needs {START_BYTES / MEGABYTE:,.0f} MB"
+
+
 class StorageWatch:
     """Measures at each `look`; where it is told the site's broker, keeps the block in `site.control` true."""
 
     def __init__(self, folders: Sequence[Path], reserve: int, *, was_short: bool = False) -> None:
-        self._folders, self.reserve = folders, reserve
+        self.folders, self.reserve = folders, reserve
         self.short, self.critical = was_short, False
         # whether `site.control` has a block; None: not known
         self._blocked: bool | None = None
@@ -60,7 +72,7 @@ class StorageWatch:
 
     def measure(self) -> None:
         """See what is free now."""
-        self.space = least_space(self._folders)
+        self.space = least_space(self.folders)
         self.short = is_short(self.space.free, self.reserve, self.short)
         # Half of the reserve is gone although writes are refused: what else fills the log stops too.
         self.critical = self.short and (self.critical or 2 * self.space.free < self.reserve)

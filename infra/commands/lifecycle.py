@@ -17,11 +17,9 @@ from infra.embedded.spark import cluster_journal
 from infra.embedded.stack import NAMES, SITE_NAMES, addresses
 from infra.settings import StackSettings
 from infra.sites.site import AWAY, HOME, Site, away_settings, peer, sites_of
-from infra.storage import MEGABYTE
+from infra.storage import no_room_to_start
 
 app = typer.Typer()
-# Of the reserve for a shop that runs: an empty one takes about 50 MB.
-START_PART = 4
 
 
 @app.command(rich_help_panel="The stack")
@@ -69,13 +67,8 @@ def up(
 
 def _require_room(site: Site) -> None:
     """A first start that is cut short by a full disk would leave half a log or half a database."""
-    storage = site_storage(site.settings)
-    needed = storage.reserve // START_PART
-    if storage.space.free < needed:
-        fail(
-            f"{escape(str(storage.space))}, the shop needs {needed / MEGABYTE:,.0f} MB to start: "
-            "make room, then `./daybook up`"
-        )
+    if reason := no_room_to_start(site_storage(site.settings).folders):
+        fail(f"{escape(reason)}. Make room, then `./daybook up`.")
 
 
 def _put_old_database_aside(site: Site) -> None:

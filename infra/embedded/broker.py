@@ -15,6 +15,7 @@ from infra.embedded.errors import NotReady
 from infra.embedded.jars import classpath
 from infra.embedded.java import find_java
 from infra.embedded.ports import HOST, listening
+from infra.storage import no_room_to_start
 
 READY_SECONDS = 90
 # What a broker in a container is told too.
@@ -63,8 +64,13 @@ class BrokerPlace:
 
 
 def prepare_broker(place: BrokerPlace) -> Program:
-    """Write the configuration, format the storage once, and return what to run."""
+    """Write the configuration, format the storage once, and return what to run.
+
+    Raises NotReady where the disk is nearly full: the broker would empty its own log.
+    """
     place.folder.mkdir(parents=True, exist_ok=True)
+    if reason := no_room_to_start([place.folder]):
+        raise NotReady(reason)
     properties, logging = place.folder / "server.properties", place.folder / "log4j2.yaml"
     logs = place.folder.absolute() / "logs"
     properties.write_text(

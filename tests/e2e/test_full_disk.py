@@ -23,7 +23,7 @@ from tests.e2e.shop import SECONDS, Shop
 from tests.ports import free_base
 from tests.small_disk import SmallDisk, small_disk
 
-DISK, RESERVE, NEARLY_FULL = 400, 120, 80  # MB; an empty shop takes 50, its load some more
+DISK, RESERVE, NEARLY_FULL = 400, 130, 110  # MB; an empty shop takes 50, its load some more
 ORDER = {"country": "France", "currency": "EUR", "lines": [{"sku": "x", "quantity": 1, "unit_price": "1.00"}]}
 RATE = 10.0
 pytestmark = pytest.mark.timeout(1800)
