@@ -230,6 +230,7 @@ def _environment(settings: StackSettings, name: str) -> dict[str, str]:
         "DAYBOOK_SLOTS": "1",
         "DAYBOOK_LAYOUT": "1",
         "DAYBOOK_REPLICA": "0",
+        "DAYBOOK_PROJECTION_INSTANCE": "0",
         # of both sites: clients take their keys along
         "DAYBOOK_HASH_KEY": kept_secret(home_settings(settings).home / "hash-key"),
         "PYTHONUNBUFFERED": "1",

@@ -27,6 +27,8 @@ class Settings(BaseSettings):
 class ProjectionSettings(Settings):
     http_port: int = 27413
     projection_group: str = "daybook-projection"
+    # a name that no other process of the group has, and that stays over restarts; empty: none
+    projection_instance: str = ""
     batch_events: int = 1000
     fetch_wait_seconds: float = 0.05
     session_seconds: float = 10

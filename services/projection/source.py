@@ -155,6 +155,8 @@ class Source(faust.App):  # type: ignore[misc]
             stream_wait_empty=False,
             stream_buffer_maxsize=64,
             consumer_auto_offset_reset="none",
+            # Without a name the group waits for the session of a killed predecessor to end.
+            consumer_group_instance_id=settings.projection_instance or None,
             broker_session_timeout=settings.session_seconds,
             broker_heartbeat_interval=settings.session_seconds / 4,
             broker_max_poll_records=settings.batch_events,

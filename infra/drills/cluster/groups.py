@@ -72,7 +72,9 @@ class _Spare:
     def __init__(self, rig: Rig, folder: Path) -> None:
         ((member,),) = members(rig.settings, (PROJECTION,))
         program, (self._port,) = member.prepare(), free_ports(1)
-        environment = {**program.environment, "DAYBOOK_HTTP_PORT": str(self._port)}
+        # The name in the group is the first one's.
+        own = {"DAYBOOK_HTTP_PORT": str(self._port), "DAYBOOK_PROJECTION_INSTANCE": ""}
+        environment = {**program.environment, **own}
         self._program = replace(program, name="spare", environment=environment)
         self._log = folder / "spare.log"
         self.child = Child(self._program, self._log)

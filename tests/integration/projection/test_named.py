@@ -1,0 +1,82 @@
+"""A projection with a name in its group: killed, it is back without waiting; twice, the older one ends."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.projection.processes import Process, applied, connected, differences, running, until
+from tests.integration.projection.shop_log import LogWriter, fresh_topics, history
+
+# Whoever waits for its predecessor's session is seen to wait.
+SESSION_SECONDS, BACK_SECONDS = 60, 30.0
+KILLS = 3
+
+
+class Named:
+    """Starts projections that all have one name."""
+
+    def __init__(self, kafka: str, database_url: str, folder: Path) -> None:
+        self.kafka, self.database_url, self.folder = kafka, database_url, folder
+        self.writer = LogWriter(kafka)
+
+    def running(self, log: str) -> AbstractContextManager[Process]:
+        return running(
+            "project", self.kafka, self.database_url, self.folder / log,
+            projection_group=f"named-{self.folder.name}", projection_instance="0",
+            session_seconds=str(SESSION_SECONDS),
+        )  # fmt: skip
+
+
+@pytest.fixture
+async def named(kafka: str, fresh_database: str, tmp_path: Path) -> AsyncIterator[Named]:
+    fresh_topics(kafka)
+    yield Named(kafka, fresh_database, tmp_path)
+
+
+async def test_a_killed_projection_does_not_wait_for_its_own_session(named: Named) -> None:
+    events = history(11, 300)
+    half = len(events) // 2
+    with named.running("projection.log") as projection:
+        await projection.ready()
+        await asyncio.to_thread(named.writer.write_all, events[:half], 20, spoil=0.2)
+        for _ in range(KILLS):
+            projection.kill()
+            projection.start()
+            async with asyncio.timeout(BACK_SECONDS):
+                await projection.ready()
+        await asyncio.to_thread(named.writer.write_all, events[half:], 20, spoil=0.2)
+        await all_applied(named, events)
+
+
+async def test_of_two_with_one_name_the_older_ends_and_no_row_is_wrong(named: Named) -> None:
+    events = history(12, 300)
+    half = len(events) // 2
+    with named.running("older.log") as older:
+        await older.ready()
+        await asyncio.to_thread(named.writer.write_all, events[:half], 20, spoil=0.2)
+        older.signal(signal.SIGSTOP)
+        with named.running("newer.log") as newer:
+            async with asyncio.timeout(BACK_SECONDS):
+                await newer.ready()
+            older.signal(signal.SIGCONT)
+            await asyncio.to_thread(named.writer.write_all, events[half:], 20, spoil=0.2)
+            await until(lambda: ended(older), "the older one goes on", BACK_SECONDS)
+            if newer.child.poll() is not None:  # the older one's last transaction may have come first
+                newer.start()
+            await all_applied(named, events)
+
+
+async def ended(process: Process) -> bool:
+    return process.child.poll() is not None
+
+
+async def all_applied(named: Named, events: list) -> None:  # type: ignore[type-arg]
+    async with connected(named.database_url) as connection:
+        await until(lambda: applied(connection, events), "not all events were applied")
+        assert await differences(connection, events) == []
