@@ -13,7 +13,7 @@ from services.kernel.exit_codes import EXIT_JUDGED, EXIT_STOOD_DOWN
 PLANNED = {EXIT_STOOD_DOWN: "stood_down", EXIT_JUDGED: "decision_recorded"}
 FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 30.0
-# A process that has lived this long starts again at the first backoff.
+# A process that has lived this long starts again at once.
 SETTLED_SECONDS = 60.0
 # A process that dies sooner after its start did not die of the broker's absence: that takes longer.
 SUDDEN_SECONDS = 1.0
@@ -22,8 +22,8 @@ EXCUSED_SECONDS = 10.0
 
 
 def backoff(deaths: int) -> float:
-    """Seconds to wait before the restart that follows the `deaths`-th early death in a row."""
-    return min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** (deaths - 1))
+    """Seconds to wait before the restart that follows the `deaths`-th early death in a row; 0 for none."""
+    return min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** (deaths - 1)) if deaths else 0.0
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Watched:
         """
         if broker_was_away and self.member.name not in SILENT and lived > SUDDEN_SECONDS:
             return 0.0
-        self.deaths = 1 if lived > SETTLED_SECONDS else self.deaths + 1
+        self.deaths = 0 if lived > SETTLED_SECONDS else self.deaths + 1
         return backoff(self.deaths)
 
     def state(self) -> MemberState:

@@ -13,7 +13,7 @@ import structlog
 
 from services.kernel.collector import keep_what_is_here
 from services.kernel.projector import Projector
-from services.kernel.read_model import TopicPartition
+from services.kernel.read_model import DATABASE_AWAY, TopicPartition
 from services.projection import metrics
 from services.projection.agents import add_agents
 from services.projection.database import migrate, pool
@@ -73,6 +73,7 @@ class Watch:
 
 async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health) -> None:
     """Project until `stop`. Whatever it raises must end the process: the supervisor starts it again."""
+    await _database_there(settings.database_url, START_SECONDS)
     async with pool(settings.database_url, len(READ_MODELS) + 2) as connections:
         async with connections.acquire() as connection:
             await migrate(connection, READ_MODELS)
@@ -91,6 +92,18 @@ async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health)
         finally:
             health.reason = "stopping"
             await asyncio.wait_for(source.stop(), STOP_SECONDS)
+
+
+async def _database_there(url: str, seconds: float) -> None:
+    """Return when PostgreSQL takes connections: who lost it starts sooner than it does."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return await (await asyncpg.connect(url)).close()
+        except DATABASE_AWAY:
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(0.2)
 
 
 async def _watch(watch: Watch, health: Health, failed: asyncio.Future[None], stop: asyncio.Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +15,8 @@ import pytest
 from infra.embedded.ports import free_ports
 from infra.embedded.postgres import EmbeddedPostgres
 from services.projection.database import QUERY_SECONDS
-from tests.integration.projection.processes import running, until
+from tests.integration.projection.processes import Process, running, until
+from tests.integration.projection.shop_log import fresh_topics
 
 NOBODY = "127.0.0.1:1"  # without a broker the lag is not known, and reads go on
 
@@ -56,6 +58,31 @@ async def test_a_database_that_is_gone_is_said_and_found_again(
         return await code(api, "/orders/o-1") == "order_not_found"
 
     await until(found_again, "the database is back and not asked")
+
+
+async def test_a_projection_waits_for_a_database_that_starts_later(
+    kafka: str, postgres: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    fresh_topics(kafka)
+    postgres.stop()
+    group = {"projection_group": f"early-{tmp_path.name}"}
+    with running("project", kafka, postgres.url(), tmp_path / "projection.log", **group) as projection:
+        await until(lambda: serving(projection), "it does not serve")
+        postgres.start()
+        await projection.ready()
+
+
+async def serving(process: Process) -> bool:
+    """It answers, and has had the time to look for its database once."""
+    assert process.child.poll() is None, process.tail()
+    try:
+        async with httpx.AsyncClient() as client:
+            assert (await client.get(f"{process.url}/health/ready")).status_code == 503
+    except httpx.TransportError:
+        return False
+    await asyncio.sleep(1)
+    assert process.child.poll() is None, process.tail()
+    return True
 
 
 async def test_a_database_that_stands_still_is_not_waited_for_long(

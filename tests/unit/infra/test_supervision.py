@@ -18,7 +18,7 @@ from infra.settings import OFFSETS, StackSettings
 
 
 def test_each_early_death_doubles_the_wait_up_to_a_bound() -> None:
-    assert [backoff(deaths) for deaths in (1, 2, 3, 4)] == [0.5, 1.0, 2.0, 4.0]
+    assert [backoff(deaths) for deaths in (0, 1, 2, 3, 4)] == [0.0, 0.5, 1.0, 2.0, 4.0]
     assert backoff(50) == LONGEST_BACKOFF_SECONDS
 
 
@@ -143,7 +143,10 @@ def test_a_death_in_the_brokers_absence_waits_for_nothing_and_is_not_counted() -
     assert worker.died(5.0, broker_was_away=False) == FIRST_BACKOFF_SECONDS
     assert worker.died(5.0, broker_was_away=True) == 0.0
     assert worker.died(5.0, broker_was_away=False) == 2 * FIRST_BACKOFF_SECONDS
-    assert worker.died(61.0, broker_was_away=False) == FIRST_BACKOFF_SECONDS
+    assert [worker.died(lived, broker_was_away=False) for lived in (61.0, 5.0)] == [
+        0.0,
+        FIRST_BACKOFF_SECONDS,
+    ]
 
 
 @pytest.mark.parametrize("name", ["broker", "postgres", "mirror"])
