@@ -106,7 +106,7 @@ def create(settings: ApiSettings) -> Starlette:
         ),
         on_fatal=end_process,
     )
-    tail = SettledTail(settings.kafka)
+    tail = SettledTail(settings.kafka, lambda: gateway.epoch)
     resource = Resource("order", "order_id", f"{settings.query_url}/orders/", frozenset({"order_not_found"}))
     api = OrderApi(Writer(gateway, resource), tail, settings)
 

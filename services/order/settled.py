@@ -1,6 +1,7 @@
 """`?wait=settled`: a tail of `order.events` that runs while somebody waits.
 
-Only keys and headers are read. Everything here is bounded; whoever cannot be served is answered "placed".
+Only keys and headers are read; foreign records are passed over. Everything here is bounded; whoever cannot be
+served is answered "placed".
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import structlog
@@ -17,6 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from contracts.order.events import OrderCancelled, OrderConfirmed, OrderExpired, OrderRejected
 from services.kernel.clients import client
 from services.kernel.log_reader import end_offsets, partitions_of
+from services.kernel.log_rule import Event, Journal, kind_of
 
 TOPIC = "order.events"
 MAX_WATCHED = 1000
@@ -25,11 +27,12 @@ IDLE_SECONDS = 30.0
 START_SECONDS = 5.0
 
 STATUS_OF = {
-    OrderConfirmed.TYPE.encode(): "confirmed",
-    OrderRejected.TYPE.encode(): "rejected",
-    OrderExpired.TYPE.encode(): "expired",
-    OrderCancelled.TYPE.encode(): "cancelled",
+    OrderConfirmed.TYPE: "confirmed",
+    OrderRejected.TYPE: "rejected",
+    OrderExpired.TYPE: "expired",
+    OrderCancelled.TYPE: "cancelled",
 }
+NO_DECISIONS = Journal()  # who waits learns what came last; a decision comes later
 
 log = structlog.get_logger(__name__)
 
@@ -41,14 +44,14 @@ class Settled(NamedTuple):
 
 
 class SettledTail:
-    """Call all methods from one event loop.
+    """Call all methods from one event loop. `epoch()` is the site's own: events of another one are foreign.
 
     A consumer's thread lives from the first `watch` until nobody has waited for `IDLE_SECONDS`; what it saw
     meanwhile is kept (the newest `MAX_RECENT`) for repeats of a request.
     """
 
-    def __init__(self, bootstrap: str, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, epoch: Callable[[], int], idle_seconds: float = IDLE_SECONDS) -> None:
+        self._bootstrap, self.epoch = bootstrap, epoch
         self._idle_seconds = idle_seconds
         self._watched: dict[str, list[asyncio.Future[Settled]]] = {}
         self._waiting = 0
@@ -144,14 +147,16 @@ class _Tail:
             self._loop.call_soon_threadsafe(self._failed, error)
 
     def _follow(self, consumer: Consumer) -> None:
-        ends = end_offsets(self._bootstrap, TOPIC, partitions_of(self._bootstrap, TOPIC))
+        partitions = partitions_of(self._bootstrap, TOPIC)
+        ends = end_offsets(self._bootstrap, TOPIC, partitions)
         consumer.assign([TopicPartition(TOPIC, partition, end) for partition, end in ends.items()])
         self._loop.call_soon_threadsafe(self._ready)
         while not self.stopping.is_set():
             first = consumer.poll(0.2)
             if first is None:
                 continue
-            seen = list(_settled([first, *consumer.consume(500, 0)]))
+            records = [first, *consumer.consume(500, 0)]
+            seen = list(_settled(records, len(partitions), self._owner.epoch()))
             if seen and not self.stopping.is_set():
                 self._loop.call_soon_threadsafe(self._owner.see, seen)
 
@@ -165,14 +170,22 @@ class _Tail:
             self.positioned.set_exception(error)
 
 
-def _settled(records: Iterable[Message]) -> Iterable[tuple[str, Settled]]:
+def _settled(records: Iterable[Message], partitions: int, epoch: int) -> Iterable[tuple[str, Settled]]:
     for record in records:
         if (error := record.error()) is not None:
             if not error.retriable():
                 raise KafkaException(error)
             continue
-        headers = dict(record.headers() or ())
-        status = STATUS_OF.get(headers.get("ce_type", b""))
-        if status is not None:
-            version, event_id = int(headers["ce_sequence"]), headers["ce_id"].decode()
-            yield record.key().decode(), Settled(status, version, event_id)
+        kind = kind_of(
+            record.key(),
+            record.value(),
+            record.headers(),
+            topic=TOPIC,
+            partition=record.partition(),
+            partitions=partitions,
+            epoch=epoch,
+            journal=NO_DECISIONS,
+        )
+        if isinstance(kind, Event) and kind.metadata.type in STATUS_OF:
+            meta = kind.metadata
+            yield meta.subject, Settled(STATUS_OF[meta.type], meta.version, meta.id)

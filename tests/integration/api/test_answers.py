@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -10,12 +11,14 @@ import pytest
 
 from contracts.kernel.records import Outcome
 from contracts.order.commands import CancelOrder, PlaceOrder
+from contracts.order.events import OrderConfirmed
 from infra.embedded.ports import free_ports
 from infra.topics import create_topics
 from services.kernel.envelope import Metadata, uuid7
 from services.kernel.tokens import Token
 from tests.integration.api.processes import process
 from tests.integration.api.responder import Responder, accept, outcome
+from tests.integration.projection.shop_log import LogWriter, envelope
 
 ORDER: dict[str, Any] = {
     "country": "France",
@@ -200,6 +203,29 @@ async def test_metrics_count_what_was_answered(api: httpx.AsyncClient) -> None:
     text = (await api.get("/metrics")).text
     assert 'daybook_http_commands_total{kind="accepted",type="daybook.order.PlaceOrder"}' in text
     assert 'daybook_gateway_pending{service="order"} 0.0' in text
+
+
+async def test_waiting_for_settled_passes_over_foreign_records(
+    api: httpx.AsyncClient, worker: Responder, kafka: str
+) -> None:
+    """The tail neither ends at one nor believes it."""
+    order_id, writer = uuid7(), LogWriter(kafka)
+    body = OrderConfirmed(order_id, 1, (), "France", "EUR", 1, 1)
+    confirmed = envelope(order_id, 2, body)
+    cancelled = envelope(order_id, 2, replace(body, units=2), epoch=2**31 - 1)
+    good = [("ce_type", OrderConfirmed.TYPE.encode()), ("ce_id", b"x")]
+
+    def script(metadata: Metadata, command: Any) -> Outcome | None:
+        for number in range(2):
+            writer.write_record("order.events", number, None, b"", [*good, ("ce_sequence", b"\xff")])
+        writer.write([cancelled, confirmed])
+        return accept(metadata, command)
+
+    worker.script = script
+    answer = await api.post("/orders?wait=settled", json={**ORDER, "order_id": order_id})
+    assert (answer.status_code, answer.json()["status"]) == (201, "confirmed")
+    token = Token.decode(answer.headers["Consistency-Token"])
+    assert (token.version, token.event_id) == (2, confirmed.metadata.id)
 
 
 @pytest.mark.usefixtures("worker")
