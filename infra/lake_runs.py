@@ -20,8 +20,8 @@ from analytics.lake.copying import AnotherLog
 from analytics.lake.manifest import Manifest, check_part, part_folder, read_manifest
 from analytics.offsets import topic_ids
 from services.kernel.envelope import Envelope, Metadata
-from services.kernel.log_rule import FIRST_EPOCH, home_of, stream_of
-from services.kernel.read_model import Arrival, Batch, ReadModel, TopicPartition
+from services.kernel.log_rule import FIRST_EPOCH, Event, home_of, stream_of
+from services.kernel.read_model import Arrival, Batch, Contents, ReadModel, TopicPartition
 from services.kernel.serde import Undecodable, decode
 from services.projection.bulk import Lake
 from services.projection.parked import StoredRecord
@@ -117,7 +117,9 @@ class LakeRuns:
             return None
         start, records = self._next[place], [arrival.record for arrival in arrivals]
         self._next[place] = records[-1].offset + 1
-        return Batch(place, seek, start, records, arrivals)
+        # What stands behind the last event, an opening too, is read from the log.
+        given = Contents(arrivals, (), arrivals[-1].kind.metadata.epoch)
+        return Batch(place, seek, start, records, given)
 
     def _arrivals(self, place: TopicPartition, table: pa.Table) -> Iterable[Arrival]:
         """Up to the first record that is no event."""
@@ -146,4 +148,4 @@ class LakeRuns:
                 version,
             )
             record = StoredRecord(*place, offset, entity.encode(), value, ())
-            yield Arrival(record, entity, version, Envelope(metadata, body), "")
+            yield Arrival(record, entity, Event(metadata), Envelope(metadata, body), "")

@@ -40,8 +40,8 @@ def arriving(peer: str) -> dict[str, Topic]:
 def of_both_sites(model: ReadModel[Row], peer: str) -> ReadModel[Row]:
     """The same read model over the site's own log and what comes from `peer`.
 
-    Right only where every entity is written at one site: rows are per entity, and a second writer's event is
-    a `VersionGap`.
+    Right only where every entity is written at one site: rows are per entity, and a second writer's event
+    forks the stream.
     """
     return replace(model, topics=(*model.topics, *(f"{peer}.{topic}" for topic in model.topics)))
 

@@ -2,7 +2,7 @@
 
 Allowed only where each record tells the whole value, so that the next one makes the last one worthless: a
 price that was paid, a temperature, a position. Stock events are *changes*, orders are *histories*: who skips
-one of those is wrong for ever, and the guards of the read models stop him (`VersionGap`).
+one of those is wrong for ever, and a read model parks the entity: its stream has forked.
 """
 
 from __future__ import annotations

@@ -85,6 +85,11 @@ def _admin(bootstrap: str) -> AdminClient:
     return AdminClient(client(bootstrap) | {"log_level": 0})
 
 
+def partition_counts(bootstrap: str, timeout: float = 30) -> dict[str, int]:
+    """How many partitions each topic has."""
+    return {topic: len(numbers) for topic, numbers in partitions_by_topic(bootstrap, timeout).items()}
+
+
 def newest_times(bootstrap: str, topic: str) -> list[int]:
     """The time (ms) of the last committed record of each partition, as far as its end shows one."""
     ends = end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))

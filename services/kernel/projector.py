@@ -9,60 +9,43 @@ from typing import Any
 
 import asyncpg
 
-from services.kernel.parking import BEHIND, apply_run, park
+from services.kernel.log_rule import Journal
+from services.kernel.parking import apply_run, count_foreign, park, skipped_versions
+from services.kernel.position import Position, begin, honoured, move
 from services.kernel.read_model import (
     INFRASTRUCTURE,
     Arrival,
     Batch,
     Connection,
-    EpochWentBack,
-    PositionLost,
+    Contents,
+    ForeignRecord,
     ReadModel,
     SourceGap,
     TooManyParked,
     TopicPartition,
-    VersionGap,
-    fold_rows,
 )
+from services.kernel.row_fold import BEHIND, Stop, fold
 
-CHANNEL = "daybook"
-EVERY_KEY = "*"
-_NOTIFY_BYTES = 7000  # PostgreSQL's limit is 8000
-
-_MOVE = """
-WITH moved AS (
-    UPDATE position p SET next_offset = n.next_offset, epoch = n.epoch, applied_at = now()
-    FROM unnest($2::text[], $3::int[], $4::bigint[], $5::int[], $6::bigint[])
-        AS n(topic, partition, next_offset, epoch, expected)
-    WHERE p.read_model = $1 AND p.topic = n.topic AND p.partition = n.partition AND p.next_offset = n.expected
-    RETURNING 1)
-SELECT count(*), pg_notify($7, $8) FROM moved"""
-_START = """
-INSERT INTO position (read_model, topic, partition)
-SELECT $1, n.topic, n.partition FROM unnest($2::text[], $3::int[]) AS n(topic, partition)
-ON CONFLICT DO NOTHING"""
 # one entry of the index for each key: a popular one may have 100,000s of events waiting
 _HELD = """
 SELECT n.key FROM unnest($2::text[]) AS n(key) WHERE n.key = (
     SELECT p.key FROM parked p WHERE p.read_model = $1 AND p.key >= n.key ORDER BY p.key LIMIT 1)"""
 _ANY = "SELECT min(key) FROM parked WHERE read_model = $1"
+_FAILED = "SELECT count(DISTINCT key) FROM parked WHERE read_model = $1 AND kind = 'failed'"
+_NO_DECISIONS = Journal()
 
 Committed = Callable[[str, int, float], None]
-
-
-class Position:
-    """Where one read model stands in one partition, as far as this process knows."""
-
-    def __init__(self, next_offset: int, epoch: int) -> None:
-        self.next_offset = next_offset
-        self.epoch = epoch
+SkippedForeign = Callable[[Sequence[ForeignRecord]], None]
 
 
 class Projector:
     """Applies batches to read models. Any exception out of `apply` must end the process.
 
-    `max_parked_keys` bounds what one read model may park; `committed(read model, events, seconds)` is told of
-    every transaction.
+    `max_parked_keys` bounds the keys that one read model's code may fail on; 0: nothing may be parked, for
+    whatever reason. `committed(read model, events, seconds)` is called after every transaction,
+    `skipped(records)` for foreign records that no read model met before. `journal()` are the decisions
+    that are recorded; `honoured` are those that the rows of each read model honour (`decisions.py` of the
+    projection brings them up to date).
     """
 
     def __init__(
@@ -72,33 +55,34 @@ class Projector:
         *,
         max_parked_keys: int = 100,
         committed: Committed = lambda *_: None,
+        skipped: SkippedForeign = lambda _: None,
+        journal: Callable[[], Journal] = lambda: _NO_DECISIONS,
     ) -> None:
         self._pool = pool
         self.models = {model.name: model for model in models}
         self.seek = 0
         self.positions: dict[str, dict[TopicPartition, Position]] = {name: {} for name in self.models}
         self._stores = {name: model.store(name) for name, model in self.models.items()}
-        self._locks = {name: asyncio.Lock() for name in self.models}
-        self._any_parked = dict.fromkeys(self.models, True)
+        self.locks = {name: asyncio.Lock() for name in self.models}
         self._max_parked_keys = max_parked_keys
-        self._committed = committed
+        self._committed, self._skipped, self._journal = committed, skipped, journal
+        self.partitions: Mapping[str, int] = {}
+        self.honoured: dict[str, Journal] = {}
 
-    async def assigned(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where to seek: the least position over a partition's read models. What was fetched is void."""
-        wanted = set(places)
+    async def assigned(
+        self, places: Iterable[TopicPartition], partitions: Mapping[str, int]
+    ) -> dict[TopicPartition, int]:
+        """Where to seek: the least position over a partition's read models. What was fetched is void.
+
+        `partitions` is how many each topic has.
+        """
+        wanted, self.partitions = set(places), partitions
         await self.revoked()
         async with self._pool.acquire() as connection:
+            latest = self._journal()
             for name, model in self.models.items():
-                own = [place for place in wanted if place[0] in model.topics]
-                await connection.execute(
-                    _START, name, [topic for topic, _ in own], [number for _, number in own]
-                )
-                rows = await connection.fetch("SELECT * FROM position WHERE read_model = $1", name)
-                self.positions[name] = {
-                    place: Position(row["next_offset"], row["epoch"])
-                    for row in rows
-                    if (place := (row["topic"], row["partition"])) in wanted
-                }
+                self.positions[name] = await begin(connection, model, wanted)
+                self.honoured[name] = await honoured(connection, model, latest)
         return {
             place: min(at[place].next_offset for at in self.positions.values() if place in at)
             for place in wanted
@@ -107,121 +91,113 @@ class Projector:
     async def revoked(self) -> None:
         """Forget the positions, after the transactions under way."""
         self.seek += 1
-        for name, lock in self._locks.items():
+        for name, lock in self.locks.items():
             async with lock:
                 self.positions[name] = {}
 
     async def apply(self, name: str, batches: Sequence[Batch]) -> int:
         """One transaction; returns after its commit, with the number of events."""
-        async with self._locks[name]:
+        async with self.locks[name]:
             current = [batch for batch in batches if batch.seek == self.seek]
-            arrivals, moves = self._take(name, current)
-            if not arrivals:
+            found, moves = self._take(name, current)
+            if not moves:
                 return 0
+            arrivals = [arrival for contents in found for arrival in contents.arrivals]
+            foreign = [record for contents in found for record in contents.foreign]
             begun = time.perf_counter()
             try:
-                await self._transaction(name, arrivals, moves, self._all_at_once)
+                fresh = await self._transaction(name, arrivals, foreign, moves, self._all_at_once)
             except Exception as error:
-                # a version that somebody skipped looks like a gap until the slow path knows of it
-                if isinstance(error, INFRASTRUCTURE) and not isinstance(error, VersionGap):
+                if isinstance(error, INFRASTRUCTURE):
                     raise
-                self._any_parked[name] = True  # a rebuild may have parked keys that this process never saw
-                await self._transaction(name, arrivals, moves, self._one_by_one)
+                fresh = await self._transaction(name, arrivals, foreign, moves, self._one_by_one)
             self.positions[name].update(moves)
             self._committed(name, len(arrivals), time.perf_counter() - begun)
+            if fresh:
+                self._skipped(fresh)
             return len(arrivals)
+
+    def read(self, name: str, batch: Batch, at: int, epoch: int) -> Contents:
+        """What the batch's records from offset `at` on are to a read model, where `epoch` is open before."""
+        return batch.read(at, epoch, self.partitions[batch.place[0]], self.honoured[name])
 
     def _take(
         self, name: str, batches: Sequence[Batch]
-    ) -> tuple[list[Arrival], dict[TopicPartition, Position]]:
-        """What is new to the read model, and the positions after it. Raises SourceGap, EpochWentBack."""
-        arrivals: list[Arrival] = []
+    ) -> tuple[list[Contents], dict[TopicPartition, Position]]:
+        """What is new to the read model, and the positions after it. Raises SourceGap."""
+        found: list[Contents] = []
         moves: dict[TopicPartition, Position] = {}
         for batch in batches:
             at = moves.get(batch.place) or self.positions[name][batch.place]
             if batch.start > at.next_offset:
-                raise SourceGap(
-                    f"{name} {batch.place}: at {at.next_offset}, the source jumped to {batch.start}"
-                )
+                jump = f"at {at.next_offset}, the source jumped to {batch.start}"
+                raise SourceGap(f"{name} {batch.place}: {jump}")
             if batch.next_offset > at.next_offset:
-                new, epoch = batch.arrivals(at.next_offset), at.epoch
-                for arrival in new:
-                    if arrival.event is not None:
-                        epoch = _later(epoch, arrival, arrival.event.metadata.epoch)
-                arrivals += new
-                moves[batch.place] = Position(batch.next_offset, epoch)
-        return arrivals, moves
+                new = self.read(name, batch, at.next_offset, at.epoch)
+                found.append(new)
+                moves[batch.place] = Position(batch.next_offset, new.epoch, at.decisions)
+        return found, moves
 
     async def _transaction(
         self,
         name: str,
         arrivals: Sequence[Arrival],
+        foreign: Sequence[ForeignRecord],
         moves: Mapping[TopicPartition, Position],
-        write: Callable[[Connection, str, Sequence[Arrival]], Awaitable[None]],
-    ) -> None:
+        write: Callable[[Connection, str, Sequence[Arrival]], Awaitable[Sequence[tuple[Arrival, Stop]]]],
+    ) -> list[ForeignRecord]:
+        """The foreign records that are counted for the first time."""
         keys = list({arrival.key for arrival in arrivals})
         async with self._pool.acquire() as connection, connection.transaction():
-            moved = await connection.fetchval(
-                _MOVE,
-                name,
-                [topic for topic, _ in moves],
-                [partition for _, partition in moves],
-                [move.next_offset for move in moves.values()],
-                [move.epoch for move in moves.values()],
-                [self.positions[name][place].next_offset for place in moves],
-                CHANNEL,
-                notification(name, keys),
-            )
-            if moved != len(moves):
-                raise PositionLost(f"{name} {list(moves)}")
-            live = await self._not_parked(connection, name, keys, arrivals)
-            await write(connection, name, live)
+            await move(connection, name, self.positions[name], moves, keys)
+            if live := await self._not_parked(connection, name, keys, arrivals):
+                await self._park(connection, name, await write(connection, name, live))
+            return await count_foreign(connection, foreign) if foreign else []
 
     async def _not_parked(
         self, connection: Connection, name: str, keys: Sequence[str], arrivals: Sequence[Arrival]
     ) -> Sequence[Arrival]:
-        """Parks what stands behind a parked event and answers the rest."""
-        if not self._any_parked[name]:
+        """Parks what stands behind a parked event and returns the rest.
+
+        Asked every time: a rebuild or a decision may have parked keys that this process never saw.
+        """
+        if not arrivals or await connection.fetchval(_ANY, name) is None:
             return arrivals
         held = {row["key"] for row in await connection.fetch(_HELD, name, keys)}
-        self._any_parked[name] = bool(held) or await connection.fetchval(_ANY, name) is not None
-        for arrival in arrivals:
-            if arrival.key in held:
-                await park(connection, name, arrival, BEHIND)
+        await self._park(connection, name, [(one, BEHIND) for one in arrivals if one.key in held])
         return [arrival for arrival in arrivals if arrival.key not in held] if held else arrivals
 
-    async def _all_at_once(self, connection: Connection, name: str, arrivals: Sequence[Arrival]) -> None:
-        store = self._stores[name]
+    async def _all_at_once(
+        self, connection: Connection, name: str, arrivals: Sequence[Arrival]
+    ) -> Sequence[tuple[Arrival, Stop]]:
+        model, store = self.models[name], self._stores[name]
         rows = await store.load(connection, list({arrival.key for arrival in arrivals}))
-        await store.save(connection, fold_rows(self.models[name], rows, arrivals))
+        folded = fold(model, rows, arrivals)
+        if folded.parked:  # behind a version that somebody skipped an event looks like a fork
+            stopped = list({arrival.key for arrival, _ in folded.parked})
+            if skipped := await skipped_versions(connection, name, stopped):
+                folded = fold(model, rows, arrivals, skipped)
+        if folded.rows:
+            await store.save(connection, folded.rows)
+        return folded.parked
 
-    async def _one_by_one(self, connection: Connection, name: str, arrivals: Sequence[Arrival]) -> None:
-        held: dict[str, str] = {}
+    async def _one_by_one(
+        self, connection: Connection, name: str, arrivals: Sequence[Arrival]
+    ) -> Sequence[tuple[Arrival, Stop]]:
+        parked: dict[str, list[tuple[Arrival, Stop]]] = {}
         for arrival in arrivals:
-            if arrival.key in held:
-                await park(connection, name, arrival, BEHIND)
-            elif (reason := await apply_run(connection, self.models[name], [arrival])) is not None:
-                held[arrival.key] = reason
-                await park(connection, name, arrival, reason)
-        if held:
-            self._any_parked[name] = True
-            count = await connection.fetchval(
-                "SELECT count(DISTINCT key) FROM parked WHERE read_model = $1", name
-            )
+            if arrival.key in parked:
+                parked[arrival.key].append((arrival, BEHIND))
+            elif (stop := (await apply_run(connection, self.models[name], [arrival]))[1]) is not None:
+                parked[arrival.key] = [(arrival, stop)]
+        return [one for waiting in parked.values() for one in waiting]
+
+    async def _park(self, connection: Connection, name: str, parked: Sequence[tuple[Arrival, Stop]]) -> None:
+        for arrival, stop in parked:
+            await park(connection, name, arrival, stop)
+        ours = [one for one in parked if one[1].kind == "failed" or not self._max_parked_keys]
+        if ours:
+            count = max(1, await connection.fetchval(_FAILED, name))
             if count > self._max_parked_keys:
-                key, reason = held.popitem()
-                most = f"at most {self._max_parked_keys}"
-                raise TooManyParked(f"{name}: {count} keys, {most}; the last is {key}: {reason}")
-
-
-def notification(name: str, keys: Sequence[str]) -> str:
-    """Read model and keys that changed, one a line; `*` where they are too many to name."""
-    text = "\n".join((name, *keys))
-    return text if len(text.encode()) <= _NOTIFY_BYTES else f"{name}\n{EVERY_KEY}"
-
-
-def _later(epoch: int, arrival: Arrival, seen: int) -> int:
-    if seen < epoch:
-        where = f"{arrival.record.topic}/{arrival.record.partition}/{arrival.record.offset}"
-        raise EpochWentBack(f"epoch {seen} behind {epoch} at {where}")
-    return seen
+                (*_, (last, stop)), most = ours, f"at most {self._max_parked_keys}"
+                raise TooManyParked(f"{name}: {count} keys, {most}; the last is {last.key}: {stop.reason}")

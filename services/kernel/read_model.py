@@ -1,29 +1,26 @@
 """What a read model is, and what its source must guarantee. `projector.py` runs the transaction.
 
-Three guards together make the rows exact, whatever the source does:
+Two guards together make the rows exact, whatever the source does:
 1. a batch carries the *seek* it was fetched under; what was fetched before the last seek is dropped;
-2. a batch carries where the source stood before it; a start beyond the stored position is a `SourceGap`;
-3. per entity, an event's version is the last one + 1; anything else is a `VersionGap`.
-An event that cannot be applied parks its key: it and all later events of that key wait, in order, until
-somebody decides.
+2. a batch carries where the source stood before it; a start beyond the stored position is a `SourceGap`.
+`log_rule.py` says what each record is. Foreign records are passed over. An event that forks its stream, that
+cannot be read or that cannot be applied parks its key: it and all later events of that key wait, in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import asyncpg
 
-from services.kernel.envelope import Envelope, Malformed, read_headers
+from services.kernel.envelope import Envelope
+from services.kernel.log_rule import FIRST_EPOCH, Event, Foreign, Journal, epoch_after, kind_of
 from services.kernel.serde import decode
 
 Connection: TypeAlias = "asyncpg.Connection[Any] | asyncpg.pool.PoolConnectionProxy[Any]"
 TopicPartition = tuple[str, int]
-KEY_BYTES = 2000  # PostgreSQL's index entries end at 2704
-_BIGINT, _INT = 2**63, 2**31
 
 
 class Stopped(Exception):
@@ -32,14 +29,6 @@ class Stopped(Exception):
 
 class SourceGap(Stopped):
     """The source skipped records."""
-
-
-class VersionGap(Stopped):
-    """An entity's event is missing, or came twice."""
-
-
-class EpochWentBack(Stopped):
-    """An event of an older site epoch stands behind a newer one: two sites wrote this log."""
 
 
 class PositionLost(Stopped):
@@ -84,6 +73,9 @@ class Store(Protocol[Row]):
 
     async def save(self, connection: Connection, rows: Mapping[str, Row]) -> None: ...
 
+    async def forget(self, connection: Connection, key: str, row: Row) -> None:
+        """Take away what a key's events brought; `row` is what they make of nothing."""
+
 
 @dataclass(frozen=True)
 class ReadModel(Generic[Row]):
@@ -119,97 +111,94 @@ class Record(Protocol):
 
 
 class Arrival(NamedTuple):
-    """One record, decoded once for all read models.
+    """An event of the log, decoded once for all read models.
 
-    `key` is the record's, or a name for it where no column holds that. `event` is None where `error` says why
-    it cannot be read; `version` is 0 where not even its headers can.
+    `event` is None where `error` says why its body cannot be read.
     """
 
     record: Record
     key: str
-    version: int
+    kind: Event
     event: Envelope[Any] | None
     error: str
 
 
-def arrive(record: Record) -> Arrival:
-    """Never raises: whatever is wrong with a record, its key waits and the others go on."""
-    key, version = (record.key or b"").decode(errors="backslashreplace"), 0
-    name = _storable(key)
+def arrive(record: Record, kind: Event) -> Arrival:
+    """Never raises: whatever is wrong with a body, its key waits and the others go on."""
     try:
-        metadata = read_headers(record.headers)
-        if not (0 <= metadata.version < _BIGINT and 0 <= metadata.epoch < _INT):
-            raise Malformed(f"no column holds version {metadata.version} of epoch {metadata.epoch}")
-        version = metadata.version
-        if name != key:
-            raise Malformed("no column holds the key as it is")
-        return Arrival(record, name, version, Envelope(metadata, decode(record.value or b"")), "")
+        return Arrival(record, kind.metadata.subject, kind, Envelope(kind.metadata, decode(record.value)), "")
     except Exception as error:
-        return Arrival(record, name, version, None, repr(error))
+        return Arrival(record, kind.metadata.subject, kind, None, repr(error))
 
 
-def _storable(key: str) -> str:
-    """The key as a column and its index can hold it: a parked key must be listed under some name."""
-    key = key.replace("\0", "\\x00")
-    whole = key.encode()
-    if len(whole) <= KEY_BYTES:
-        return key
-    return f"{whole[:64].decode(errors='ignore')}...{sha256(whole).hexdigest()}"
+class ForeignRecord(NamedTuple):
+    """Where a foreign record stands, and which of `log_rule.REASONS` makes it foreign."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+
+
+class Contents(NamedTuple):
+    """What the records of a batch are, and the epoch that is open behind them."""
+
+    arrivals: Sequence[Arrival]
+    foreign: Sequence[ForeignRecord]
+    epoch: int
 
 
 @dataclass
 class Batch:
-    """A fetched run of one partition. `start` is where the source stood before it."""
+    """A fetched run of one partition. `start` is where the source stood before it.
+
+    `given` are its contents where they are known: all events, of a copy of the log that holds no others.
+    """
 
     place: TopicPartition
     seek: int
     start: int
     records: Sequence[Record]
-    _arrivals: list[Arrival] = field(default_factory=list)
+    given: Contents | None = None
+    _read: dict[tuple[int, int, int], tuple[Journal, Contents]] = field(default_factory=dict)
 
     @property
     def next_offset(self) -> int:
         return self.records[-1].offset + 1
 
-    def arrivals(self, at: int) -> list[Arrival]:
-        """From offset `at` on; decoded on first use."""
-        if not self._arrivals:
-            self._arrivals = [arrive(record) for record in self.records]
-        if self._arrivals[0].record.offset >= at:
-            return self._arrivals
-        return [arrival for arrival in self._arrivals if arrival.record.offset >= at]
+    def read(self, at: int, epoch: int, partitions: int, journal: Journal) -> Contents:
+        """What the records from offset `at` on are, where `epoch` is open before them (0: nothing was read).
 
+        Read and decoded once for all read models that stand there.
+        """
+        if self.given is not None:
+            arrivals = [arrival for arrival in self.given.arrivals if arrival.record.offset >= at]
+            return self.given._replace(arrivals=arrivals)
+        asked = (max(at, self.start), epoch or FIRST_EPOCH, id(journal))
+        if asked not in self._read:
+            self._read[asked] = journal, self._classify(*asked[:2], partitions, journal)
+        return self._read[asked][1]
 
-class Unprojectable(Exception):
-    """An event that cannot be read or that `project` refused: it parks its key."""
-
-
-def fold_rows(
-    model: ReadModel[Row],
-    rows: Mapping[str, Row],
-    arrivals: Iterable[Arrival],
-    skipped: frozenset[tuple[str, int]] = frozenset(),
-) -> dict[str, Row]:
-    """The rows that changed. `skipped` are (key, version) that somebody decided to leave out.
-
-    Raises `VersionGap`, or `Unprojectable` at the first event that cannot be applied.
-    """
-    changed: dict[str, Row] = {}
-    for arrival in arrivals:
-        key, event = arrival.key, arrival.event
-        if event is None:
-            raise Unprojectable(arrival.error)
-        row = changed.get(key) or rows.get(key)
-        expected = (row.version if row is not None else 0) + 1
-        while (key, expected) in skipped:
-            expected += 1
-        if event.metadata.version != expected:
-            place = f"{arrival.record.topic}/{arrival.record.partition}/{arrival.record.offset}"
-            raise VersionGap(
-                f"{model.name} {key}: expected {expected}, got {event.metadata.version} at {place}"
+    def _classify(self, at: int, epoch: int, partitions: int, journal: Journal) -> Contents:
+        topic, partition = self.place
+        arrivals: list[Arrival] = []
+        foreign: list[ForeignRecord] = []
+        for record in self.records:
+            if record.offset < at:
+                continue
+            kind = kind_of(
+                record.key,
+                record.value,
+                record.headers,
+                topic=topic,
+                partition=partition,
+                partitions=partitions,
+                epoch=epoch,
+                journal=journal,
             )
-        try:
-            changed[key] = model.project(row, event)
-        except Exception as error:
-            raise Unprojectable(repr(error)) from error
-    return changed
+            epoch = epoch_after(kind, epoch)
+            if isinstance(kind, Event):
+                arrivals.append(arrive(record, kind))
+            elif isinstance(kind, Foreign) and kind.reason != "decided":
+                foreign.append(ForeignRecord(topic, partition, record.offset, kind.reason))
+        return Contents(arrivals, foreign, epoch)

@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanag
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
+from services.kernel.journal import read_journal
+from services.kernel.log_reader import partition_counts
 from services.kernel.projector import Projector
 from services.kernel.read_model import (
     Batch,
@@ -28,11 +30,11 @@ from services.kernel.read_model import (
 from services.projection.another_log import require_within_the_log
 from services.projection.database import pool
 from services.projection.rebuild import (
+    Ahead,
     Rebuilt,
     Stretch,
     alone,
     begin,
-    decoded,
     finish,
     hasty,
     positions,
@@ -89,24 +91,26 @@ async def replay_into(
             held[model.name] = await stack.enter_async_context(alone(connections, model))
             live[model.name] = await positions(held[model.name], model)
         await asyncio.to_thread(require_within_the_log, kafka, live)
+        journal = await asyncio.to_thread(read_journal, kafka)
         ends: dict[TopicPartition, int] = {}
         for model in models:
-            ends = _least(ends, await begin(held[model.name], model))
+            ends = _least(ends, await begin(held[model.name], model, journal))
         parkable = 0 if lake else max_parked_keys
         fresh = [_fresh(model) for model in models]
-        bulk = Projector(writers, fresh, max_parked_keys=parkable)
+        bulk = Projector(writers, fresh, max_parked_keys=parkable, journal=lambda: journal)
         if lake:
             ends = {place: min(end, lake.ends.get(place, 0)) for place, end in ends.items()}
-        starts = await bulk.assigned(ends)
+        starts = await bulk.assigned(ends, await asyncio.to_thread(partition_counts, kafka))
         opened = lake.open(starts) if lake else Runs(kafka, starts, STEP)
         async with _without_indexes(held, fresh):
             with opened as stretch, _no_search_for_cycles():
                 counted = await _Filling(bulk, stretch, bool(lake), progress).fill(ends)
         done: dict[str, Rebuilt] = {}
         for model in models:
-            rest = Projector(writers, [successor_of(model)], max_parked_keys=max_parked_keys)
+            own = [successor_of(model)]
+            rest = Projector(writers, own, max_parked_keys=max_parked_keys, journal=lambda: journal)
             rebuilt = await finish(kafka, held[model.name], model, rest)
-            events = rebuilt.events + counted[successor_of(model).name]
+            events = rebuilt.events + counted[own[0].name]
             done[model.name] = replace(rebuilt, events=events)
         return done
 
@@ -123,12 +127,11 @@ class _Filling:
         counted = dict.fromkeys(self.projector.models, 0)
         reached = dict.fromkeys(ends, 0)
         going = set(counted)
-        reading = asyncio.create_task(asyncio.to_thread(decoded, self.stretch, ends, self.projector.seek))
+        ahead = Ahead(self.stretch, self.projector, ends)
+        reading = asyncio.create_task(asyncio.to_thread(ahead.decoded))
         try:
             while (batches := await reading) and going:
-                reading = asyncio.create_task(
-                    asyncio.to_thread(decoded, self.stretch, ends, self.projector.seek)
-                )
+                reading = asyncio.create_task(asyncio.to_thread(ahead.decoded))
                 for name in sorted(going):
                     try:
                         counted[name] += await self.projector.apply(name, self._of(name, batches))
@@ -161,6 +164,10 @@ class _FirstSeen(Generic[Row]):
     async def save(self, connection: Connection, rows: Mapping[str, Row]) -> None:
         self._written.update(rows)
         await self._store.save(connection, rows)
+
+    async def forget(self, connection: Connection, key: str, row: Row) -> None:
+        await self._store.forget(connection, key, row)
+        self._written.discard(key)
 
 
 def _fresh(model: ReadModel[Any]) -> ReadModel[Any]:

@@ -1,4 +1,4 @@
-"""What waits behind an event that could not be applied: list it, look at it, try again, leave it out."""
+"""Keys that wait behind an event that was not applied: list, show, try again, leave the event out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from services.kernel.envelope import Malformed, Metadata, read_headers
+from services.kernel.log_rule import Event, Judged, digest_of, stream_of
 from services.kernel.parking import apply_run
-from services.kernel.projector import CHANNEL, notification
-from services.kernel.read_model import Connection, ReadModel, arrive
+from services.kernel.position import CHANNEL, notification
+from services.kernel.read_model import Arrival, Connection, ReadModel, arrive
 
 PORTION = 500  # events of a key that are applied in one transaction, for which the projection waits
 # from key to key through the index: there are few, but one may have 100,000s of events waiting
@@ -24,8 +25,8 @@ WITH RECURSIVE held AS (
         ORDER BY p.read_model, p.key LIMIT 1) AS following)
 SELECT read_model, count(*) AS keys FROM held GROUP BY read_model"""
 _LIST = """
-SELECT DISTINCT ON (read_model, key) read_model, key, version, topic, partition, "offset", reason, parked_at,
-       count(*) OVER (PARTITION BY read_model, key) AS events
+SELECT DISTINCT ON (read_model, key) read_model, key, version, topic, partition, "offset",
+       kind, reason, parked_at, count(*) OVER (PARTITION BY read_model, key) AS events
 FROM parked WHERE $1::text IS NULL OR read_model = $1
 ORDER BY read_model, key, topic, partition, "offset" """
 _OF_KEY = """
@@ -34,18 +35,26 @@ _DRAINED = """
 DELETE FROM parked WHERE read_model = $1 AND key = $2 AND (topic, partition, "offset") <= ($3, $4, $5)"""
 _THIS = 'read_model = $1 AND topic = $2 AND partition = $3 AND "offset" = $4'
 _COUNT = "SELECT count(*) FROM parked WHERE read_model = $1 AND key = $2"
-_SKIP = """
-INSERT INTO skipped (read_model, key, version, reason, topic, partition, "offset")
-VALUES ($1, $2, $3, $4, $5, $6, $7)"""
+_LEFT = f"UPDATE parked SET kind = $5, reason = $6 WHERE {_THIS}"
+_SKIP = "INSERT INTO skipped (read_model, key, version, reason) VALUES ($1, $2, $3, $4)"
+_JUDGED = "SELECT version, event_id, digest, verdict FROM judged WHERE read_model = $1 AND stream = $2"
+_UNREADABLE = "SELECT read_model, key FROM parked WHERE kind = 'unreadable' AND read_model = ANY($1)"
+# What was parked before foreign records were passed over, and has no envelope.
+_NO_EVENT = Event(Metadata("", "", "", "", 0, "", "", 0), "foreign")
 
 
 class NothingParked(LookupError):
     """No event of that key is parked in that read model."""
 
 
+class StreamForked(Exception):
+    """The log has two records at one version, or a gap: to leave a version out would not mend that."""
+
+
 @dataclass(frozen=True)
 class ParkedKey:
-    """A key that waits; version, position and reason are those of its first event; times are micros UTC."""
+    """A key that waits; version, position, kind and reason are those of its first event; times are micros
+    UTC. `kind` is failed, forked or unreadable."""
 
     read_model: str
     key: str
@@ -54,6 +63,7 @@ class ParkedKey:
     topic: str
     partition: int
     offset: int
+    kind: str
     reason: str
     parked_at: int
 
@@ -119,15 +129,29 @@ async def retry(connection: Connection, model: ReadModel[Any], key: str) -> Drai
 async def skip(connection: Connection, model: ReadModel[Any], key: str, reason: str) -> Drained:
     """Leave the key's first event out of the read model for good, and retry those behind it.
 
-    By its version, which the next one must follow; a record that has none by its place in the log.
+    By its version, which the next one must follow. Raises `NothingParked`, `StreamForked`.
     """
     async with connection.transaction():
         await _hold(connection, model)
         first = await _first(connection, model, key)
-        at = (None, None, None) if first["version"] else _place(first)
-        await connection.execute(_SKIP, model.name, key, first["version"], reason, *at)
+        if first["kind"] == "forked":
+            raise StreamForked(stream_of(first["topic"], key))
+        await connection.execute(_SKIP, model.name, key, first["version"], reason)
         await connection.execute(_DRAINED, model.name, key, *_place(first))
     return await _drain(connection, model, key)
+
+
+async def retry_readable(connection: Connection, models: Sequence[ReadModel[Any]]) -> list[str]:
+    """Retry the keys that waited for a reader of their first event, where this one is; which those are."""
+    by_name = {model.name: model for model in models}
+    done = []
+    for name, key in await connection.fetch(_UNREADABLE, list(by_name)):
+        row = await connection.fetchrow(_OF_KEY, name, key, 1)
+        first = None if row is None else _arrival(row, {})
+        if first is not None and (first.event is not None or first.kind is _NO_EVENT):
+            await _drain(connection, by_name[name], key)
+            done.append(f"{name}:{key}")
+    return done
 
 
 async def _first(connection: Connection, model: ReadModel[Any], key: str) -> Any:
@@ -146,30 +170,38 @@ async def _drain(connection: Connection, model: ReadModel[Any], key: str) -> Dra
     while True:
         async with connection.transaction():
             await _hold(connection, model)
+            verdicts = await _verdicts(connection, model, key)
             rows = await connection.fetch(_OF_KEY, model.name, key, PORTION)
-            done, failure = await _apply(connection, model, rows)
+            run = [_arrival(row, verdicts) for row in rows]
+            done, stop = await apply_run(connection, model, run) if run else (0, None)
             if done:
                 await connection.execute(_DRAINED, model.name, key, *_place(rows[done - 1]))
                 await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, notification(model.name, [key]))
             applied += done
-            if failure:
-                where = (model.name, *_place(rows[done]))
-                await connection.execute(f"UPDATE parked SET reason = $5 WHERE {_THIS}", *where, failure)
+            if stop is not None:
+                await connection.execute(_LEFT, model.name, *_place(rows[done]), *stop)
                 left = await connection.fetchval(_COUNT, model.name, key)
-                return Drained(applied, left, failure)
+                return Drained(applied, left, stop.reason)
         if len(rows) < PORTION:
             return Drained(applied, 0, "")
 
 
-async def _apply(connection: Connection, model: ReadModel[Any], rows: Sequence[Any]) -> tuple[int, str]:
-    """How many of a key's events were applied, and why the next one could not be."""
-    run = [arrive(_record(row)) for row in rows]
-    if not run or await apply_run(connection, model, run) is None:
-        return len(run), ""
-    for done, arrival in enumerate(run):  # one of them cannot be applied: those before it can
-        if (failure := await apply_run(connection, model, [arrival])) is not None:
-            return done, failure
-    return len(run), ""
+async def _verdicts(connection: Connection, model: ReadModel[Any], key: str) -> Mapping[Judged, Any]:
+    """The decisions on the key's stream that the read model honours."""
+    stream = f"{model.stream}/{key}"
+    rows = await connection.fetch(_JUDGED, model.name, stream)
+    return {Judged(stream, *row[:3]): row["verdict"] for row in rows}
+
+
+def _arrival(row: Mapping[str, Any], verdicts: Mapping[Judged, Any]) -> Arrival:
+    record = _record(row)
+    try:
+        metadata = read_headers(record.headers)
+    except Malformed:
+        return Arrival(record, row["key"], _NO_EVENT, None, row["reason"])
+    stream = stream_of(record.topic, metadata.subject)
+    judged = Judged(stream, metadata.version, metadata.id, digest_of(record.value))
+    return arrive(record, Event(metadata, verdicts.get(judged)))
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
@@ -182,12 +214,7 @@ def _record(row: Mapping[str, Any]) -> StoredRecord:
 
 
 def _event(row: Mapping[str, Any]) -> ParkedEvent:
-    record = _record(row)
-    event = arrive(record).event
-    try:
-        metadata = read_headers(record.headers)
-    except Malformed:
-        metadata = None
+    record, _, kind, event, _ = _arrival(row, {})
     return ParkedEvent(
         topic=record.topic,
         partition=record.partition,
@@ -195,7 +222,7 @@ def _event(row: Mapping[str, Any]) -> ParkedEvent:
         version=row["version"],
         reason=row["reason"],
         parked_at=row["parked_at"],
-        metadata=metadata,
+        metadata=None if kind is _NO_EVENT else kind.metadata,
         body=None if event is None else msgspec.to_builtins(event.body),
         value=record.value,
     )

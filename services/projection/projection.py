@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,15 @@ import asyncpg
 import structlog
 
 from services.kernel.collector import keep_what_is_here
+from services.kernel.foreign import FOREIGN
+from services.kernel.journal import JournalWatch
 from services.kernel.projector import Projector
-from services.kernel.read_model import DATABASE_AWAY, TopicPartition
+from services.kernel.read_model import DATABASE_AWAY, ForeignRecord, TopicPartition
 from services.projection import metrics
 from services.projection.agents import add_agents
 from services.projection.database import migrate, pool
+from services.projection.decisions import Decisions
+from services.projection.parked import retry_readable
 from services.projection.read_models import READ_MODELS
 from services.projection.settings import ProjectionSettings
 from services.projection.source import Source, Stalled
@@ -25,6 +29,7 @@ OBSERVE_SECONDS = 1.0
 OBSERVED_SECONDS = 10.0  # no look at the broker and PostgreSQL for so long: not ready
 START_SECONDS = 120.0
 STOP_SECONDS = 10.0
+NAMED = 100  # foreign records of one transaction that the log names one by one
 
 log = structlog.get_logger(__name__)
 
@@ -74,23 +79,34 @@ class Watch:
 async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health) -> None:
     """Project until `stop`. Whatever it raises must end the process: the supervisor starts it again."""
     await _database_there(settings.database_url, START_SECONDS)
-    async with pool(settings.database_url, len(READ_MODELS) + 2) as connections:
+    async with pool(settings.database_url, len(READ_MODELS) + 3) as connections:
         async with connections.acquire() as connection:
             await migrate(connection, READ_MODELS)
+        watch = await asyncio.to_thread(JournalWatch, settings.kafka)
         projector = Projector(
-            connections, READ_MODELS, max_parked_keys=settings.max_parked_keys, committed=metrics.committed
+            connections,
+            READ_MODELS,
+            max_parked_keys=settings.max_parked_keys,
+            committed=metrics.committed,
+            skipped=_count_foreign,
+            journal=lambda: watch.journal,
         )
+        decisions = Decisions(settings.kafka, connections, projector, lambda: watch.journal)
         source = Source(settings, projector)
         failed = add_agents(source, settings.batch_events)
         await source.start()
+        deciding: asyncio.Task[None] | None = None
         try:
             await source.started(START_SECONDS)
             keep_what_is_here()
             health.reason, health.observed = None, time.monotonic()
             log.info("projecting", read_models=sorted(projector.models))
+            deciding = asyncio.create_task(_decide(connections, decisions, failed))
             await _watch(Watch(source, connections, settings.stall_seconds), health, failed, stop)
         finally:
             health.reason = "stopping"
+            if deciding is not None:
+                deciding.cancel()
             await asyncio.wait_for(source.stop(), STOP_SECONDS)
 
 
@@ -104,6 +120,32 @@ async def _database_there(url: str, seconds: float) -> None:
             if time.monotonic() > until:
                 raise
             await asyncio.sleep(0.2)
+
+
+def _count_foreign(records: Sequence[ForeignRecord]) -> None:
+    """Name each once; of a flood the first."""
+    for number, (topic, partition, offset, reason) in enumerate(records):
+        FOREIGN.labels(topic).inc()
+        if number < NAMED:
+            position = f"{topic}/{partition}/{offset}"
+            log.warning("foreign_record", position=position, reason=reason, next="`daybook streams list`")
+    if len(records) > NAMED:
+        log.warning("foreign_records", unnamed=len(records) - NAMED, next="`daybook streams list`")
+
+
+async def _decide(connections: asyncpg.Pool[Any], decisions: Decisions, failed: asyncio.Future[None]) -> None:
+    """Beside the agents: first what an older version of this process could not read, then what is decided."""
+    try:
+        async with connections.acquire() as connection:
+            if keys := await retry_readable(connection, READ_MODELS):
+                log.info("parked_keys_read", keys=keys[:NAMED], count=len(keys))
+        while True:
+            if keys := await decisions.honour():
+                log.info("folded_anew", keys=keys[:NAMED], count=len(keys))
+            await asyncio.sleep(OBSERVE_SECONDS)
+    except Exception as error:
+        if not failed.done():
+            failed.set_exception(error)
 
 
 async def _watch(watch: Watch, health: Health, failed: asyncio.Future[None], stop: asyncio.Event) -> None:

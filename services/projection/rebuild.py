@@ -16,7 +16,10 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from services.kernel.projector import CHANNEL, EVERY_KEY, Projector
+from services.kernel.log_reader import partition_counts
+from services.kernel.log_rule import Journal
+from services.kernel.position import CHANNEL, EVERY_KEY, JUDGE, about
+from services.kernel.projector import Projector
 from services.kernel.read_model import Batch, Connection, ReadModel, TopicPartition
 from services.projection.database import create_tables, pool
 from services.projection.runs import Runs
@@ -24,7 +27,13 @@ from services.projection.runs import Runs
 CLOSE = 2000  # events between the two positions that are few enough to hold the projection up for
 _LOCK = "SELECT pg_try_advisory_lock(hashtext($1))"
 _POSITIONS = "SELECT * FROM position WHERE read_model = $1"
-_TABLES_BY_NAME = ("position", "parked", "skipped")
+_TABLES_BY_NAME = ("position", "parked", "skipped", "judged")
+# The projection knows the decisions that the rows honoured before: it begins anew where they are others now.
+_OTHER_DECISIONS = """
+WITH old AS (SELECT stream, version, event_id, digest, verdict FROM judged WHERE read_model = $1),
+     new AS (SELECT stream, version, event_id, digest, verdict FROM judged WHERE read_model = $2)
+UPDATE position SET decisions = decisions + 1 WHERE read_model = $1
+    AND EXISTS ((TABLE old EXCEPT TABLE new) UNION ALL (TABLE new EXCEPT TABLE old))"""
 
 
 class AlreadyRebuilding(RuntimeError):
@@ -59,7 +68,8 @@ async def finish(kafka: str, connection: Connection, model: ReadModel[Any], proj
     """Go on from where the new tables are until they are the live ones."""
     successor = successor_of(model)
     ends = await positions(connection, model)
-    with Runs(kafka, await projector.assigned(ends)) as runs:
+    counts = await asyncio.to_thread(partition_counts, kafka)
+    with Runs(kafka, await projector.assigned(ends, counts)) as runs:
         work = _Rebuild(projector, runs, successor.name)
         while await work.catch_up(ends) > CLOSE:
             ends = await positions(connection, model)
@@ -76,24 +86,34 @@ class _Rebuild:
     async def catch_up(self, ends: Mapping[TopicPartition, int]) -> int:
         """Apply everything up to `ends`; the number of events."""
         before = self.events
-        reading = asyncio.create_task(asyncio.to_thread(decoded, self.runs, ends, self.projector.seek))
+        ahead = Ahead(self.runs, self.projector, ends)
+        reading = asyncio.create_task(asyncio.to_thread(ahead.decoded))
         try:
             while batches := await reading:
-                reading = asyncio.create_task(
-                    asyncio.to_thread(decoded, self.runs, ends, self.projector.seek)
-                )
+                reading = asyncio.create_task(asyncio.to_thread(ahead.decoded))
                 self.events += await self.projector.apply(self.name, batches)
         finally:
             await asyncio.wait({reading})  # the reader must not be closed under a thread that reads
         return self.events - before
 
 
-def decoded(stretch: Stretch, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]:
-    """The next batches, decoded here, in a thread, while PostgreSQL writes those before."""
-    batches = stretch.fetch(ends, seek)
-    for batch in batches:
-        batch.arrivals(batch.start)
-    return batches
+class Ahead:
+    """Reads and decodes the next batches, in a thread, while PostgreSQL writes those before. All read models
+    of the projector begin at the same positions, on the same decisions."""
+
+    def __init__(self, stretch: Stretch, projector: Projector, ends: Mapping[TopicPartition, int]) -> None:
+        self._stretch, self._projector, self._ends = stretch, projector, ends
+        at = projector.positions.values()
+        self._epochs = {place: one.epoch for model in at for place, one in model.items()}
+
+    def decoded(self) -> list[Batch]:
+        """The next batches; none when the ends are reached."""
+        batches = self._stretch.fetch(self._ends, self._projector.seek)
+        for batch in batches:
+            name = next(iter(self._projector.models))
+            read = self._projector.read(name, batch, batch.start, self._epochs[batch.place])
+            self._epochs[batch.place] = read.epoch
+        return batches
 
 
 @asynccontextmanager
@@ -112,8 +132,8 @@ async def hasty(database_url: str) -> AsyncIterator[asyncpg.Pool[Any]]:
         yield writers
 
 
-async def begin(connection: Connection, model: ReadModel[Any]) -> dict[TopicPartition, int]:
-    """Empty tables, no matter what a killed rebuild left; where the live ones stand.
+async def begin(connection: Connection, model: ReadModel[Any], journal: Journal) -> dict[TopicPartition, int]:
+    """Empty tables that honour the decisions, whatever a killed rebuild left; where the live ones stand.
 
     Raises `NothingToRebuild`.
     """
@@ -122,10 +142,12 @@ async def begin(connection: Connection, model: ReadModel[Any]) -> dict[TopicPart
         await _drop(connection, successor.name)
         await create_tables(connection, successor)
         await connection.execute(
-            'INSERT INTO skipped SELECT $2, key, version, reason, skipped_at, topic, partition, "offset" '
+            "INSERT INTO skipped SELECT $2, key, version, reason, skipped_at "
             "FROM skipped WHERE read_model = $1",
             *(model.name, successor.name),
         )
+        judged = about(model, journal).items()
+        await connection.executemany(JUDGE, [(successor.name, *one, verdict) for one, verdict in judged])
         places = await positions(connection, model)
     if not places:
         raise NothingToRebuild(f"{model.name} has no position yet: start the projection first")
@@ -145,10 +167,12 @@ async def _flip(
             raise RuntimeError(f"{successor.name} did not reach {ends}")
         await connection.execute(f"ALTER SCHEMA {model.name} RENAME TO {previous}")
         await connection.execute(f"ALTER SCHEMA {successor.name} RENAME TO {model.name}")
-        await connection.execute("DELETE FROM parked WHERE read_model = $1", model.name)
-        await connection.execute(
-            "UPDATE parked SET read_model = $1 WHERE read_model = $2", model.name, successor.name
-        )
+        await connection.execute(_OTHER_DECISIONS, model.name, successor.name)
+        for table in ("parked", "judged"):
+            await connection.execute(f"DELETE FROM {table} WHERE read_model = $1", model.name)
+            await connection.execute(
+                f"UPDATE {table} SET read_model = $1 WHERE read_model = $2", model.name, successor.name
+            )
         for table in _TABLES_BY_NAME:
             await connection.execute(f"DELETE FROM {table} WHERE read_model = $1", successor.name)
         parked = await connection.fetchval(

@@ -20,6 +20,7 @@ from faust.transport.consumer import Consumer as FaustConsumer
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
+from services.kernel.log_reader import partition_counts
 from services.kernel.projector import Projector
 from services.kernel.read_model import Batch, Stopped, TopicPartition
 from services.projection.another_log import AnotherLog, no_longer_there, require_within_the_log
@@ -85,7 +86,8 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
     async def seek_to_committed(self) -> Mapping[TP, int]:
         places = {(tp.topic, tp.partition): tp for tp in self.assignment()}
         self.next = {}  # what is fetched before the seek is done does not count
-        starts = await self.app.projector.assigned(places)
+        counts = await asyncio.to_thread(partition_counts, self.app.kafka)
+        starts = await self.app.projector.assigned(places, counts)
         await self._stand_within_the_log()
         offsets = {places[place]: offset for place, offset in starts.items()}
         await self.seek_wait(offsets)

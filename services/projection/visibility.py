@@ -17,7 +17,7 @@ import structlog
 
 from services.edge.http import Problem
 from services.kernel.envelope import partition_of
-from services.kernel.projector import CHANNEL, EVERY_KEY
+from services.kernel.position import CHANNEL, EVERY_KEY
 from services.kernel.read_model import Connection, ReadModel
 from services.kernel.tokens import Token
 from services.projection.database import borrowed
@@ -34,6 +34,8 @@ SELECT at.epoch, EXISTS (
       AND p.epoch > $2 AND p.ends_at <= at.next_offset
 ) AS ended
 FROM position at WHERE at.read_model = $1 ORDER BY at.partition"""
+
+_PARKED = "SELECT EXISTS (SELECT FROM parked WHERE read_model = $1 AND key = $2)"
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +107,8 @@ class Visibility:
     async def visible(self, token: Token, models: Sequence[ReadModel[Any]], wait: float) -> None:
         """Returns when all read models of the token's stream have its version.
 
-        Raises `Problem`: 503 `not_yet_visible` after `wait` seconds, 410 `lost_in_failover`.
+        Raises `Problem`: 503 `not_yet_visible` after `wait` seconds, 410 `lost_in_failover` where a failover
+        is recorded behind the token's epoch, 503 `stream_forked` where another event has its version.
         """
         kind, _, key = token.stream.partition("/")
         concerned = [model for model in models if model.stream == kind]
@@ -139,30 +142,36 @@ class Visibility:
                 if await self._ended(connection, guard, key, token.epoch):
                     raise _lost(token)
                 return token.version == 0
-        if model is guard and _another_event(row, token):
-            raise _lost(token)
+        if model is guard and token.version:
+            if epoch_of(row.lineage, token.version) > token.epoch:
+                raise _lost(token)
+            if token.event_id and row.version == token.version and row.event_id != token.event_id:
+                raise _forked(token)
         return True
 
     async def _ended(self, connection: Connection, guard: ReadModel[Any], key: str, epoch: int) -> bool:
-        """Whether no event of `epoch` can follow in the key's partition: one of a later epoch was applied, or
-        all that had come over when the site was promoted."""
+        """Whether no event of `epoch` can follow in the key's partition: a later epoch is open there, or all
+        that had come over when the site was promoted was applied. What waits behind a parked event is not
+        lost."""
         partitions = await connection.fetch(_EPOCHS, guard.name, epoch)
         if not partitions:
             return False
         at = partitions[partition_of(key, len(partitions))]
-        return bool(at["epoch"] > epoch or at["ended"])
-
-
-def _another_event(row: Any, token: Token) -> bool:
-    """Whether the token's version was written again by a later epoch, or by other hands."""
-    if epoch_of(row.lineage, token.version) > token.epoch:
-        return True
-    return bool(token.event_id) and row.version == token.version and row.event_id != token.event_id
+        ended = at["epoch"] > epoch or at["ended"]
+        return bool(ended and not await connection.fetchval(_PARKED, guard.name, key))
 
 
 def _not_yet(token: Token) -> Problem:
     detail = f"version {token.version} of {token.stream} has not arrived here; repeat with the same token"
     return Problem(503, "not_yet_visible", detail, headers={"Retry-After": "1"})
+
+
+def _forked(token: Token) -> Problem:
+    detail = (
+        f"another event stands at version {token.version} of {token.stream}; repeat with the same token when "
+        "an operator has decided between them"
+    )
+    return Problem(503, "stream_forked", detail, headers={"Retry-After": "30"})
 
 
 def _lost(token: Token) -> Problem:

@@ -13,8 +13,8 @@ ROOMS = (*CODE, "tests")
 MODULE_LINES = 250
 TEST_LINES = 320  # tables of cases
 FUNCTION_LINES = 45
-KERNEL_FILES = 42
-KERNEL_LINES = 5_200  # docstrings and blank lines included; docs/adr says why it is not smaller
+KERNEL_FILES = 44
+KERNEL_LINES = 5_400  # docstrings and blank lines included; docs/adr says why it is not smaller
 
 
 def modules(*rooms: str) -> Iterator[Path]:

@@ -15,6 +15,7 @@ class ConversationStore:
     def __init__(self, schema: str) -> None:
         self._load = f"SELECT order_id, version, awaits FROM {schema}.conversation WHERE order_id = ANY($1)"
         self._save = upsert(f"{schema}.conversation", COLUMNS, "order_id")
+        self._forget = f"DELETE FROM {schema}.conversation WHERE order_id = $1"
 
     async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Conversation]:
         return {
@@ -25,3 +26,6 @@ class ConversationStore:
     async def save(self, connection: Connection, rows: Mapping[str, Conversation]) -> None:
         values = columns(rows.values(), ["version", "since", "awaits"])
         await connection.execute(self._save, list(rows), *values)
+
+    async def forget(self, connection: Connection, key: str, _: Conversation) -> None:
+        await connection.execute(self._forget, key)

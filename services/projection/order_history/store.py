@@ -30,6 +30,7 @@ class HistoryStore:
             "WHERE order_id = ANY($1) GROUP BY order_id"
         )
         self._save = f"INSERT INTO {schema}.entry {unnest(COLUMNS)}"
+        self._forget = f"DELETE FROM {schema}.entry WHERE order_id = $1"
 
     async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, History]:
         rows = await connection.fetch(self._load, keys)
@@ -38,3 +39,6 @@ class HistoryStore:
     async def save(self, connection: Connection, rows: Mapping[str, History]) -> None:
         entries = [entry for row in rows.values() for entry in row.entries]
         await connection.execute(self._save, *columns(entries, list(COLUMNS)))
+
+    async def forget(self, connection: Connection, key: str, _: History) -> None:
+        await connection.execute(self._forget, key)

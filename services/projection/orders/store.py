@@ -39,6 +39,9 @@ class OrderStore:
         self._load = f"SELECT * FROM {schema}.orders WHERE order_id = ANY($1)"
         self._save = upsert(f"{schema}.orders", COLUMNS, "order_id", lists=["short"])
         self._content = f"INSERT INTO {schema}.content {unnest(CONTENT)}"
+        self._forget = [
+            f"DELETE FROM {schema}.{table} WHERE order_id = $1" for table in ("orders", "content")
+        ]
 
     async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Order]:
         return {row["order_id"]: order_of(row) for row in await connection.fetch(self._load, keys)}
@@ -51,6 +54,10 @@ class OrderStore:
             contents = [content for _, content in new]
             values = [[order_id for order_id, _ in new], *columns(contents, ["lines", "charges"])]
             await connection.execute(self._content, *values)
+
+    async def forget(self, connection: Connection, key: str, _: Order) -> None:
+        for statement in self._forget:
+            await connection.execute(statement, key)
 
 
 def order_of(row: Mapping[str, Any], content: Content | None = None) -> Order:

@@ -8,6 +8,7 @@ CREATE TABLE sales_daily (
     gross    bigint NOT NULL,
     returned bigint NOT NULL,
     net      bigint GENERATED ALWAYS AS (gross - returned) STORED,
+    changes  bigint,  -- how many events added to the day; null where it was made before they were counted
     PRIMARY KEY (day, country, currency)
 ) WITH (fillfactor = 50);
 

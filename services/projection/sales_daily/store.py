@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from services.kernel.read_model import Connection
@@ -16,8 +17,9 @@ DAYS = {
     "units": "bigint",
     "gross": "bigint",
     "returned": "bigint",
+    "changes": "bigint",
 }
-SUMS = ("orders", "units", "gross", "returned")
+SUMS = ("orders", "units", "gross", "returned", "changes")
 
 
 class SalesStore:
@@ -29,6 +31,10 @@ class SalesStore:
             f"INSERT INTO {schema}.sales_daily AS d {unnest(DAYS)} "
             f"ON CONFLICT (day, country, currency) DO UPDATE SET {added}"
         )
+        self._forget = (
+            f"DELETE FROM {schema}.applied WHERE order_id = $1",
+            f"DELETE FROM {schema}.sales_daily WHERE changes = 0",
+        )
 
     async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Sales]:
         rows = await connection.fetch(self._load, keys)
@@ -36,10 +42,20 @@ class SalesStore:
 
     async def save(self, connection: Connection, rows: Mapping[str, Sales]) -> None:
         await connection.execute(self._save, list(rows), [row.version for row in rows.values()])
-        sums = total(change for row in rows.values() for change in row.changes)
-        if sums:
-            by_column = zip(*((*change.day, *change[1:]) for change in sums), strict=True)
-            await connection.execute(self._add, *map(list, by_column))
+        await self._change(connection, [change for row in rows.values() for change in row.changes], 1)
+
+    async def forget(self, connection: Connection, key: str, row: Sales) -> None:
+        """What is left of a day to which nothing else was added is removed."""
+        taken = [Change(change.day, *(-amount for amount in change[1:])) for change in row.changes]
+        await self._change(connection, taken, -1)
+        for statement, values in zip(self._forget, ([key], []), strict=True):
+            await connection.execute(statement, *values)
+
+    async def _change(self, connection: Connection, changes: Sequence[Change], sign: int) -> None:
+        counts = Counter(change.day for change in changes)
+        if counts:
+            rows = ((*change.day, *change[1:], sign * counts[change.day]) for change in total(changes))
+            await connection.execute(self._add, *map(list, zip(*rows, strict=True)))
 
 
 def total(changes: Iterable[Change]) -> list[Change]:

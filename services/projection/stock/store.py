@@ -27,12 +27,16 @@ class StockStore:
     def __init__(self, schema: str) -> None:
         self._load = f"SELECT * FROM {schema}.stock WHERE sku = ANY($1)"
         self._save = upsert(f"{schema}.stock", COLUMNS, "sku")
+        self._forget = f"DELETE FROM {schema}.stock WHERE sku = $1"
 
     async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Stock]:
         return {row["sku"]: stock_of(row) for row in await connection.fetch(self._load, keys)}
 
     async def save(self, connection: Connection, rows: Mapping[str, Stock]) -> None:
         await connection.execute(self._save, *columns(rows.values(), list(COLUMNS)))
+
+    async def forget(self, connection: Connection, key: str, _: Stock) -> None:
+        await connection.execute(self._forget, key)
 
 
 def stock_of(row: Mapping[str, Any]) -> Stock:

@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 
+from services.kernel.log_rule import FIRST_EPOCH, Journal
 from services.kernel.read_model import Arrival, Connection
 from services.projection.columns import columns
 from services.projection.database import create_tables, pool
@@ -32,14 +33,15 @@ _CONTENT = f"INSERT INTO {SCHEMA}.content ({', '.join(CONTENT)}) VALUES ($1, $2,
 
 async def rebuild(kafka: str, database_url: str, ends: Mapping[tuple[str, int], int], apply: Apply) -> int:
     """From the first event to `ends` into new tables; the number of events."""
-    store, count = OrderStore(SCHEMA), 0
+    store, count, decisions = OrderStore(SCHEMA), 0, Journal()
     hasty = {"synchronous_commit": "off"}
     async with pool(database_url, 1, hasty) as connections, connections.acquire() as connection:
         async with connection.transaction():
             await create_tables(connection, ORDERS)
         with Runs(kafka, dict.fromkeys(ends, 0)) as runs:
             while batches := runs.fetch(ends, 0):
-                arrivals = [arrival for batch in batches for arrival in batch.arrivals(batch.start)]
+                read = [batch.read(batch.start, FIRST_EPOCH, 2, decisions) for batch in batches]
+                arrivals = [arrival for contents in read for arrival in contents.arrivals]
                 async with connection.transaction():
                     await apply(connection, store, arrivals)
                 count += len(arrivals)

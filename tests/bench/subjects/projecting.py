@@ -68,7 +68,8 @@ async def plain(settings: ProjectionSettings, projector: Projector) -> None:
     topics = sorted({topic for model in projector.models.values() for topic in model.topics})
     places = [aiokafka.TopicPartition(topic, number) for topic in topics for number in (0, 1)]
     consumer.assign(places)
-    starts = await projector.assigned({(place.topic, place.partition) for place in places})
+    wanted = {(place.topic, place.partition) for place in places}
+    starts = await projector.assigned(wanted, dict.fromkeys(topics, 2))
     for place in places:
         consumer.seek(place, starts[place.topic, place.partition])
     keep_what_is_here()

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from confluent_kafka import Message
 
 from services.kernel.log_reader import partitions_of, read_to_end
-from services.kernel.read_model import Arrival, arrive
+from services.kernel.log_rule import FIRST_EPOCH, Journal
+from services.kernel.read_model import Arrival, Batch
 
 
 class _Seen:
@@ -20,4 +21,9 @@ def records(bootstrap: str, topic: str) -> list[Message]:
 
 
 def arrivals(found: Iterable[Message]) -> list[Arrival]:
-    return [arrive(_Seen(record)) for record in found]
+    """Those of a topic of two partitions, or of several such topics."""
+    places: dict[tuple[str, int], list[_Seen]] = {}
+    for record in found:
+        places.setdefault((record.topic(), record.partition()), []).append(_Seen(record))
+    batches = [Batch(place, 0, 0, records) for place, records in places.items()]
+    return [arrival for batch in batches for arrival in batch.read(0, FIRST_EPOCH, 2, Journal()).arrivals]

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from contracts.order.events import Line, OrderPlaced
 from infra.patterns.fresh_only import FreshOnly, Price, PriceBoard
 from services.kernel.envelope import Envelope, now_micros, read_headers, write_headers
-from services.kernel.read_model import VersionGap, fold_rows
+from services.kernel.row_fold import fold
 from services.kernel.serde import encode
 from services.projection.read_models import ORDERS
 from tests.integration.patterns.seen import arrivals, records
@@ -70,9 +69,12 @@ def test_a_read_model_that_skips_is_stopped(sites: tuple[str, str]) -> None:
     first, *others = order_life("o-1", random.Random(1))
     late = replace(first, metadata=first.metadata._replace(recorded_at=NOW - HOUR))
     log = written(sites[0], [late, *others])
-    assert fold_rows(ORDERS, {}, arrivals(log))["o-1"].version == len(log)
+    assert fold(ORDERS, {}, arrivals(log)).rows["o-1"].version == len(log)
     fresh = FreshOnly(30, lambda: NOW)
     kept = [record for record in log if fresh.passes(read_headers(record.headers()).recorded_at)]
     assert fresh.skipped == 1
-    with pytest.raises(VersionGap, match="expected 1, got 2"):
-        fold_rows(ORDERS, {}, arrivals(kept))
+    folded = fold(ORDERS, {}, arrivals(kept))
+    assert folded.rows == {}
+    assert folded.parked[0][1].reason.endswith("follows version 0")
+    kinds = [stop.kind for _, stop in folded.parked]
+    assert kinds == ["forked", *["behind"] * (len(kept) - 1)]

@@ -33,7 +33,8 @@ class Process:
     def __init__(self, room: str, kafka: str, database_url: str, log: Path, **settings: str) -> None:
         self.port = free_ports(1)[0]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._command = [sys.executable, "-m", "services.projection.main", room]
+        module = settings.pop("module", "services.projection.main")
+        self._command = [sys.executable, "-m", module, room]
         self._environment = {
             **os.environ,
             "DAYBOOK_KAFKA": kafka,

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from contracts.inventory.events import StockAdjusted, StockIssued, StockReceived, StockReserved
+from contracts.kernel.records import EpochOpened
 from contracts.order.events import (
     Charge,
     Line,
@@ -29,6 +30,8 @@ from contracts.order.events import (
     ReservationsRecorded,
 )
 from services.kernel.envelope import Envelope, Metadata, now_micros, partition_of, uuid7, write_headers
+from services.kernel.journal import TOPIC as JOURNAL
+from services.kernel.log_rule import OPENING_KEY
 from services.kernel.serde import encode
 
 TOPICS = ("order.events", "inventory.events")
@@ -53,6 +56,12 @@ def envelope(subject: str, version: int, body: Any, *, epoch: int = 1, at: int =
         ),
         body,
     )
+
+
+def opening(epoch: int) -> Event:
+    """From this record on its partition is written in `epoch`."""
+    event = envelope(OPENING_KEY, 1, EpochOpened(epoch, "home", now_micros()), epoch=epoch)
+    return replace(event, metadata=event.metadata._replace(version=0))
 
 
 def topic_of(event: Event) -> str:
@@ -145,18 +154,17 @@ def batches(events: Sequence[Event], size: int) -> Iterator[Sequence[Event]]:
 
 
 def fresh_topics(kafka: str) -> None:
-    """The two logs of events, empty."""
+    """The two logs of events, empty, and nothing decided."""
     admin = AdminClient({"bootstrap.servers": kafka, "log_level": 3})
-    there = set(admin.list_topics(timeout=30).topics)
-    for future in (
-        admin.delete_topics([name for name in TOPICS if name in there]).values() if there & {*TOPICS} else ()
-    ):
+    topics = {**dict.fromkeys(TOPICS, PARTITIONS), JOURNAL: 1}
+    there = [name for name in admin.list_topics(timeout=30).topics if name in topics]
+    for future in admin.delete_topics(there).values() if there else ():
         future.result(30)
     deadline = time.monotonic() + 60
-    for name in TOPICS:
+    for name, partitions in topics.items():
         while True:
             try:
-                admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+                admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
                 break
             except KafkaException as error:
                 being_deleted = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
@@ -206,15 +214,30 @@ class LogWriter:
             topic = topic_of(event)
             self._send(topic, event.metadata, encode(topic, event.body))
 
+    def open_epoch(self, epoch: int) -> None:
+        """In every partition, as a site does that was promoted."""
+        event = opening(epoch)
+        headers: list[tuple[str, bytes | None]] = [*write_headers(event.metadata)]
+        for topic in TOPICS:
+            for partition in range(PARTITIONS):
+                self.write_record(topic, partition, OPENING_KEY.encode(), encode(topic, event.body), headers)
+
     def write_raw(self, topic: str, metadata: Metadata, value: bytes) -> None:
         self._producer.begin_transaction()
         self._send(topic, metadata, value)
         self._producer.commit_transaction(30)
 
-    def write_foreign(self, topic: str, key: str, value: bytes) -> None:
-        """A record as somebody else's producer writes it: without the shop's headers."""
+    def write_record(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes | None]],
+    ) -> None:
+        """A record as somebody else's producer may write it."""
         self._producer.begin_transaction()
-        self._producer.produce(topic, value, key.encode(), partition_of(key, PARTITIONS))
+        self._producer.produce(topic, value, key, partition, headers=headers)
         self._producer.commit_transaction(30)
 
     def _send(self, topic: str, metadata: Metadata, value: bytes) -> None:

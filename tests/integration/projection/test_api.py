@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from services.kernel.envelope import format_time
 from services.kernel.tokens import Token
 from services.projection.parameters import to_cursor
 from tests.integration.projection.conftest import Shop
+from tests.integration.projection.planted import Planted, life
 from tests.integration.projection.processes import applied, running, until
 from tests.integration.projection.shop_log import Event, envelope, history, order_life, stock_life
 
@@ -183,6 +185,7 @@ async def test_a_write_that_was_lost_in_a_failover_is_said_to_be(shop: Shop, api
     sku = stock_life("sku-1", random.Random(1))
     mine, theirs = sku[:3], [envelope("sku-1", n, e.body, epoch=2) for n, e in enumerate(sku[2:6], start=3)]
     shop.writer.write(mine[:2])
+    shop.writer.open_epoch(2)
     shop.writer.write(theirs)
     assert (
         await api.get("/stock/sku-1", headers=token(theirs[-1]), params={"wait": "10"})
@@ -192,7 +195,31 @@ async def test_a_write_that_was_lost_in_a_failover_is_said_to_be(shop: Shop, api
         answer = await api.get("/stock/sku-1", headers=token(lost), params={"wait": "5"})
         assert (answer.status_code, answer.json()["code"]) == (410, "lost_in_failover"), answer.text
     forged = {"event_id": "another"}
-    assert (await api.get("/stock/sku-1", headers=token(theirs[-1], **forged))).status_code == 410
+    answer = await api.get("/stock/sku-1", headers=token(theirs[-1], **forged))
+    assert (answer.status_code, answer.json()["code"]) == (503, "stream_forked"), "no failover between them"
+
+
+async def test_without_a_failover_nothing_is_said_to_be_lost(shop: Shop, api: httpx.AsyncClient) -> None:
+    """A huge epoch opens nothing; an event that waits behind a fork is not lost, also after a failover."""
+    planted = Planted(shop.writer)
+    planted.plant("huge epoch", "forged next version")
+    whole, forked = planted.lives["huge epoch"], planted.lives["forged next version"]
+    quick = {"wait": "5"}
+    order = f"/orders/{whole[0].metadata.subject}"
+    for event in (whole[0], whole[-1]):
+        assert (await api.get(order, headers=token(event), params=quick)).status_code == 200
+    beyond = token(whole[-1], version=len(whole) + 1)
+    assert (await api.get(order, headers=beyond, params={"wait": "0s"})).json()["code"] == "not_yet_visible"
+
+    order = f"/orders/{forked[0].metadata.subject}"
+    answer = await api.get(order, headers=token(forked[2]), params=quick)
+    assert (answer.status_code, answer.json()["code"]) == (503, "stream_forked"), answer.text
+    shop.writer.open_epoch(2)
+    after = [replace(event, metadata=event.metadata._replace(epoch=2)) for event in life("order-later")]
+    shop.writer.write(after)
+    await until(lambda: applied(shop.connection, after), "the next epoch was not applied")
+    answer = await api.get(order, headers=token(forked[-1]), params={"wait": "0s"})
+    assert answer.status_code == 503, answer.text
 
 
 @pytest.fixture

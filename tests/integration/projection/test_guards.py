@@ -10,14 +10,15 @@ from typing import Any
 import asyncpg
 import pytest
 
+from services.kernel import parking
 from services.kernel.envelope import write_headers
 from services.kernel.projector import Projector
-from services.kernel.read_model import Batch, EpochWentBack, PositionLost, SourceGap, VersionGap
+from services.kernel.read_model import Batch, ForeignRecord, PositionLost, SourceGap
 from services.kernel.serde import encode
 from services.projection.database import MIGRATIONS, migrate, pool
 from services.projection.parked import StoredRecord
 from services.projection.read_models import READ_MODELS, STOCK
-from tests.integration.projection.shop_log import Event, envelope, stock_life
+from tests.integration.projection.shop_log import Event, envelope, opening, stock_life
 
 PLACE = ("inventory.events", 0)
 LIFE = stock_life("sku-1", random.Random(1))
@@ -52,7 +53,7 @@ async def bench(fresh_database: str) -> AsyncIterator[Bench]:
         async with connections.acquire() as connection:
             await migrate(connection, READ_MODELS)
         projector = Projector(connections, [STOCK])
-        await projector.assigned([PLACE])
+        await projector.assigned([PLACE], {PLACE[0]: 1})
         yield Bench(connections, projector)
 
 
@@ -78,32 +79,83 @@ async def test_a_source_that_skips_stops_the_process(bench: Bench) -> None:
 
 async def test_what_was_fetched_before_a_seek_is_void(bench: Bench) -> None:
     before = bench.projector.seek
-    await bench.projector.assigned([PLACE])
+    await bench.projector.assigned([PLACE], {PLACE[0]: 1})
     assert await bench.apply(LIFE[:3], 0, seek=before) == 0
     assert await bench.version() == 0
 
 
-@pytest.mark.parametrize("events", [LIFE[4:], LIFE[2:]], ids=["missing", "twice"])
-async def test_a_missing_or_doubled_event_stops_the_process(bench: Bench, events: Sequence[Event]) -> None:
+@pytest.mark.parametrize(("events", "version"), [(LIFE[4:], 5), (LIFE[2:], 3)], ids=["missing", "twice"])
+async def test_a_missing_or_doubled_event_parks_its_key_with_both_records_named(
+    bench: Bench, events: Sequence[Event], version: int
+) -> None:
     await bench.apply(LIFE[:3], 0)
-    with pytest.raises(VersionGap):
-        await bench.apply(events, 3)
+    await bench.apply(events, 3)
+    await bench.apply([envelope("sku-2", 1, LIFE[0].body)], 3 + len(events))
+    parked = await bench.pool.fetch('SELECT version, kind, reason FROM parked ORDER BY "offset"')
+    this, last = events[0].metadata.id, LIFE[2].metadata.id
+    reason = f"version {version} (event {this}) follows version 3 (event {last})"
+    assert parked[0] == (version, "forked", reason)
+    assert {tuple(row)[1:] for row in parked[1:]} == {("behind", "behind a parked event")}
+    rows = await bench.pool.fetch("SELECT sku, version FROM stock.stock ORDER BY sku")
+    assert rows == [("sku-1", 3), ("sku-2", 1)]
+
+
+async def test_a_key_that_another_process_parked_stops_here_too(bench: Bench) -> None:
+    """A rebuild parks what forked; the projection beside it must not go on with the next version."""
+    await bench.apply(LIFE[:3], 0)
+    await bench.pool.execute(
+        "INSERT INTO parked VALUES ('stock', 'sku-1', 3, $1, 0, 2, '', '', '', 'forked', now(), 'forked')",
+        PLACE[0],
+    )
+    await bench.apply(LIFE[3:4], 3)
     assert await bench.version() == 3
+    assert await bench.pool.fetchval("SELECT kind FROM parked WHERE version = 4") == "behind"
 
 
 async def test_a_zombie_loses_its_position(bench: Bench) -> None:
     other = Projector(bench.pool, [STOCK])
-    await other.assigned([PLACE])
+    await other.assigned([PLACE], {PLACE[0]: 1})
     await bench.apply(LIFE[:3], 0)
     with pytest.raises(PositionLost):
         await Bench(bench.pool, other).apply(LIFE[:2], 0)
     assert await bench.version() == 3
 
 
-async def test_an_older_epoch_behind_a_newer_one_stops_the_process(bench: Bench) -> None:
-    await bench.apply([envelope("sku-9", 1, LIFE[0].body, epoch=2)], 0)
-    with pytest.raises(EpochWentBack):
-        await bench.apply(LIFE[:1], 1)
+async def test_an_epoch_is_open_from_its_opening_on_and_closes_those_before(bench: Bench) -> None:
+    other = [envelope("sku-2", version, LIFE[0].body, epoch=version) for version in (1, 2)]
+    await bench.apply([*LIFE[:1], other[1], opening(2), LIFE[1], other[1]], 0)
+    rows = await bench.pool.fetch('SELECT "offset", reason FROM foreign_record ORDER BY 1')
+    assert rows == [(1, "epoch_not_open"), (3, "epoch_not_open")]
+    assert await bench.pool.fetchval("SELECT key FROM parked") == "sku-2"  # its version 1 is missing
+    at = await bench.pool.fetch("SELECT next_offset, epoch FROM position WHERE read_model = 'stock'")
+    assert (at, await bench.version()) == ([(5, 2)], 1)
+
+
+async def test_foreign_records_are_counted_once_however_often_they_are_read(bench: Bench) -> None:
+    found: list[ForeignRecord] = []
+    huge = envelope("sku-1", 1, LIFE[0].body, epoch=2**31 - 1)
+    for told in (found.extend, found.extend):
+        projector = Projector(bench.pool, [STOCK], skipped=told)
+        await projector.assigned([PLACE], {PLACE[0]: 1})
+        await bench.pool.execute("UPDATE position SET next_offset = 0")
+        await projector.assigned([PLACE], {PLACE[0]: 1})
+        await Bench(bench.pool, projector).apply([huge, huge], 0)
+    assert found == [ForeignRecord(*PLACE, offset, "epoch_not_open") for offset in (0, 1)]
+    assert await bench.pool.fetchval("SELECT records FROM foreign_count") == 2
+    assert await bench.pool.fetchval("SELECT count(*) FROM foreign_record") == 2
+    assert await bench.pool.fetchval("SELECT next_offset FROM position WHERE read_model = 'stock'") == 2
+
+
+async def test_of_many_foreign_records_the_first_are_kept_and_all_are_counted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parking, "KEPT", 3)
+    huge = envelope("sku-1", 1, LIFE[0].body, epoch=2**31 - 1)
+    await bench.apply([huge] * 2, 0)
+    await bench.apply([huge] * 4, 2)
+    kept = await bench.pool.fetch('SELECT "offset" FROM foreign_record ORDER BY 1')
+    assert kept == [(0,), (1,), (2,)]
+    assert await bench.pool.fetchval("SELECT records FROM foreign_count") == 6
 
 
 async def test_rows_and_position_are_one(bench: Bench) -> None:

@@ -25,7 +25,7 @@ PLACE = ("inventory.events", 0)
 BEHIND = 30_000
 _COPIES = """
 INSERT INTO parked
-SELECT read_model, key, n, topic, partition, -n, headers, record_key, value, reason
+SELECT read_model, key, n, topic, partition, -n, headers, record_key, value, reason, now(), 'behind'
 FROM parked, generate_series(1, $1::int) AS n"""
 _ENTRIES_READ = """
 SELECT sum(idx_tup_read) + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'parked')
@@ -74,7 +74,7 @@ async def bench(fresh_database: str) -> AsyncIterator[Bench]:
         async with connections.acquire() as connection:
             await migrate(connection, READ_MODELS)
         projector = Projector(connections, [STOCK])
-        await projector.assigned([PLACE])
+        await projector.assigned([PLACE], {PLACE[0]: 1})
         async with others.acquire() as operator:
             yield Bench(connections, operator, projector)
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from infra.cli import command as daybook
 from infra.commands import parked, rebuild
-from services.kernel.read_model import TooManyParked, VersionGap
+from services.kernel.read_model import SourceGap, TooManyParked
 from services.projection.settings import ProjectionSettings
 
 STORES = ["--kafka", "somewhere", "--database-url", "somewhere"]
@@ -25,7 +25,7 @@ NO_TABLE = UndefinedTableError('relation "parked" does not exist')
             "101 keys",
             "correct the read model's project",
         ),
-        (VersionGap("orders o-1: expected 2, got 3 at [x]"), "expected 2, got 3 at [x]", "`./daybook audit`"),
+        (SourceGap("orders: at 2, the source jumped to 3 [x]"), "jumped to 3 [x]", "`./daybook audit`"),
         (KafkaException(KafkaError(KafkaError._TRANSPORT)), "_TRANSPORT", "`./daybook up`"),
         (NO_TABLE, "has the projection run yet?", "`./daybook status`"),
     ],
