@@ -35,6 +35,7 @@ GROUPS = {
     "drill": "Two sites",
     "spark": "Analytics",
     "parked": "Read models",
+    "streams": "Read models",
     "contracts": "The language",
 }
 

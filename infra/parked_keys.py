@@ -27,25 +27,25 @@ Result = TypeVar("Result")
 
 def keys(url: str) -> list[ParkedKey]:
     """All parked keys. Raises OSError or asyncpg.PostgresError where the database does not answer."""
-    return _run(url, parked_keys)
+    return asked(url, parked_keys)
 
 
 def events_of(url: str, position: str) -> list[ParkedEvent]:
     """What is parked for one key, in order. Raises `NothingParked`."""
     model, key = _locate(position)
-    return _run(url, lambda connection: show(connection, model.name, key))
+    return asked(url, lambda connection: show(connection, model.name, key))
 
 
 def retry_key(url: str, position: str) -> Drained:
     """Apply what is parked, up to the first event that still cannot be. Raises `NothingParked`."""
     model, key = _locate(position)
-    return _run(url, lambda connection: retry(connection, model, key))
+    return asked(url, lambda connection: retry(connection, model, key))
 
 
 def skip_first(url: str, position: str, reason: str) -> Drained:
     """Leave the key's first parked event out for good and apply those behind it. Raises `NothingParked`."""
     model, key = _locate(position)
-    return _run(url, lambda connection: skip(connection, model, key, reason))
+    return asked(url, lambda connection: skip(connection, model, key, reason))
 
 
 def _locate(position: str) -> tuple[ReadModel[Any], str]:
@@ -56,7 +56,9 @@ def _locate(position: str) -> tuple[ReadModel[Any], str]:
     raise NothingParked(f"there is no read model {name}")
 
 
-def _run(url: str, ask: Callable[[Connection], Awaitable[Result]]) -> Result:
+def asked(url: str, ask: Callable[[Connection], Awaitable[Result]]) -> Result:
+    """What `ask` returns, given a connection. Raises OSError or asyncpg.PostgresError."""
+
     async def answered() -> Result:
         connection = await asyncpg.connect(url)
         try:

@@ -16,7 +16,7 @@ from infra.embedded.stack import addresses
 from infra.parked import NotParked, parked_command, parked_commands, retry, skip
 from infra.parked_keys import events_of, keys, retry_key, skip_first
 from services.kernel.envelope import format_time
-from services.projection.parked import Drained, NothingParked, ParkedKey
+from services.projection.parked import Drained, NothingParked, ParkedKey, StreamForked
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,8 +41,8 @@ Position = Annotated[
 def list_parked(kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
     """Show what is parked: commands, oldest first, then keys of read models."""
     with _failing():
-        broker = kafka or _address("DAYBOOK_KAFKA")
-        database = database_url or _address("DAYBOOK_DATABASE_URL")
+        broker = kafka or address("DAYBOOK_KAFKA")
+        database = database_url or address("DAYBOOK_DATABASE_URL")
         commands, waiting = parked_commands(broker), _keys(database)
     if not commands and not waiting:
         notes.print("Nothing is parked.")
@@ -51,10 +51,10 @@ def list_parked(kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
     for parked in commands:
         kind = parked.header("ce_type").removeprefix("daybook.")
         entity, reason = parked.header("ce_subject"), parked.command.reason
-        table.add_row(parked.position, _since(parked.command.recorded_at), kind, entity, reason)
+        table.add_row(parked.position, since(parked.command.recorded_at), kind, entity, reason)
     for key in waiting:
         what = f"{key.events} event{'s' * (key.events != 1)} from version {key.version}"
-        table.add_row(f"{key.read_model}:{key.key}", _since(key.parked_at), what, key.key, key.reason)
+        table.add_row(f"{key.read_model}:{key.key}", since(key.parked_at), what, key.key, key.reason)
     results.print(table)
 
 
@@ -63,14 +63,14 @@ def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") 
     """Show one command or key whole: reasons, headers, content."""
     with _failing():
         if ":" in position:
-            for event in events_of(database_url or _address("DAYBOOK_DATABASE_URL"), position):
+            for event in events_of(database_url or address("DAYBOOK_DATABASE_URL"), position):
                 _say(
                     f"{event.topic}/{event.partition}/{event.offset} version {event.version}: {event.reason}"
                 )
                 _say(f"  {event.metadata}")
                 _say(f"  {event.body if event.body is not None else (event.value or b'')[:200].hex()}")
             return
-        parked = parked_command(kafka or _address("DAYBOOK_KAFKA"), position)
+        parked = parked_command(kafka or address("DAYBOOK_KAFKA"), position)
     _say(f"reason: {parked.command.reason}")
     for header in parked.command.headers:
         _say(f"{header.name}: {header.value.decode(errors='replace')}")
@@ -82,9 +82,9 @@ def retry_parked(position: Position, kafka: Kafka = "", database_url: DatabaseUr
     """Try again: send a command as it was, or apply a key's events in order."""
     with _failing():
         if ":" in position:
-            _tell(retry_key(database_url or _address("DAYBOOK_DATABASE_URL"), position))
+            _tell(retry_key(database_url or address("DAYBOOK_DATABASE_URL"), position))
             return
-        broker = kafka or _address("DAYBOOK_KAFKA")
+        broker = kafka or address("DAYBOOK_KAFKA")
         retry(broker, parked_command(broker, position))
     notes.print(f"{position} was sent again; if it fails again, it is parked under its new position.")
 
@@ -99,9 +99,9 @@ def skip_parked(
     """Give up: a command has no effect, a key's first event stays out of its read model."""
     with _failing():
         if ":" in position:
-            _tell(skip_first(database_url or _address("DAYBOOK_DATABASE_URL"), position, reason))
+            _tell(skip_first(database_url or address("DAYBOOK_DATABASE_URL"), position, reason))
             return
-        broker = kafka or _address("DAYBOOK_KAFKA")
+        broker = kafka or address("DAYBOOK_KAFKA")
         skip(broker, parked_command(broker, position))
     notes.print(f"{position} is given up.")
 
@@ -112,6 +112,9 @@ def _failing() -> Iterator[None]:
         yield
     except (NotParked, NothingParked) as error:
         fail(f"nothing is parked there: {error}; `./daybook parked list` shows what is")
+    except StreamForked as error:
+        stream = escape(str(error))
+        fail(f"{stream} has forked: decide which record counts, see `./daybook streams show {stream}`")
     except asyncpg.UndefinedTableError:
         fail(f"nothing is parked there: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:
@@ -129,11 +132,12 @@ def _keys(database_url: str) -> list[ParkedKey]:
         return []
 
 
-def _address(name: str) -> str:
+def address(name: str) -> str:
+    """One address of the running stack."""
     return addresses(running_settings())[name]
 
 
-def _since(micros: int) -> str:
+def since(micros: int) -> str:
     return format_time(micros)[:19] + "Z"
 
 

@@ -1,0 +1,131 @@
+"""`daybook streams` on a real log: what is listed and shown, and a decision from end to end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from contracts.kernel.records import SiteRole
+from infra.cli import command as daybook
+from infra.sites.control import write_role
+from infra.stream_counts import stopped_and_foreign
+from infra.topics import create_topics
+from services.kernel.journal import read_journal
+from services.projection.parked import parked_keys
+from tests.integration.projection.conftest import Shop
+from tests.integration.projection.planted import FOREIGN, STOPS, Planted
+from tests.integration.projection.processes import applied, differences, until
+from tests.integration.projection.shop_log import Event, history
+
+STREAM = "order/victim-forged-next-version"
+
+
+def run(shop: Shop, *words: str) -> Result:
+    stores = ["--kafka", shop.kafka]
+    if words[0] == "list":
+        stores += ["--database-url", shop.database_url]
+    return CliRunner().invoke(daybook(["streams"]), ["streams", *words, *stores], env={"COLUMNS": "200"})
+
+
+async def said(shop: Shop, *words: str) -> Result:
+    """In a thread: commands have an event loop of their own."""
+    result = await asyncio.to_thread(run, shop, *words)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+async def planted(shop: Shop) -> Planted:
+    await asyncio.to_thread(create_topics, shop.kafka)
+    await asyncio.to_thread(write_role, shop.kafka, SiteRole("home", "active", 1))
+    planted, others = Planted(shop.writer), history(5, 5)
+    planted.plant(*FOREIGN, *STOPS)
+    shop.writer.write_all(others, 20)
+    await until(lambda: applied(shop.connection, others), "the others did not go on")
+    return planted
+
+
+async def test_what_stopped_is_listed_and_shown(shop: Shop, planted: Planted) -> None:
+    listed = json.loads((await said(shop, "list", "--json")).stdout)
+    kinds = {
+        one["stream"]: (one["kind"], one["version"], len(one["read_models"])) for one in listed["stopped"]
+    }
+    assert kinds == {
+        f"order/{planted.lives[kind][0].metadata.subject}": (
+            stop,
+            planted.records[kind].metadata.version,
+            4,
+        )
+        for kind, stop in STOPS.items()
+    }
+    assert listed["foreign_count"] == len(listed["foreign"]) == len(FOREIGN)
+    counts = await asyncio.to_thread(stopped_and_foreign, shop.database_url)
+    assert counts == (len(STOPS), len(FOREIGN))
+    table = (await said(shop, "list")).stdout
+    assert STREAM in table and "its epoch is not open in the partition" in table
+
+    position = listed["foreign"][0]["position"]
+    (one,) = json.loads((await said(shop, "show", position, "--json")).stdout)
+    assert one["position"] == position
+
+    records = json.loads((await said(shop, "show", STREAM, "--json", "--all")).stdout)
+    own, forged = planted.lives["forged next version"], planted.records["forged next version"]
+    meanings = [(each["event_id"], each["meaning"]) for each in records]
+    assert meanings[2:5] == [
+        (forged.metadata.id, "applied"),
+        (own[2].metadata.id, "stops the stream here"),
+        (own[3].metadata.id, "waits"),
+    ]
+    missing = await asyncio.to_thread(run, shop, "show", "order/nobody")
+    assert missing.exit_code == 1 and "holds no record of order/nobody" in missing.stderr
+
+
+async def test_a_decision_makes_it_whole(shop: Shop, planted: Planted) -> None:
+    forged = planted.records["forged next version"].metadata
+    wrong = await asyncio.to_thread(
+        run, shop, "resolve", STREAM, "--version", "3", "--event", "nobody", "--reason", "x", "--yes"
+    )
+    assert wrong.exit_code == 1 and "no such event of order/victim" in wrong.stderr
+    asked = await asyncio.to_thread(
+        run, shop, "resolve", STREAM, "--version", "3", "--event", forged.id, "--reason", "x"
+    )
+    assert asked.exit_code == 1, "it must not decide unasked"
+    assert (await asyncio.to_thread(read_journal, shop.kafka)).count == 0
+
+    named = ("--version", "3", "--event", forged.id, "--as", "foreign", "--reason", "a test", "--yes")
+    await said(shop, "resolve", STREAM, *named)
+    for kind in STOPS:
+        if kind != "forged next version":
+            own, version = planted.lives[kind], planted.records[kind].metadata.version
+            keep = ("--version", str(version), "--keep", own[version - 1].metadata.id)
+            stream = f"order/{own[0].metadata.subject}"
+            await said(shop, "resolve", stream, *keep, "--reason", "a test", "--yes")
+
+    async def whole() -> bool:
+        rows = [*planted.events, *history(5, 5)]
+        return not await parked_keys(shop.connection) and not await wrong_rows(shop, rows)
+
+    await until(whole, "the decisions were not honoured")
+    assert json.loads((await said(shop, "list", "--json")).stdout)["stopped"] == []
+
+
+async def wrong_rows(shop: Shop, events: list[Event]) -> list[Any]:
+    """Other than for who wrote when: a history is made anew with ids of its own."""
+    own = {event.metadata.subject for event in events if event.metadata.subject.startswith("victim")}
+    return [one for one in await differences(shop.connection, events) if one in own or "daily" in one]
+
+
+async def test_a_passive_site_decides_nothing(shop: Shop, planted: Planted) -> None:
+    await asyncio.to_thread(write_role, shop.kafka, SiteRole("home", "passive", 2))
+    forged = planted.records["forged next version"].metadata
+    refused = await asyncio.to_thread(
+        run, shop, "resolve", STREAM, "--version", "3", "--event", forged.id, "--reason", "x", "--yes"
+    )
+    await asyncio.to_thread(write_role, shop.kafka, SiteRole("home", "active", 3))
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("daybook: this site is passive")
+    assert (await asyncio.to_thread(read_journal, shop.kafka)).count == 0
