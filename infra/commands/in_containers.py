@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 from rich.table import Table
@@ -12,6 +13,8 @@ from rich.table import Table
 from infra.commands.output import fail, notes, results
 from infra.containers.engine import EngineFailed, compose, containers, make_secrets
 from infra.settings import StackSettings
+from infra.sites.asking import SiteSilent, ask
+from infra.storage import Space
 
 # All others need the secrets, which the first start makes.
 BEFORE_THE_FIRST_START = ("up", "down", "clean", "demo", "contracts")
@@ -42,7 +45,7 @@ def clean(settings: StackSettings) -> None:
 
 
 def status(settings: StackSettings) -> None:
-    """Every container. Exit code 1 unless all are healthy, and steps done."""
+    """Every container. Exit code 1 unless all are healthy, steps done, and the disk has room."""
     with failing():
         found = containers(settings)
     if not found:
@@ -52,8 +55,23 @@ def status(settings: StackSettings) -> None:
         state = f"ended with {one.exit_code}" if one.state == "exited" else one.state
         table.add_row(one.service, state, one.health or "-", " ".join(one.addresses))
     results.print(table)
-    if not all(one.fine for one in found):
+    storage = _storage(settings)
+    if storage:
+        results.print(f"storage: {storage}", soft_wrap=True, markup=False)
+    if storage or not all(one.fine for one in found):
         raise typer.Exit(1)
+
+
+def _storage(settings: StackSettings) -> str:
+    """What the probe beside the broker said when the disk was nearly full; empty where it is not."""
+    try:
+        block = ask(settings.kafka).storage
+    except SiteSilent:
+        return ""
+    if block is None:
+        return ""
+    had = Space(Path(block.folder), block.free_bytes)
+    return f"{had} when writes were stopped: they are refused with 507 storage_full until there is room"
 
 
 def logs(settings: StackSettings, name: str, *, follow: bool, lines: int) -> None:

@@ -36,6 +36,7 @@ PROCESSES = (
     "projection",
     "query-api",
     "registry",
+    "storage",
 )
 
 

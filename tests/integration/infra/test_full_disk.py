@@ -1,5 +1,6 @@
 """A broker is not started on a full disk: its recovery there empties logs."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,13 @@ import pytest
 from infra.embedded.broker import EmbeddedBroker
 from infra.embedded.errors import NotReady
 from infra.embedded.ports import free_ports
+from infra.settings import ROOT
 from infra.topics import create_topics
 from tests.integration.infra.test_stack import read, write_transaction
 from tests.small_disk import small_disk
 
 TOPIC = "order.events"
+WITH_ROOM = ROOT / "infra" / "containers" / "with-room"
 
 
 def test_a_broker_waits_for_room_and_then_has_its_log(tmp_path: Path) -> None:
@@ -31,3 +34,19 @@ def test_a_broker_waits_for_room_and_then_has_its_log(tmp_path: Path) -> None:
             assert read(broker.bootstrap, TOPIC, "read_committed", 1) == ["before"]
         finally:
             broker.kill()
+
+
+def test_a_broker_in_a_container_waits_for_room_too(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", 200) as disk:
+        command = [*disk.enter, str(WITH_ROOM), str(disk.folder), "echo", "started"]
+        disk.leave(90)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stdout is not None
+            assert "the start waits for room" in waiting.stdout.readline()
+            disk.clear()
+            assert "started" in waiting.stdout.read()
+        disk.leave(90)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stopped:
+            assert stopped.stdout is not None and stopped.stdout.readline()
+            stopped.terminate()
+            assert stopped.wait(30) == 143

@@ -8,6 +8,7 @@ import yaml
 from infra.cluster.replicated import WANTED
 from infra.embedded.stack import SERVICES, STORES
 from infra.settings import AWAY_PORTS, OFFSETS, ROOT
+from infra.storage import START_BYTES
 
 COMPOSE = ROOT / "infra" / "compose"
 PORTS = "127.0.0.1:${DAYBOOK_PORTS:-274}"
@@ -38,7 +39,7 @@ def test_the_processes_are_those_of_the_embedded_stack_and_run_the_same_code() -
     embedded = {one.name: [one.module, *([one.part] if one.part else [])] for row in SERVICES for one in row}
     here = {name: one["command"] for name, one in services("shop.yml").items() if name in embedded}
     assert here == embedded
-    assert set(services("shop.yml")) - set(embedded) == {*STORES, "topics", "migrations"}
+    assert set(services("shop.yml")) - set(embedded) == {*STORES, "topics", "migrations", "storage"}
 
 
 def test_what_is_published_has_the_port_of_the_embedded_stack_and_is_of_this_machine_alone() -> None:
@@ -88,6 +89,18 @@ def test_a_write_api_knows_the_same_api_at_the_other_site() -> None:
         assert away[f"away-{name}"]["environment"]["DAYBOOK_PEER_URL"] == f"http://{PORTS}{port}"
 
 
+def test_no_broker_is_started_and_no_disk_is_filled_without_room() -> None:
+    """On a full disk a broker empties its logs: the engine's own restart waits, as the supervisor's does."""
+    assert f"free * 1024 >= {START_BYTES}" in (ROOT / "infra" / "containers" / "with-room").read_text()
+    for file, name in (("shop.yml", "broker"), ("node.yml", "node")):
+        broker = services(file)[name]
+        assert broker["command"][:2] == ["with-room", broker["environment"]["KAFKA_LOG_DIRS"]]
+        assert "../containers/with-room:/usr/local/bin/with-room:ro" in broker["volumes"]
+    for file, site in (("shop.yml", ""), ("sites.yml", "away-")):
+        stores = [f"{site}{store}:/disks/{store}:ro" for store in STORES]
+        assert services(file)[f"{site}storage"]["volumes"] == stores
+
+
 def test_every_secret_is_a_file() -> None:
     text = (COMPOSE / "shop.yml").read_text()
     assert all(set(one) == {"file"} for one in yaml.safe_load(text)["secrets"].values())
@@ -107,4 +120,7 @@ def test_the_cluster_keeps_what_the_embedded_one_keeps() -> None:
 def test_prometheus_asks_every_process() -> None:
     scraped = yaml.safe_load((ROOT / "infra" / "monitoring" / "prometheus.yml").read_text())
     (targets,) = scraped["scrape_configs"][0]["static_configs"]
-    assert set(targets["targets"]) == {f"{one.name}:8080" for row in SERVICES for one in row}
+    assert set(targets["targets"]) == {
+        "storage:8080",
+        *(f"{one.name}:8080" for row in SERVICES for one in row),
+    }
