@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PATHS := contracts services analytics infra tests
 
-.PHONY: help setup up down status demo unit test coverage test-dr test-dr-full test-compose test-containers test-cluster check lint types imports contracts format bench clean distclean
+.PHONY: help setup up down status demo unit test coverage test-dr test-dr-full test-hostile test-compose test-containers test-cluster check lint types imports contracts format bench clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test-dr: setup ## drills on two sites under load (about a quarter of an hour)
 
 test-dr-full: setup ## the whole campaign of drills (up to an hour); another: DAYBOOK_DRILL_SEED=2
 	@DAYBOOK_DRILL_STRICT=1 $(BIN)/python -m pytest tests/dr/test_control.py tests/dr/full -s
+
+test-hostile: setup ## 5,000 hostile connections, and what they cost everybody else (three minutes)
+	@$(BIN)/python -m pytest tests/hostile -s
 
 test-compose: setup ## the shop in containers, and six failures; needs a Docker engine
 	@$(BIN)/python -m pytest tests/containers --ignore=tests/containers/full -s

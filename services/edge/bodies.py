@@ -13,7 +13,7 @@ from services.edge.fields import IN_WORDS
 from services.edge.http import Problem, invalid
 
 MAX_BODY_BYTES = 1024 * 1024
-MAX_DISCARDED_BYTES = 8 * MAX_BODY_BYTES
+MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
 
 Body = TypeVar("Body")
 

@@ -37,7 +37,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._held: tuple[RequestResponseCycle, Any] | None = None
         self._working: RequestResponseCycle | None = None  # what the application has to answer
         self._refused = False  # nothing more is read from the client
-        self._discarded = 0
+        self._discarded = 0  # bytes that still may come after a refusal
         self.buffered = 0
 
     # what the transport calls
@@ -62,8 +62,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
-            self._discarded += len(data)
-            if self._discarded > MAX_DISCARDED_BYTES:
+            self._discarded -= len(data)
+            if self._discarded < 0:
                 self.transport.abort()
             return
         while data and not self._refused:
@@ -224,6 +224,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._refused:
             return
         self._refused = True
+        self._discarded = MAX_DISCARDED_BYTES if problem.status == 413 else 2 * MAX_HEAD_BYTES
         REFUSED.labels(problem.code).inc()
         self._forget()
         if self._working is not None:  # an answer now would be taken for that to the earlier request

@@ -76,6 +76,11 @@ def post(path: str, body: bytes) -> bytes:
     return head.encode() + b"%d\r\n\r\n" % len(body) + body
 
 
+def page(_: str, number: int) -> bytes:
+    """The newest orders, one or some."""
+    return b"GET /orders?limit=%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % (1 + number % 10)
+
+
 def small_order(name: str, number: int) -> bytes:
     """An order of two lines, of 500 SKUs."""
     body = (
@@ -108,6 +113,7 @@ def adjustment(_: str, number: int) -> bytes:
 
 
 REQUESTS: Mapping[str, Callable[[str, int], bytes]] = {
+    "page": page,
     "small_order": small_order,
     "receipt": receipt,
     "first_order": first_order,
