@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from confluent_kafka import Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
 from contracts.kernel.records import RecordVerdict
 from infra.event_log import EVENT_TOPICS, journal_at, read_log
 from services.kernel.envelope import Malformed, Metadata, read_headers
@@ -107,17 +110,31 @@ def _body(value: bytes | None) -> Any:
 def read_sent(bootstrap: str) -> list[Sent]:
     """Every committed command, outcome and recorded outcome; what cannot be decoded is left out.
 
-    They are kept for a limited time only: the pairing of a log that is older cannot be judged.
+    None at all where retention has removed some: then the pairing cannot be judged any more.
     """
-    found = []
-    for topic in BESIDE_THE_LOGS:
-        for record in read_to_end(bootstrap, topic, dict.fromkeys(partitions_of(bootstrap, topic), 0)):
-            headers = dict(record.headers() or ())
-            try:
-                metadata = read_headers(record.headers()) if topic.endswith(".commands") else None
-                body = decode(record.value())
-            except (Malformed, Undecodable):
-                continue
-            transaction = headers.get("ce_transaction", b"").decode()
-            found.append(Sent(topic, (record.key() or b"").decode(), transaction, metadata, body))
-    return found
+    partitions = {topic: partitions_of(bootstrap, topic) for topic in BESIDE_THE_LOGS}
+    if any(_begins_late(bootstrap, topic, numbers) for topic, numbers in partitions.items()):
+        return []
+    return [
+        sent
+        for topic, numbers in partitions.items()
+        for record in read_to_end(bootstrap, topic, dict.fromkeys(numbers, 0))
+        if (sent := _sent(record)) is not None
+    ]
+
+
+def _begins_late(bootstrap: str, topic: str, partitions: list[int]) -> bool:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    wanted = {TopicPartition(topic, number): OffsetSpec.earliest() for number in partitions}
+    return any(found.result().offset > 0 for found in admin.list_offsets(wanted).values())
+
+
+def _sent(record: Message) -> Sent | None:
+    headers, topic = dict(record.headers() or ()), record.topic()
+    try:
+        metadata = read_headers(record.headers()) if topic.endswith(".commands") else None
+        body = decode(record.value())
+    except (Malformed, Undecodable):
+        return None
+    transaction = headers.get("ce_transaction", b"").decode()
+    return Sent(topic, (record.key() or b"").decode(), transaction, metadata, body)

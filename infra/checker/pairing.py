@@ -71,7 +71,9 @@ def _site(events: list[Recorded], sent: list[Sent]) -> _Site:
                 site.outcomes |= {(record.transaction, each.command_id): each for each in fresh}
             case Answer(outcome=outcome):
                 site.recorded[record.transaction, outcome.command_id] = outcome
-    epochs = {event.metadata.epoch for event in events if event.metadata.causation_id in site.commands}
+    # Not by their commands: a client may repeat at this site what the other one executed.
+    written = {record.transaction for record in sent}
+    epochs = {event.metadata.epoch for event in events if _transaction(event) in written}
     site.own = [event for event in events if event.metadata.epoch in epochs]
     return site
 

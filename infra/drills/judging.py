@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.checker import Evidence, Violation, check, read_evidence
+from infra.checker import Evidence, Violation, check, read_evidence, read_sent
 from infra.drills.acknowledged import Acknowledgement
 from infra.drills.report import DrillReport
 from infra.event_log import foreign_records
@@ -69,7 +69,9 @@ def judge(
     given_up = {loss.command_id for loss in lost.losses} if lost else set()
     torn = {each.id for each in lost.torn_transactions} if lost else set()
     kept = [each.for_checker() for each in told if each.command_id not in given_up]
-    found = check(Evidence(read_evidence(bootstrap), kept, at_rest=True))
+    sent = read_sent(bootstrap)
+    report.figures["commands, outcomes and answers paired with events"] = len(sent)
+    found = check(Evidence(read_evidence(bootstrap), kept, sent=sent, at_rest=True))
     broken = [each for each in found if not (each.invariant == "I6" and each.where in torn)]
     for name, about in INVARIANTS.items():
         report.nothing(f"{name} broken: {about}", [_said(each) for each in broken if each.invariant == name])

@@ -2,6 +2,7 @@
 
 from tests.architecture.test_shape import ROOT
 from tests.distribution import GROUPS, LONGEST_FIRST, group, rank
+from tests.ports import free_base
 
 
 def test_every_folder_that_is_named_exists() -> None:
@@ -21,3 +22,7 @@ def test_the_longest_come_first() -> None:
         "tests/e2e/test_demo.py",
     ]
     assert sorted(modules, key=rank) == modules[::-1]
+
+
+def test_a_range_of_ports_is_given_once() -> None:
+    assert len({free_base() for _ in range(3)}) == 3

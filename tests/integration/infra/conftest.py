@@ -39,6 +39,10 @@ class Shop:
     def up(self) -> subprocess.CompletedProcess[str]:
         return self.run("up", "--only", "broker,postgres")
 
+    def start(self) -> None:
+        up = self.up()
+        assert up.returncode == 0, up.stdout + up.stderr
+
     def state(self) -> StackState:
         state = self.journal.read()
         assert state is not None

@@ -38,13 +38,13 @@ def test_up_waits_until_ready_and_down_leaves_nothing_but_state(shop: Shop) -> N
     assert shop.run("down").returncode == 0
     assert not any(psutil.pid_exists(pid) for pid in pids)
     assert shop.run("status").returncode == 1
-    assert shop.up().returncode == 0
+    shop.start()
     created = [event["detail"] for event in shop.journal.events() if event["event"] == "topics"]
     assert created[1] == "0 created"
 
 
 def test_a_process_that_dies_is_started_again_and_the_event_shows(shop: Shop) -> None:
-    assert shop.up().returncode == 0
+    shop.start()
     pid = shop.member("postgres").pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -65,12 +65,12 @@ def test_a_process_that_runs_and_does_nothing_is_killed_and_started_again(shop: 
 
 
 def test_no_process_outlives_a_supervisor_that_is_killed(shop: Shop) -> None:
-    assert shop.up().returncode == 0
+    shop.start()
     pids = shop.pids()
     os.kill(shop.state().supervisor, signal.SIGKILL)
     eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids))
     assert shop.run("status").returncode == 1
-    assert shop.up().returncode == 0
+    shop.start()
 
 
 def test_a_taken_port_is_told_in_one_line_and_nothing_is_left(shop: Shop) -> None:
@@ -112,7 +112,7 @@ def test_a_database_of_another_version_is_put_aside_and_a_new_one_made(shop: Sho
 
 
 def test_clean_removes_the_state(shop: Shop, tmp_path: Path) -> None:
-    assert shop.up().returncode == 0
+    shop.start()
     assert shop.run("clean", "--yes").returncode == 0
     assert not (tmp_path / "home").exists()
 
