@@ -5,11 +5,13 @@ Foreign records and openings of epochs are no events (`infra/event_log.py`): the
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import asyncpg
 from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -24,6 +26,10 @@ LOGS = EVENT_TOPICS
 BESIDE_THE_LOGS = tuple(
     f"{service}.{what}" for what in ("commands", "outcomes", "answers") for service in ("order", "inventory")
 )
+_SEEN = """
+SELECT event_id FROM order_history.entry
+UNION SELECT event_id FROM orders.orders
+UNION SELECT event_id FROM stock.stock"""
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,19 @@ def _body(value: bytes | None) -> Any:
         return decode(value)
     except Undecodable:
         return None
+
+
+def read_seen(database_url: str) -> set[str]:
+    """The ids of the events that the read models hold: of orders all, of stock the last of each SKU."""
+    return asyncio.run(_read_seen(database_url))
+
+
+async def _read_seen(database_url: str) -> set[str]:
+    connection = await asyncpg.connect(database_url, timeout=10)
+    try:
+        return {row["event_id"] for row in await connection.fetch(_SEEN)}
+    finally:
+        await connection.close()
 
 
 def read_sent(bootstrap: str) -> list[Sent]:

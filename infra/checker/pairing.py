@@ -23,13 +23,14 @@ Found = Iterator[tuple[str, str]]
 
 @dataclass
 class _Site:
-    """One site's records, found by what relates them. Outcomes: by transaction and command id."""
+    """One site's records, found by what relates them. Outcomes: by transaction and command id; a command that
+    was sent again has several."""
 
     events: dict[str, Recorded] = field(default_factory=dict)
     own: list[Recorded] = field(default_factory=list)
     commands: dict[str, list[Sent]] = field(default_factory=lambda: defaultdict(list))
     caused: dict[str, list[Sent]] = field(default_factory=lambda: defaultdict(list))
-    outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
+    outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=lambda: defaultdict(list))
     recorded: dict[tuple[str, str], Outcome] = field(default_factory=dict)
 
 
@@ -50,9 +51,9 @@ def records_are_paired(events: list[Recorded], sent: list[Sent]) -> Found:
     for causing, commands in site.caused.items():
         for command in commands:
             yield from _event_of(causing, command, site)
-    for (transaction, command_id), outcome in site.outcomes.items():
-        yield from _effect_of(transaction, outcome, site)
-        if _is_recorded(outcome) and (transaction, command_id) not in site.recorded:
+    for (transaction, command_id), outcomes in site.outcomes.items():
+        yield from _effects_of(transaction, outcomes, site)
+        if any(map(_is_recorded, outcomes)) and (transaction, command_id) not in site.recorded:
             yield command_id, f"its outcome is not recorded in transaction {transaction}"
     for transaction, command_id in site.recorded.keys() - site.outcomes.keys():
         yield command_id, f"its recorded outcome has no outcome in transaction {transaction}"
@@ -67,8 +68,9 @@ def _site(events: list[Recorded], sent: list[Sent]) -> _Site:
                 site.caused[record.metadata.causation_id].append(record)
         match record.body:
             case OutcomeBatch(outcomes=outcomes):
-                fresh = [each for each in outcomes if not each.replayed]
-                site.outcomes |= {(record.transaction, each.command_id): each for each in fresh}
+                for outcome in outcomes:
+                    if not outcome.replayed:
+                        site.outcomes[record.transaction, outcome.command_id].append(outcome)
             case Answer(outcome=outcome):
                 site.recorded[record.transaction, outcome.command_id] = outcome
     # Not by their commands: a client may repeat at this site what the other one executed.
@@ -130,16 +132,17 @@ def _outcome_of(event: Recorded, site: _Site) -> Found:
     cause = event.metadata.causation_id
     if any(command.metadata is None or command.metadata.reply_to is None for command in site.commands[cause]):
         return
-    outcome = site.outcomes.get((_transaction(event), cause))
-    if outcome is None or event.metadata.id not in outcome.event_ids:
+    outcomes = site.outcomes.get((_transaction(event), cause), [])
+    if not any(event.metadata.id in outcome.event_ids for outcome in outcomes):
         yield event.key, f"event {event.metadata.id}: the outcome of {cause} is not in its transaction"
 
 
-def _effect_of(transaction: str, outcome: Outcome, site: _Site) -> Found:
-    for event_id in outcome.event_ids:
-        event = site.events.get(event_id)
-        if event is None or _transaction(event) != transaction:
-            yield outcome.command_id, f"its event {event_id} is not in transaction {transaction}"
+def _effects_of(transaction: str, outcomes: list[Outcome], site: _Site) -> Found:
+    for outcome in outcomes:
+        for event_id in outcome.event_ids:
+            event = site.events.get(event_id)
+            if event is None or _transaction(event) != transaction:
+                yield outcome.command_id, f"its event {event_id} is not in transaction {transaction}"
 
 
 def _is_recorded(outcome: Outcome) -> bool:

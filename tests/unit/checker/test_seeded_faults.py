@@ -10,6 +10,7 @@ import pytest
 
 from contracts.inventory.commands import ReserveStock
 from contracts.inventory.events import StockIssued, StockReceived, StockReleased, StockReserved
+from contracts.kernel.records import OutcomeBatch
 from contracts.order.events import (
     Line,
     MovementsRecorded,
@@ -271,6 +272,14 @@ FAULTS: list[tuple[str, Callable[[Evidence], Evidence]]] = [
 
 def test_a_good_log_passes() -> None:
     assert check(good()) == []
+
+
+def test_a_command_that_is_sent_again_may_have_two_outcomes_in_one_transaction() -> None:
+    evidence = good()
+    first = next(filter(named("told-reserve-o-a"), evidence.sent))
+    (told,) = first.body.outcomes
+    again = replace(first, body=OutcomeBatch((told, replace(told, event_ids=(), request_hash=""))))
+    assert check(replace(evidence, sent=[again if each is first else each for each in evidence.sent])) == []
 
 
 @pytest.mark.parametrize(
