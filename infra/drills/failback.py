@@ -72,7 +72,7 @@ def go_back(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     report.nothing("acknowledged writes lost", not_logged(old.bootstrap, load.told))
     show("coming to rest")
     pair.await_rest(old)
-    judge(report, old.bootstrap, load.told)
+    judge(report, old.bootstrap, load.told, database_url=old.database_url)
     show("comparing both sites")
     pair.await_mirrored(old, active)
     check_equal(report, pair)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.checker import Evidence, Violation, check, read_evidence, read_sent
+from infra.checker import Evidence, Violation, check, read_evidence, read_seen, read_sent
 from infra.drills.acknowledged import Acknowledgement
 from infra.drills.report import DrillReport
 from infra.event_log import foreign_records
@@ -16,6 +16,7 @@ INVARIANTS = {
     "I1": "what was acknowledged is logged",
     "I2": "one command, one effect, one answer",
     "I3": "versions without gaps, ids once",
+    "I5": "nothing of an aborted transaction is visible",
     "I6": "transactions whole",
     "I7": "stock adds up at every prefix",
     "I8": "money is conserved",
@@ -63,15 +64,23 @@ def not_logged(bootstrap: str, told: Iterable[Acknowledgement]) -> list[str]:
 
 
 def judge(
-    report: DrillReport, bootstrap: str, told: Sequence[Acknowledgement], lost: Report | None = None
+    report: DrillReport,
+    bootstrap: str,
+    told: Sequence[Acknowledgement],
+    lost: Report | None = None,
+    database_url: str | None = None,
 ) -> None:
-    """The invariants over the log at rest, one row each; what `lost` lists is left out of I1, I2 and I6."""
+    """The invariants over the log at rest, one row each; what `lost` lists is left out of I1, I2 and I6.
+
+    Without the read models' `database_url` I5 is judged by what workers executed alone.
+    """
     given_up = {loss.command_id for loss in lost.losses} if lost else set()
     torn = {each.id for each in lost.torn_transactions} if lost else set()
     kept = [each.for_checker() for each in told if each.command_id not in given_up]
     sent = read_sent(bootstrap)
     report.figures["commands, outcomes and answers paired with events"] = len(sent)
-    found = check(Evidence(read_evidence(bootstrap), kept, sent=sent, at_rest=True))
+    seen = read_seen(database_url) if database_url else set()
+    found = check(Evidence(read_evidence(bootstrap), kept, seen, sent, at_rest=True))
     broken = [each for each in found if not (each.invariant == "I6" and each.where in torn)]
     for name, about in INVARIANTS.items():
         report.nothing(f"{name} broken: {about}", [_said(each) for each in broken if each.invariant == name])

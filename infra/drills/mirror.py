@@ -105,7 +105,7 @@ def judge_passive(
     report.nothing(
         "acknowledged writes that the passive site misses", not_logged(passive.bootstrap, load.told)
     )
-    judge(report, passive.bootstrap, load.told)
+    judge(report, passive.bootstrap, load.told, database_url=passive.database_url)
     check_equal(report, pair)
 
 

@@ -62,7 +62,7 @@ def planned(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     again = check_repeats(pair, report, load.told, load.sent, frozenset(), passive.name, done.epoch)
     show("coming to rest")
     pair.await_rest(passive)
-    judge(report, passive.bootstrap, [*load.told, *again])
+    judge(report, passive.bootstrap, [*load.told, *again], database_url=passive.database_url)
     show("comparing both sites")
     pair.await_mirrored(passive, active)
     check_equal(report, pair)

@@ -78,7 +78,7 @@ def split_brain(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     pair.run("failover", "reconcile", "--reissue-all")
     show("coming to rest")
     pair.await_rest(sides.new)
-    judge(report, sides.new.bootstrap, [*stay.told, *moved.told], lost)
+    judge(report, sides.new.bootstrap, [*stay.told, *moved.told], lost, sides.new.database_url)
     return report
 
 

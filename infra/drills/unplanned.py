@@ -86,7 +86,7 @@ def unplanned(pair: Pair, seed: int, folder: Path, show: Show, kind: Kind | None
     show("coming to rest")
     pair.await_rest(passive)
     check_tokens(pair, report, loss.told, lost, passive.name, epoch + 1)
-    judge(report, passive.bootstrap, [*loss.told, *told_again], lost)
+    judge(report, passive.bootstrap, [*loss.told, *told_again], lost, passive.database_url)
     return report
 
 

@@ -52,7 +52,7 @@ def interrupted(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
     report.nothing("acknowledged writes lost", not_logged(passive.bootstrap, load.told))
     pair.await_rest(passive)
-    judge(report, passive.bootstrap, load.told)
+    judge(report, passive.bootstrap, load.told, database_url=passive.database_url)
     pair.await_mirrored(passive, active)
     check_equal(report, pair)
     return report
@@ -88,7 +88,7 @@ def forced(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     if count:
         assert decided.count("written off") == 1
     pair.await_rest(passive)
-    judge(report, passive.bootstrap, load.told, lost)
+    judge(report, passive.bootstrap, load.told, lost, passive.database_url)
     return report
 
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
 )
 
 from contracts.order.commands import PlaceOrder
-from infra.checker import Evidence, check, read_evidence
+from infra.checker import Evidence, check, read_evidence, read_sent
 from services.kernel.log_reader import read_to_end
 from services.kernel.serde import decode
 from tests.bench import bulk
@@ -57,7 +57,9 @@ def test_what_is_rolled_back_is_done_again_and_answered_once(
         for record in read_to_end(bootstrap, "inventory.commands", {0: 0, 1: 0})
     )
     assert asked == dict.fromkeys(orders, LINES)
-    assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
+    sent = read_sent(bootstrap)
+    assert sent
+    assert check(Evidence(read_evidence(bootstrap), client.acknowledged(), sent=sent)) == []
 
 
 def largest_event(bootstrap: str, size: str | None) -> None:

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from contracts.inventory.commands import ReceiveStock
-from infra.checker import Evidence, check, read_evidence
+from infra.checker import Evidence, check, read_evidence, read_sent
 from infra.embedded.broker import EmbeddedBroker
 from infra.embedded.ports import free_ports
 from infra.topics import create_topics, ensure_site
 from services.kernel.exit_codes import EXIT_LOST
 from tests.integration.kernel.client import Client
+from tests.integration.kernel.witness import Witness
 from tests.integration.kernel.workers import WorkerProcess
 
 CRASHES = 3
@@ -39,6 +40,12 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
         yield broker
     finally:
         broker.kill()
+
+
+@pytest.fixture
+def bootstrap(broker: EmbeddedBroker) -> str:
+    """Where the witness reads."""
+    return broker.bootstrap
 
 
 class Kept:
@@ -73,7 +80,7 @@ class Kept:
 
 @pytest.mark.timeout(280)
 def test_broker_crashes_lose_nothing_acknowledged_and_hold_nobody_up(
-    broker: EmbeddedBroker, tmp_path: Path
+    broker: EmbeddedBroker, tmp_path: Path, witness: Witness
 ) -> None:
     workers: list[WorkerProcess] = []
     try:
@@ -88,14 +95,16 @@ def test_broker_crashes_lose_nothing_acknowledged_and_hold_nobody_up(
             broker.start()
         workers.append(WorkerProcess(broker.bootstrap, "inventory", tmp_path))
         workers[-1].wait_ready()
-        _judge(broker, client)
+        _judge(broker, client, witness)
     finally:
         for worker in workers:
             worker.end()
 
 
 @pytest.mark.timeout(280)
-def test_a_slot_is_back_soon_after_its_broker(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_slot_is_back_soon_after_its_broker(
+    broker: EmbeddedBroker, tmp_path: Path, witness: Witness
+) -> None:
     client = Client(broker.bootstrap, "inventory")
     with Kept(broker.bootstrap, tmp_path) as kept, Steady(client):
         for _ in range(CRASHES):
@@ -105,11 +114,13 @@ def test_a_slot_is_back_soon_after_its_broker(broker: EmbeddedBroker, tmp_path: 
             _await_outcomes(client, 1)
         # whoever saw the broker away must settle: it ended, and did so once
         assert kept.codes == [EXIT_LOST] * CRASHES
-        _judge(broker, client)
+        _judge(broker, client, witness)
 
 
 @pytest.mark.timeout(280)
-def test_a_worker_ends_while_its_broker_is_frozen(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_worker_ends_while_its_broker_is_frozen(
+    broker: EmbeddedBroker, tmp_path: Path, witness: Witness
+) -> None:
     """A call that nobody answers cannot be cancelled: it ends with its process."""
     client = Client(broker.bootstrap, "inventory")
     worker = WorkerProcess(broker.bootstrap, "inventory", tmp_path)
@@ -124,7 +135,7 @@ def test_a_worker_ends_while_its_broker_is_frozen(broker: EmbeddedBroker, tmp_pa
                 os.killpg(broker.child.pid, signal.SIGCONT)
         assert "the broker has not answered" in worker.log.read_text()
         with Kept(broker.bootstrap, tmp_path) as kept:
-            _judge(broker, client)
+            _judge(broker, client, witness)
         assert kept.codes == []
     finally:
         worker.end()
@@ -152,14 +163,16 @@ class Steady:
             self._client.send(ReceiveStock(sku, 1, "delivery", 1), sku, f"steady-{number}")
 
 
-def _judge(broker: EmbeddedBroker, client: Client) -> None:
+def _judge(broker: EmbeddedBroker, client: Client, witness: Witness) -> None:
     """Everything is answered, also what is sent now, and the log says what was answered."""
     _send(client, "after", 20)
     client.wait_for({f"after-{number}" for number in range(20)})
     _until(lambda: client.sent.keys() <= client.answered().keys(), client)
     client.close()
-    evidence = Evidence(read_evidence(broker.bootstrap, ["inventory.events"]), client.acknowledged())
-    assert check(evidence) == []
+    events, sent = read_evidence(broker.bootstrap), read_sent(broker.bootstrap)
+    witness.has_seen({recorded.metadata.id for recorded in events})
+    assert len(sent) > len(events)
+    assert check(Evidence(events, client.acknowledged(), witness.seen, sent)) == []
 
 
 def _await_outcomes(client: Client, count: int) -> None:

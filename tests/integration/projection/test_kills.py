@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 
+from infra.checker import Evidence, check, read_evidence, read_seen
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import Process, applied, differences, running, until
@@ -39,6 +40,10 @@ async def test_kills_and_freezes_under_load(shop: Shop) -> None:
         await until(lambda: applied_with(shop, second, events), "not all events were applied", 120)
         assert await differences(shop.connection, events) == []
     await positions_are_where_the_rows_are(shop, len(events))
+    seen = await asyncio.to_thread(read_seen, shop.database_url)
+    found = check(Evidence(read_evidence(shop.kafka), seen=seen))
+    assert len(seen) > len(events) / 2
+    assert [violation for violation in found if violation.invariant == "I5"] == []
 
 
 async def applied_with(shop: Shop, second: Process, events: list) -> bool:  # type: ignore[type-arg]
