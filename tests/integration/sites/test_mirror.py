@@ -158,5 +158,15 @@ def test_a_promotion_that_becomes_visible_ends_the_old_site(stack: TwoSites) -> 
     assert fenced()
 
 
+def test_no_mirror_starts_into_an_active_site(stack: TwoSites) -> None:
+    write_role(stack.away.bootstrap, SiteRole("away", "active", 2))
+    stack.away.journal.hold("mirror")
+    eventually(lambda: stack.member(stack.away, "mirror") == (None, False))
+
+    stack.away.journal.release("mirror")
+    eventually(lambda: any("no mirror into away" in one["detail"] for one in stack.away.journal.events()), 30)
+    assert stack.member(stack.away, "mirror") == (None, False)
+
+
 def _logged(stack: TwoSites, event: str) -> bool:
     return event in (stack.home.settings.logs / "guard.log").read_text()
