@@ -28,13 +28,17 @@ def backoff(deaths: int) -> float:
 
 @dataclass
 class Watched:
-    """A member under watch; `restart_at` and `started_at` are monotonic seconds."""
+    """A member under watch; `restart_at` and `started_at` are monotonic seconds.
+
+    `lived`: seconds since the last death that was counted.
+    """
 
     member: Member
     child: Child | None = None
     ready: bool = False
     restarts: int = 0
     deaths: int = 0
+    lived: float = 0.0
     started_at: float = 0.0
     restart_at: float | None = None
     probed_at: float = 0.0
@@ -44,11 +48,14 @@ class Watched:
     def died(self, lived: float, broker_was_away: bool) -> float:
         """Count a death after `lived` seconds; how many to wait before the restart.
 
-        A process that ended because of the broker's absence starts at once, and waits for the broker itself.
+        A process that ended because of the broker's absence starts at once, and waits for the broker itself:
+        that death is not counted.
         """
+        self.lived += lived
         if broker_was_away and self.member.name not in SILENT and lived > SUDDEN_SECONDS:
             return 0.0
-        self.deaths = 0 if lived > SETTLED_SECONDS else self.deaths + 1
+        self.deaths = 0 if self.lived > SETTLED_SECONDS else self.deaths + 1
+        self.lived = 0.0
         return backoff(self.deaths)
 
     def state(self) -> MemberState:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TextIO, cast
 
 import msgspec
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
+
+REPEAT_SECONDS = 10.0
+MOST_TEMPLATES = 1000
 
 
 def configure_logging(process: str, level: str = "INFO") -> None:
@@ -30,7 +35,36 @@ def configure_logging(process: str, level: str = "INFO") -> None:
     )
     libraries = logging.StreamHandler(sys.stdout)
     libraries.setFormatter(structlog.stdlib.ProcessorFormatter(render, foreign_pre_chain=shared))
+    libraries.addFilter(Repeats())
     logging.basicConfig(level=logging.WARNING, handlers=[libraries], force=True)
+
+
+class Repeats(logging.Filter):
+    """Passes a library's line once in `REPEAT_SECONDS`; the next one that passes says how many did not.
+
+    Lines are the same when their logger and template are. A client whose broker is away writes one for each
+    attempt to connect, 50 a second. Exceptions always pass.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._passed: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info:
+            return True
+        now, template = self._clock(), (record.name, str(record.msg))
+        passed_at, left_out = self._passed.get(template, (float("-inf"), 0))
+        if now - passed_at < REPEAT_SECONDS:
+            self._passed[template] = passed_at, left_out + 1
+            return False
+        if len(self._passed) >= MOST_TEMPLATES:
+            self._passed.clear()
+        self._passed[template] = now, 0
+        if left_out:
+            record.msg = f"{record.msg} ({left_out} such lines left out)"
+        return True
 
 
 class _Forgetful:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from typing import Any, Protocol
@@ -205,5 +204,4 @@ def _end_process(error: BaseException, watch: ControlWatch) -> None:
     """Another thread knows that the slot is lost: the loop must not take one more command."""
     stood_down = isinstance(error, Fenced) and _demoted(watch)
     log.error("ownership_lost", reason=str(error), next="the supervisor starts this slot again")
-    sys.stdout.flush()
     os._exit(EXIT_STOOD_DOWN if stood_down else EXIT_LOST)

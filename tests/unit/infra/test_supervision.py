@@ -149,6 +149,14 @@ def test_a_death_in_the_brokers_absence_waits_for_nothing_and_is_not_counted() -
     ]
 
 
+def test_what_was_lived_before_a_death_that_is_not_counted_counts() -> None:
+    worker = watched("order-worker")
+    assert worker.died(20.0, broker_was_away=False) == FIRST_BACKOFF_SECONDS
+    assert worker.died(45.0, broker_was_away=True) == 0.0
+    assert worker.died(20.0, broker_was_away=False) == 0.0
+    assert worker.died(20.0, broker_was_away=False) == FIRST_BACKOFF_SECONDS
+
+
 @pytest.mark.parametrize("name", ["broker", "postgres", "mirror"])
 def test_who_does_not_wait_for_the_broker_backs_off_as_ever(name: str) -> None:
     assert watched(name).died(5.0, broker_was_away=True) == FIRST_BACKOFF_SECONDS
