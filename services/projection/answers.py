@@ -1,10 +1,16 @@
-"""What the query API answers, as it stands in JSON. Money is a decimal string, times are RFC 3339 in UTC."""
+"""What the query API answers, as it stands in JSON. Money is a decimal string, times are RFC 3339 in UTC.
+
+`stale` is null, or `parked`: an event of the row could not be applied, and later ones wait behind it. Of a
+page it says that some key of the read model waits: rows may be old, or missing.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+
+from services.projection.stale import Stale
 
 
 class LineAnswer(msgspec.Struct):
@@ -19,7 +25,7 @@ class ChargeAnswer(msgspec.Struct):
 
 
 class OrderSummary(msgspec.Struct, kw_only=True):
-    """`gross` as ordered, `net` after refunds."""
+    """`gross` as ordered, `net` after refunds. `stale`: `parked` where later events wait for an operator."""
 
     order_id: str
     version: int
@@ -33,6 +39,7 @@ class OrderSummary(msgspec.Struct, kw_only=True):
     gross: str
     refunded: str
     net: str
+    stale: Stale = None
 
 
 class OrderAnswer(OrderSummary, kw_only=True):
@@ -50,6 +57,7 @@ class OrderAnswer(OrderSummary, kw_only=True):
 class OrderPage(msgspec.Struct):
     orders: list[OrderSummary]
     next: str | None
+    stale: Stale = None
 
 
 class EntryAnswer(msgspec.Struct, kw_only=True):
@@ -71,6 +79,7 @@ class HistoryPage(msgspec.Struct):
     order_id: str
     events: list[EntryAnswer]
     next: str | None
+    stale: Stale = None
 
 
 class StockAnswer(msgspec.Struct, kw_only=True):
@@ -86,11 +95,13 @@ class StockAnswer(msgspec.Struct, kw_only=True):
     adjusted: int
     returned: int
     issued: int
+    stale: Stale = None
 
 
 class StockPage(msgspec.Struct):
     stock: list[StockAnswer]
     next: str | None
+    stale: Stale = None
 
 
 class SalesDay(msgspec.Struct, kw_only=True):
@@ -107,6 +118,7 @@ class SalesDay(msgspec.Struct, kw_only=True):
 class SalesPage(msgspec.Struct):
     days: list[SalesDay]
     next: str | None
+    stale: Stale = None
 
 
 class AwaitedAnswer(msgspec.Struct):
@@ -123,11 +135,13 @@ class StuckConversation(msgspec.Struct):
     version: int
     since: str
     awaits: list[AwaitedAnswer]
+    stale: Stale = None
 
 
 class StuckPage(msgspec.Struct):
     conversations: list[StuckConversation]
     next: str | None
+    stale: Stale = None
 
 
 class PartitionAnswer(msgspec.Struct):

@@ -10,7 +10,6 @@ from datetime import date
 from typing import Any
 
 import asyncpg
-import msgspec
 import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -41,9 +40,11 @@ from services.projection.read_models import (
     SALES_DAILY,
     STOCK,
 )
+from services.projection.responses import missing, page_response, response
 from services.projection.sales_daily import queries as sales
 from services.projection.settings import QuerySettings
 from services.projection.site import SiteHeaders, Standing
+from services.projection.stale import stale
 from services.projection.stock import queries as stock
 from services.projection.visibility import Notifications, Visibility
 
@@ -93,14 +94,17 @@ class QueryApi:
         given = parameters.only(request, "at", "wait")
         order_id, at = parameters.key(request, "order_id"), _as_of(given)
         await self._wait(request, given, [ORDERS] if at is None else [ORDER_HISTORY])
+        model = ORDERS if at is None else ORDER_HISTORY
         async with borrowed(self._pool) as connection:
             if at is None:
                 found = await orders.order(connection, order_id)
             else:
                 found = await history.order_as_of(connection, order_id, at)
+            old = await stale(connection, model, order_id)
         if found is None:
-            raise _missing("order", order_id, "" if at is None else given["at"])
-        return _answer(orders.answer(found), found.version)
+            raise missing("order", order_id, model, old, "" if at is None else given["at"])
+        # A version is what it always was.
+        return response(orders.answer(found, None if at and at.version else old), found.version)
 
     async def orders(self, request: Request) -> Response:
         given = parameters.only(
@@ -116,7 +120,8 @@ class QueryApi:
         after, limit = parameters.cursor(given, tuple[Number, Name]), parameters.limit(given)
         await self._wait(request, given, [ORDERS])
         async with borrowed(self._pool) as connection:
-            return _answer(await orders.page(connection, wanted, after, limit))
+            page = await orders.page(connection, wanted, after, limit)
+            return await page_response(connection, ORDERS, page, {one.order_id: one for one in page.orders})
 
     async def history(self, request: Request) -> Response:
         given = parameters.only(request, "limit", "cursor", "wait")
@@ -125,18 +130,20 @@ class QueryApi:
         await self._wait(request, given, [ORDER_HISTORY])
         async with borrowed(self._pool) as connection:
             page = await history.page(connection, order_id, after, limit)
+            page.stale = await stale(connection, ORDER_HISTORY, order_id)
         if not page.events and not after:
-            raise _missing("order", order_id)
-        return _answer(page)
+            raise missing("order", order_id, ORDER_HISTORY, page.stale)
+        return response(page)
 
     async def stock(self, request: Request) -> Response:
         given, sku = parameters.only(request, "wait"), parameters.key(request, "sku")
         await self._wait(request, given, [STOCK])
         async with borrowed(self._pool) as connection:
             found = await stock.one(connection, sku)
+            old = await stale(connection, STOCK, sku)
         if found is None:
-            raise _missing("stock", sku)
-        return _answer(stock.answer(found), found.version)
+            raise missing("stock", sku, STOCK, old)
+        return response(stock.answer(found, old), found.version)
 
     async def stocks(self, request: Request) -> Response:
         given = parameters.only(request, "below", "limit", "cursor", "wait")
@@ -144,7 +151,8 @@ class QueryApi:
         after, limit = parameters.cursor(given, tuple[Number, Name]), parameters.limit(given)
         await self._wait(request, given, [STOCK])
         async with borrowed(self._pool) as connection:
-            return _answer(await stock.page(connection, below, after, limit))
+            page = await stock.page(connection, below, after, limit)
+            return await page_response(connection, STOCK, page, {one.sku: one for one in page.stock})
 
     async def sales(self, request: Request) -> Response:
         given = parameters.only(request, "from", "to", "country", "limit", "cursor", "wait")
@@ -152,7 +160,8 @@ class QueryApi:
         after, limit = parameters.cursor(given, tuple[date, Name, Name]), parameters.limit(given)
         await self._wait(request, given, [SALES_DAILY])
         async with borrowed(self._pool) as connection:
-            return _answer(await sales.page(connection, first, last, given.get("country"), after, limit))
+            page = await sales.page(connection, first, last, given.get("country"), after, limit)
+            return await page_response(connection, SALES_DAILY, page)
 
     async def stuck(self, request: Request) -> Response:
         given = parameters.only(request, "older_than", "limit", "cursor", "wait")
@@ -161,12 +170,15 @@ class QueryApi:
         await self._wait(request, given, [CONVERSATIONS])
         async with borrowed(self._pool) as connection:
             since = now_micros() - int(age * 1_000_000)
-            return _answer(await conversations.stuck(connection, since, after, limit))
+            page = await conversations.stuck(connection, since, after, limit)
+            return await page_response(
+                connection, CONVERSATIONS, page, {one.order_id: one for one in page.conversations}
+            )
 
     async def projections(self, request: Request) -> Response:
         parameters.only(request)
         async with borrowed(self._pool) as connection:
-            return _answer(await projections(connection, self._lag.measured))
+            return response(await projections(connection, self._lag.measured))
 
     async def _wait(
         self, request: Request, given: Mapping[str, str], models: Sequence[ReadModel[Any]]
@@ -221,12 +233,3 @@ def _as_of(given: Mapping[str, str]) -> history.AsOf | None:
     if not _VERSION.fullmatch(number):
         raise invalid("at", "version:<n> with n from 1, or a time with its offset")
     return history.AsOf(version=int(number))
-
-
-def _answer(body: msgspec.Struct, version: int | None = None) -> Response:
-    headers = {} if version is None else {"ETag": f'"{version}"'}
-    return Response(msgspec.json.encode(body), headers=headers, media_type="application/json")
-
-
-def _missing(kind: str, key: str, at: str = "") -> Problem:
-    return Problem(404, f"{kind}_not_found", f"there is no {kind} {key}" + (f" as of {at}" if at else ""))

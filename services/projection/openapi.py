@@ -16,7 +16,7 @@ RECORDED = "2026-03-01T12:00:00.000000Z"
 LATER = "WzEyOTExOTIwMDAwMDAwMDAsIjUzNjM2NSJd"
 EVENT_ID = "0195534d-3c00-7000-8000-000000000001"
 PLACE = {"country": "United Kingdom", "currency": "GBP"}
-SUMMARY = {
+SUMMARY: dict[str, Any] = {
     "order_id": "536365",
     "version": 2,
     "status": "confirmed",
@@ -28,8 +28,9 @@ SUMMARY = {
     "gross": "35.64",
     "refunded": "0.00",
     "net": "35.64",
+    "stale": None,
 }
-ORDER = {
+ORDER: dict[str, Any] = {
     **SUMMARY,
     "lines": [
         {"sku": "85123A", "quantity": 6, "unit_price": "2.55"},
@@ -53,6 +54,7 @@ STOCK = {
     "adjusted": 0,
     "returned": 0,
     "issued": 0,
+    "stale": None,
 }
 ENTRY = {
     "version": 2,
@@ -85,6 +87,7 @@ STUCK = {
     "version": 1,
     "since": RECORDED,
     "awaits": [{"step": "reserve", "sku": "85123A", "return_number": 0, "since": RECORDED}],
+    "stale": None,
 }
 PARTITION = {"topic": "order.events", "partition": 0, "position": 4711, "epoch": 1}
 LAG = {"applied_at": RECORDED, "lag_events": 0, "lag_seconds": 0.0, "observed_at": RECORDED}
@@ -119,7 +122,8 @@ READS = {
     410: refusal("The token's write was lost in a failover", 410, "lost_in_failover"),
     422: INVALID,
     503: refusal(
-        "The token's write has not arrived yet, repeat with the same token; or `database_unavailable`",
+        "The token's write has not arrived yet, repeat with the same token (`not_yet_visible`); it, or the "
+        "entity, waits until an operator has decided (`key_parked`); or `database_unavailable`",
         503,
         "not_yet_visible",
     ),
@@ -128,6 +132,10 @@ SITE = {
     "Daybook-Site": "The site that answers: home or away.",
     "Daybook-Role": "Its role, active or passive, where there are two sites.",
     "Daybook-Lag-Seconds": "How far the answer may be behind the active site's log; absent where not known.",
+}
+STALE = {
+    "Daybook-Stale": "`parked` where an event could not be applied and later ones wait behind it: one of the "
+    "entity's, of a page one of any entity's. Absent otherwise."
 }
 ETAG = {"ETag": "The entity's version, quoted: what If-Match takes."}
 
@@ -140,14 +148,14 @@ def _read(
     path: str, summary: str, body: type, example: Any, *parameters: Parameter, one: str = "", about: str = ""
 ) -> Operation:
     """A GET; `one` names the entity where it answers a single one."""
-    replies = {200: Reply("The answer", body, example, {**(ETAG if one else {}), **SITE}), **READS}
+    replies = {200: Reply("The answer", body, example, {**(ETAG if one else {}), **STALE, **SITE}), **READS}
     if one:
         replies[404] = refusal("There is none", 404, f"{one}_not_found")
     return Operation("GET", path, summary, dict(sorted(replies.items())), parameters, about=about)
 
 
 def _page(name: str, row: Any) -> dict[str, Any]:
-    return {name: [row], "next": LATER}
+    return {name: [row], "next": LATER, "stale": None}
 
 
 ORDER_ID = Parameter("order_id", "path", "The order.", TEXT, example="536365")
@@ -179,7 +187,7 @@ OPERATIONS = (
         "/orders/{order_id}/history",
         "Every event of an order",
         answers.HistoryPage,
-        {"order_id": "536365", "events": [ENTRY], "next": None},
+        {"order_id": "536365", "events": [ENTRY], "next": None, "stale": None},
         *(ORDER_ID, *PAGE_OF),
         one="order",
     ),

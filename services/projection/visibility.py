@@ -23,6 +23,7 @@ from services.kernel.tokens import Token
 from services.projection.database import borrowed
 from services.projection.lineage import epoch_of
 from services.projection.read_models import ORDERS, STOCK
+from services.projection.stale import key_parked, stale
 
 RECONNECT_SECONDS = 0.5
 # Of each partition: the highest epoch seen, and whether all that was mirrored before a promotion to a later
@@ -34,8 +35,6 @@ SELECT at.epoch, EXISTS (
       AND p.epoch > $2 AND p.ends_at <= at.next_offset
 ) AS ended
 FROM position at WHERE at.read_model = $1 ORDER BY at.partition"""
-
-_PARKED = "SELECT EXISTS (SELECT FROM parked WHERE read_model = $1 AND key = $2)"
 
 log = structlog.get_logger(__name__)
 
@@ -107,8 +106,9 @@ class Visibility:
     async def visible(self, token: Token, models: Sequence[ReadModel[Any]], wait: float) -> None:
         """Returns when all read models of the token's stream have its version.
 
-        Raises `Problem`: 503 `not_yet_visible` after `wait` seconds, 410 `lost_in_failover` where a failover
-        is recorded behind the token's epoch, 503 `stream_forked` where another event has its version.
+        Raises `Problem`: 503 `not_yet_visible` after `wait` seconds, 503 `key_parked` where the version waits
+        for an operator, 410 `lost_in_failover` where a failover is recorded behind the token's epoch, 503
+        `stream_forked` where another event has its version.
         """
         kind, _, key = token.stream.partition("/")
         concerned = [model for model in models if model.stream == kind]
@@ -139,6 +139,8 @@ class Visibility:
         async with borrowed(self._pool) as connection:
             row = (await model.store(model.name).load(connection, [key])).get(key)
             if row is None or row.version < token.version:
+                if await stale(connection, model, key):
+                    raise key_parked(model, key, f"version {token.version} of {token.stream}")
                 if await self._ended(connection, guard, key, token.epoch):
                     raise _lost(token)
                 return token.version == 0
@@ -151,14 +153,12 @@ class Visibility:
 
     async def _ended(self, connection: Connection, guard: ReadModel[Any], key: str, epoch: int) -> bool:
         """Whether no event of `epoch` can follow in the key's partition: a later epoch is open there, or all
-        that had come over when the site was promoted was applied. What waits behind a parked event is not
-        lost."""
+        that had come over when the site was promoted was applied."""
         partitions = await connection.fetch(_EPOCHS, guard.name, epoch)
         if not partitions:
             return False
         at = partitions[partition_of(key, len(partitions))]
-        ended = at["epoch"] > epoch or at["ended"]
-        return bool(ended and not await connection.fetchval(_PARKED, guard.name, key))
+        return bool(at["epoch"] > epoch or at["ended"])
 
 
 def _not_yet(token: Token) -> Problem:

@@ -13,6 +13,7 @@ from services.projection.answers import ChargeAnswer, LineAnswer, OrderAnswer, O
 from services.projection.orders.project import Content, Order
 from services.projection.orders.store import content_of, order_of
 from services.projection.parameters import to_cursor
+from services.projection.stale import Stale
 
 STATUSES = (
     "placed",
@@ -65,7 +66,7 @@ async def page(
     )
 
 
-def answer(order: Order) -> OrderAnswer:
+def answer(order: Order, stale: Stale = None) -> OrderAnswer:
     content = order.content or Content((), ())
     return OrderAnswer(
         **_summary(order),
@@ -76,6 +77,7 @@ def answer(order: Order) -> OrderAnswer:
         carrier=order.carrier,
         reference=order.reference,
         reason=order.reason,
+        stale=stale,
     )
 
 

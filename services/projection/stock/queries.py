@@ -6,6 +6,7 @@ from services.kernel.envelope import format_time
 from services.kernel.read_model import Connection
 from services.projection.answers import StockAnswer, StockPage
 from services.projection.parameters import to_cursor
+from services.projection.stale import Stale
 from services.projection.stock.project import Stock
 from services.projection.stock.store import stock_of
 
@@ -32,7 +33,7 @@ async def page(
     )
 
 
-def answer(stock: Stock) -> StockAnswer:
+def answer(stock: Stock, stale: Stale = None) -> StockAnswer:
     return StockAnswer(
         sku=stock.sku,
         version=stock.version,
@@ -44,4 +45,5 @@ def answer(stock: Stock) -> StockAnswer:
         adjusted=stock.adjusted,
         returned=stock.returned,
         issued=stock.issued,
+        stale=stale,
     )
