@@ -158,6 +158,15 @@ async def test_of_many_foreign_records_the_first_are_kept_and_all_are_counted(
     assert await bench.pool.fetchval("SELECT records FROM foreign_count") == 6
 
 
+async def test_rows_that_a_rebuild_made_under_other_decisions_stop_the_process(bench: Bench) -> None:
+    """It would go on with the decisions that it read at its start."""
+    await bench.apply(LIFE[:3], 0)
+    await bench.pool.execute("UPDATE position SET decisions = decisions + 1")
+    with pytest.raises(PositionLost):
+        await bench.apply(LIFE[3:4], 3)
+    assert await bench.version() == 3
+
+
 async def test_rows_and_position_are_one(bench: Bench) -> None:
     """A batch of which one part cannot be committed leaves neither."""
     await bench.apply(LIFE[:3], 0)
