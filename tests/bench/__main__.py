@@ -28,6 +28,7 @@ BENCHMARKS = {
     "P8": ("p8_failover", "what a failover costs"),
     "P9": ("p9_restart", "a worker's restart"),
     "P11": ("p11_settled_lines", "settled order lines, the real input"),
+    "P12": ("p12_crashes", "what a crash costs"),
     "P10": ("p10_memory", "memory over time"),
 }
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)

@@ -1,0 +1,196 @@
+"""P12: what a crash costs under 50 writes a second, in seconds without an acknowledged write or a fresh read.
+
+Every process of the shop is killed in turn with SIGKILL, as often as there are rounds; its supervisor starts
+it again. A fresh read carries the token of the newest acknowledged order and shows it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import httpx
+
+from infra.drills.load import Load
+from infra.drills.pair import DrillFailed, Pair
+from infra.drills.shopping import SKUS, Request, Shopping
+from infra.embedded.journal import Journal
+from infra.retail.requests import Api
+from infra.retail.shop import api_urls
+from infra.settings import StackSettings
+from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
+from tests.ports import free_base
+
+RATE = 50.0
+WORKERS, APIS = ("order-worker", "inventory-worker"), ("order-api", "inventory-api")
+VICTIMS = ("broker", "postgres", *WORKERS, *APIS, "query-api", "projection")
+# Shorter pauses than this are the load's own rhythm and a batch's time, not an outage.
+PAUSE_SECONDS = 0.5
+CALM_SECONDS = 5.0
+LONGEST_SECONDS = 180.0
+READ_SECONDS = 5.0
+BROKER_EXTRA, WORKER_GOAL, API_GOAL, READ_GOAL = 5.0, 3.0, 2.0, 5.0
+
+
+class Deliveries(Shopping):
+    """Nothing but deliveries: the load of the inventory API alone."""
+
+    _delivered = 0
+
+    def next(self, _now: float) -> Request:
+        self._delivered += 1
+        return self._delivery(SKUS[self._delivered % len(SKUS)], 1, f"more-{self._delivered}")
+
+
+class FreshReads:
+    """Reads the newest acknowledged order with its token, again and again; `served` are the times."""
+
+    def __init__(self, url: str, load: Load) -> None:
+        self._url, self._load = url, load
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="reads", daemon=True)
+        self.served: list[float] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _read(self) -> None:
+        with httpx.Client(base_url=self._url, timeout=READ_SECONDS, trust_env=False) as client:
+            while not self._stopping.wait(0.05):
+                orders = (told for told in reversed(self._load.told) if told.token and told.kind == "order")
+                if (newest := next(orders, None)) is None:
+                    continue
+                try:
+                    path, headers = f"/orders/{newest.entity}", {"Consistency-Token": newest.token}
+                    if client.get(path, headers=headers).status_code == httpx.codes.OK:
+                        self.served.append(time.time())
+                except httpx.HTTPError:
+                    continue
+
+
+class Crash(NamedTuple):
+    """Seconds without writes, the worse of the two APIs; without fresh reads; of the victim's own start."""
+
+    writes: float
+    reads: float
+    start: float
+
+
+def run(effort: Effort, say: Say) -> list[Measured]:
+    folder = Path(tempfile.mkdtemp(prefix="daybook-bench-"))
+    stack = Pair(StackSettings(home=folder / "home", port_base=free_base()))
+    try:
+        stack.run("up")
+        crashes = _crashes(stack.settings, folder, effort.windows, say)
+    except DrillFailed as reason:
+        raise Unmeasurable(str(reason)) from reason
+    finally:
+        stack.run("down")
+        shutil.rmtree(folder)
+    return [row for victim in VICTIMS for row in _rows(victim, crashes[victim])]
+
+
+def _crashes(settings: StackSettings, folder: Path, rounds: int, say: Say) -> dict[str, list[Crash]]:
+    urls = api_urls(settings)
+    orders = Load({"home": urls}, "home", Shopping(1, "p12"), folder / "orders.jsonl", RATE / 2)
+    deliveries = Load({"home": urls}, "home", Deliveries(1, "p12-d"), folder / "deliveries.jsonl", RATE / 2)
+    crashes: dict[str, list[Crash]] = {victim: [] for victim in VICTIMS}
+    with orders, deliveries, FreshReads(urls[Api.QUERY], orders) as reads:
+        observed = Observed(Journal(settings.home), (orders, deliveries), reads)
+        observed.await_calm(time.time())
+        for number in range(rounds):
+            for victim in VICTIMS:
+                crashes[victim].append(crash := observed.crash(victim))
+                say(
+                    f"round {number + 1}, {victim}: {crash.writes:.1f} s without writes, "
+                    f"{crash.reads:.1f} without reads, own start {crash.start:.1f}"
+                )
+    return crashes
+
+
+class Observed:
+    """The shop under load, as its clients see it."""
+
+    def __init__(self, journal: Journal, loads: Sequence[Load], reads: FreshReads) -> None:
+        self._journal, self._loads, self._reads = journal, loads, reads
+
+    def crash(self, victim: str) -> Crash:
+        """Kill one process and wait until the shop is calm again. Raises Unmeasurable where it never is."""
+        state = self._journal.read()
+        pids = [member.pid for member in (state.members if state else ()) if member.name == victim]
+        if not pids or pids[0] is None:
+            raise Unmeasurable(f"{victim} does not run")
+        killed = time.time()
+        os.kill(pids[0], signal.SIGKILL)
+        self.await_calm(killed)
+        writes = [pauses((told.at for told in list(load.told)), killed) for load in self._loads]
+        return Crash(max(writes), pauses(list(self._reads.served), killed), self._own_start(victim, killed))
+
+    def await_calm(self, since: float) -> None:
+        """Wait until all is ready, and writes and reads have gone on without a pause for a while."""
+        calm_from = time.time()
+        while time.time() < calm_from + CALM_SECONDS:
+            time.sleep(0.1)
+            now, state = time.time(), self._journal.read()
+            newest = [load.told[-1].at for load in self._loads] + self._reads.served[-1:]
+            ready = state is not None and all(member.ready for member in state.members)
+            if not ready or len(newest) < 3 or min(newest) < now - PAUSE_SECONDS:
+                calm_from = now
+            if now > since + LONGEST_SECONDS:
+                raise Unmeasurable(f"the shop is not calm {LONGEST_SECONDS:.0f} s after a crash")
+
+    def _own_start(self, victim: str, since: float) -> float:
+        """From the start of its new process to its first readiness."""
+        at: dict[str, float] = {}
+        for event in self._journal.events():
+            moment = datetime.fromisoformat(event["at"]).timestamp()
+            if event["process"] == victim and moment > since:
+                at.setdefault(event["event"], moment)
+        return at["ready"] - at["started"]
+
+
+def pauses(times: Iterable[float], since: float) -> float:
+    """Seconds after `since` in pauses of more than `PAUSE_SECONDS` between one of `times` and the next."""
+    ordered = sorted(times)
+    gaps = [later - max(earlier, since) for earlier, later in pairwise(ordered) if later > since]
+    return sum(gap for gap in gaps if gap > PAUSE_SECONDS)
+
+
+def _rows(victim: str, crashes: Sequence[Crash]) -> list[Measured]:
+    def row(what: str, figures: Iterable[float]) -> Measured:
+        windows = {"kill -9": [Window(figure) for figure in figures]}
+        return Measured(f"{victim} killed: without {what} for", "s", windows, lower_is_better=True)
+
+    writes = row("an acknowledged write", (crash.writes for crash in crashes))
+    reads = row("a fresh read", (crash.reads for crash in crashes))
+    worst = max(crash.writes for crash in crashes)
+    if victim == "broker":
+        beyond = max(crash.writes - crash.start for crash in crashes)
+        writes.reach("its own start + 5 s, each time", beyond, BROKER_EXTRA, at_least=False)
+        starts = ", ".join(f"{crash.start:.1f}" for crash in crashes)
+        writes.notes.append(f"the broker's own starts: {starts} s")
+    elif victim in WORKERS:
+        writes.reach("≤3 s, each time", worst, WORKER_GOAL, at_least=False)
+    elif victim in APIS:
+        writes.reach("≤2 s, each time", worst, API_GOAL, at_least=False)
+    else:
+        writes.reach("no effect, each time", worst, 0.0, at_least=False)
+    if victim == "query-api":
+        reads.reach("≤2 s, each time", max(crash.reads for crash in crashes), API_GOAL, at_least=False)
+    if victim == "projection":
+        reads.reach("≤5 s, each time", max(crash.reads for crash in crashes), READ_GOAL, at_least=False)
+    return [writes, reads]
