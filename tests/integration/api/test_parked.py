@@ -14,7 +14,7 @@ from infra.commands.parked import app
 from infra.embedded.ports import free_ports
 from infra.parked import Parked, parked_commands
 from infra.topics import create_topics
-from services.kernel.envelope import Metadata, partition_of, uuid7, write_headers
+from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 from services.kernel.serde import encode
 from services.projection.database import migrate
 from services.projection.read_models import READ_MODELS
@@ -85,11 +85,12 @@ async def _migrate(url: str) -> None:
 async def _park(url: str) -> None:
     await _migrate(url)
     connection = await asyncpg.connect(url)
+    about = Metadata("e", "daybook.order.OrderPlaced", "536365", "test", now_micros(), "c", "c", 1, version=1)
     await connection.execute(
         """INSERT INTO parked
-            (read_model, key, version, topic, partition, "offset", headers, record_key, value, reason)
-        VALUES ('orders', '536365', 1, 'order.events', 0, 7, $1, '536365', 'junk', 'not framed')""",
-        msgspec.msgpack.encode([]),
+            (read_model, key, version, topic, partition, "offset", headers, record_key, value, reason, kind)
+        VALUES ('orders', '536365', 1, 'order.events', 0, 7, $1, '536365', 'junk', 'not framed', 'failed')""",
+        msgspec.msgpack.encode(write_headers(about)),
     )
     await connection.close()
 

@@ -120,12 +120,12 @@ async def wrong_rows(shop: Shop, events: list[Event]) -> list[Any]:
 
 
 async def test_a_passive_site_decides_nothing(shop: Shop, planted: Planted) -> None:
-    await asyncio.to_thread(write_role, shop.kafka, SiteRole("home", "passive", 2))
+    await asyncio.to_thread(write_role, shop.kafka, SiteRole("home", "passive", 1))
     forged = planted.records["forged next version"].metadata
     refused = await asyncio.to_thread(
         run, shop, "resolve", STREAM, "--version", "3", "--event", forged.id, "--reason", "x", "--yes"
     )
-    await asyncio.to_thread(write_role, shop.kafka, SiteRole("home", "active", 3))
+    await asyncio.to_thread(write_role, shop.kafka, SiteRole("home", "active", 1))
     assert refused.exit_code == 1
     assert refused.stderr.startswith("daybook: this site is passive")
     assert (await asyncio.to_thread(read_journal, shop.kafka)).count == 0
