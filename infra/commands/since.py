@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 from confluent_kafka import KafkaException
-from rich.table import Table
+from analytics.terminal import Table
 
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results

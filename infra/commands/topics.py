@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaException
 from rich.markup import escape
-from rich.table import Table
+from analytics.terminal import Table
 
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
@@ -64,9 +64,9 @@ def repartition(
                 settings, service, partitions, catalogue(), lambda text: status.update(escape(text))
             )
     except (NotPossible, NotDone) as reason:
-        fail(escape(str(reason)))
+        fail(str(reason))
     except (NotCopied, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
-        fail(escape(f"{reason}; the same command goes on where this one stopped"))
+        fail(f"{reason}; the same command goes on where this one stopped")
     for each in moved:
         text = f"{each.topic}: {each.records:,} records of {each.keys:,} keys in {each.partitions} partitions"
         results.print(text, markup=False)

@@ -14,7 +14,7 @@ from tests.integration.projection.processes import Process, applied, connected, 
 from tests.integration.projection.shop_log import LogWriter, fresh_topics, history
 
 # Whoever waits for its predecessor's session is seen to wait.
-SESSION_SECONDS, BACK_SECONDS = 60, 30.0
+SESSION_SECONDS, BACK_SECONDS = 60, 50.0
 KILLS = 3
 
 
