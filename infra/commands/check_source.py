@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from analytics.terminal import Table
+from rich.table import Table
 
 from infra.commands.load import DAY
 from infra.commands.marts import default_marts

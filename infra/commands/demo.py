@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import httpx
 import typer
-from analytics.terminal import Table
+from rich.markup import escape
+from rich.table import Table
 
 from infra.commands.audit import run_job
 from infra.commands.inspect import running_settings
@@ -56,7 +57,7 @@ def demo(
         if spark:
             code = _prove(book, settings)
     except httpx.HTTPError as error:
-        fail(f"{repr(error)}: `./daybook status` shows the stack.")
+        fail(f"{escape(repr(error))}: `./daybook status` shows the stack.")
     except NotAtRest as left:
         fail(f"not at rest after {REST_SECONDS:.0f} s: {left}. `./daybook logs` may say why.")
     _look_further(settings)
@@ -193,4 +194,4 @@ def _sales_table(days: list[dict[str, Any]]) -> Table:
 
 
 def _chapter(title: str) -> None:
-    results.print(f"\n{title}", style="bold")
+    results.print(f"\n[bold]{title}[/bold]")

@@ -93,7 +93,7 @@ def _hold(name: str, drill: Drill, seed: int, out: Path | None, running: bool) -
         with notes.status("") as status:
             report = drill(pair, seed, folder, lambda text: status.update(escape(text)))
     except (DrillFailed, TimeoutError) as reason:
-        fail(str(reason))
+        fail(escape(str(reason)))
     finally:
         if not running:
             pair.run("down")

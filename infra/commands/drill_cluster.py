@@ -129,5 +129,5 @@ def _hold(drill: Drill, name: str, seed: int, out: Path | None) -> None:
         ):
             report = drill(rig, seed, folder, lambda text: status.update(escape(text)))
     except (EmbeddedError, ToolFailed, TimeoutError) as reason:
-        fail(str(reason))
+        fail(escape(str(reason)))
     told(report, folder)

@@ -77,7 +77,7 @@ def _hold(failures: list[Failure], names: list[str], held: float, seed: int, out
                 settings, whole, blows, held, report, folder, lambda text: status.update(escape(text))
             )
     except FAILURES as reason:
-        fail(str(reason))
+        fail(escape(str(reason)))
     told(report, folder)
 
 

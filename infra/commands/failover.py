@@ -5,7 +5,7 @@ from typing import Annotated, NoReturn
 import msgspec
 import typer
 from confluent_kafka import KafkaException
-from analytics.terminal import Table
+from rich.table import Table
 
 from infra.commands import losses_shown
 from infra.commands.output import fail, notes, results

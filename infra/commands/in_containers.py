@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import typer
-from analytics.terminal import Table
+from rich.table import Table
 
 from infra.commands.output import fail, notes, results
 from infra.containers.engine import EngineFailed, compose, containers, make_secrets

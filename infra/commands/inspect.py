@@ -11,7 +11,7 @@ import httpx
 import psutil
 import typer
 from prometheus_client.parser import text_string_to_metric_families
-from analytics.terminal import Table
+from rich.table import Table
 
 from infra.commands import in_containers, two_sites
 from infra.commands.output import fail, notes, results

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
+from rich.markup import escape
 
 from infra.commands import detached, in_containers, two_sites
 from infra.commands.output import fail, notes, results
@@ -52,7 +53,7 @@ def up(
     try:
         jars_folder("kafka")
     except EmbeddedError as reason:
-        fail(str(reason))
+        fail(escape(str(reason)))
     for site in starting:
         _require_room(site)
         _put_old_database_aside(site)
@@ -67,7 +68,7 @@ def up(
 def _require_room(site: Site) -> None:
     """A first start that is cut short by a full disk would leave half a log or half a database."""
     if reason := no_room_to_start(site_storage(site.settings).folders):
-        fail(f"{reason}. Make room, then `./daybook up`.")
+        fail(f"{escape(reason)}. Make room, then `./daybook up`.")
 
 
 def _put_old_database_aside(site: Site) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from infra.commands.inspect import running_settings
 from infra.commands.load_report import (
@@ -91,9 +92,9 @@ def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tup
     try:
         tally = load_with_progress(plan, api_urls(settings), pace)
     except NothingThere as reason:
-        fail(f"the shop does not answer ({str(reason)}): is it open? `./daybook up` opens it")
+        fail(f"the shop does not answer ({escape(str(reason))}): is it open? `./daybook up` opens it")
     except Unanswered as reason:
-        fail(f"no answer: {str(reason)}. See `./daybook status`; the same load again goes on.")
+        fail(f"no answer: {escape(str(reason))}. See `./daybook status`; the same load again goes on.")
     expected = expected_refusals(plan.steps())
     if tally.refused != expected:
         fail(f"refused: {refusals(tally.refused)}; the data says: {refusals(expected)}")

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from analytics.terminal import Table
+from rich.table import Table
 
 from infra.commands.output import notes
 from infra.retail.invoices import Unmapped

@@ -8,7 +8,7 @@ import msgspec
 import typer
 from confluent_kafka import KafkaException
 from rich.prompt import Prompt
-from analytics.terminal import Table
+from rich.table import Column, Table
 
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
@@ -152,7 +152,7 @@ def _show(found: Report, entries: Sequence[Standing]) -> None:
 
 
 def _table(entries: Sequence[Standing]) -> Table:
-    table = Table("command", "what", "entity", "amount", "answered", "at", "now")
+    table = Table(Column("command", no_wrap=True), "what", "entity", "amount", "answered", "at", "now")
     for entry in entries:
         loss = entry.loss
         kind = loss.command_type.rpartition(".")[2] or "gone by retention"

@@ -5,9 +5,8 @@ import re
 from typing import Any, NoReturn
 
 import typer
-from rich.text import Text
+from rich.console import Console
 
-from analytics.terminal import Console, plain_lines
 from infra.settings import typed_for
 
 _TYPED_FOR_NO_STACK = re.compile(r"`\./daybook (?!--stack)")
@@ -26,7 +25,7 @@ notes = Notes(stderr=True, highlight=False)
 
 def fail(reason: str, exit_code: int = 1) -> NoReturn:
     """Say why and leave."""
-    notes.print(Text.assemble(("daybook:", "red"), f" {plain_lines(_typed(reason))}"), soft_wrap=True)
+    notes.print(f"[red]daybook:[/red] {reason}", soft_wrap=True, markup=True)
     raise typer.Exit(exit_code)
 
 

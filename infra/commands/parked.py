@@ -7,7 +7,8 @@ from typing import Annotated
 import asyncpg
 import typer
 from confluent_kafka import KafkaException
-from analytics.terminal import Table
+from rich.markup import escape
+from rich.table import Table
 
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
@@ -112,14 +113,14 @@ def _failing() -> Iterator[None]:
     except (NotParked, NothingParked) as error:
         fail(f"nothing is parked there: {error}; `./daybook parked list` shows what is")
     except StreamForked as error:
-        stream = str(error)
+        stream = escape(str(error))
         fail(f"{stream} has forked: decide which record counts, see `./daybook streams show {stream}`")
     except asyncpg.UndefinedTableError:
         fail(f"nothing is parked there: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:
-        fail(f"the broker does not answer ({str(error)}): is it up? {HINT}")
+        fail(f"the broker does not answer ({escape(str(error))}): is it up? {HINT}")
     except (asyncpg.PostgresError, OSError) as error:
-        fail(f"the database does not answer ({str(error)}): is it up? {HINT}")
+        fail(f"the database does not answer ({escape(str(error))}): is it up? {HINT}")
 
 
 def _keys(database_url: str) -> list[ParkedKey]:

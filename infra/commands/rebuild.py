@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from asyncpg import InterfaceError, PostgresError, UndefinedTableError
 from confluent_kafka import KafkaException
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from infra.commands.inspect import running_settings
@@ -72,7 +73,7 @@ def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None 
 
 def _line(error: Exception) -> str:
     """What it says first; PostgreSQL goes on about details below."""
-    return str(error).partition("\n")[0]
+    return escape(str(error).partition("\n")[0])
 
 
 def projection_settings() -> ProjectionSettings:

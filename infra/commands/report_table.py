@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.text import Text
-
-from analytics.terminal import Table
+from rich.markup import escape
+from rich.table import Table
 
 from infra.commands.output import fail, results
 from infra.drills.report import DrillReport, write
@@ -25,6 +24,6 @@ def report_table(report: DrillReport) -> Table:
     """Each promise beside what was measured."""
     table = Table("", "promised", "measured", "kept", title=f"{report.drill}, seed {report.seed}")
     for each in report.promises:
-        kept = "yes" if each.kept else Text("no", "red")
-        table.add_row(each.what, each.promised, each.measured, kept)
+        kept = "yes" if each.kept else "[red]no[/red]"
+        table.add_row(escape(each.what), escape(each.promised), escape(each.measured), kept)
     return table

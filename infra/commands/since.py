@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 from confluent_kafka import KafkaException
-from analytics.terminal import Table
+from rich.table import Table
 
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 import typer
-from analytics.terminal import Table
+from rich.table import Table
 
 from infra.commands.in_containers import failing
 from infra.commands.output import fail, notes, results

@@ -2,7 +2,8 @@
 
 import psutil
 import typer
-from analytics.terminal import Table
+from rich.markup import escape
+from rich.table import Table
 
 from infra.commands import detached
 from infra.commands.inspect import memory, own_settings
@@ -31,7 +32,7 @@ def up() -> None:
         try:
             jars_folder("spark")
         except EmbeddedError as reason:
-            fail(str(reason))
+            fail(escape(str(reason)))
         detached.start(settings, journal, "infra.embedded.spark", [], progress, task)
     results.print(f"DAYBOOK_SPARK_MASTER={master_url(settings)}", soft_wrap=True, markup=False)
     notes.print("With that setting, jobs run on the cluster. `./daybook spark down` stops it.")

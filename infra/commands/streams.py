@@ -9,7 +9,8 @@ import asyncpg
 import msgspec
 import typer
 from confluent_kafka import KafkaException
-from analytics.terminal import Table
+from rich.markup import escape
+from rich.table import Table
 
 from contracts.kernel.records import RecordVerdict
 from infra.commands.output import fail, notes, results
@@ -140,7 +141,7 @@ def resolve(
         broker = kafka or address("DAYBOOK_KAFKA")
         _require_active(broker)
         records = at_version(records_of(broker, stream), version)
-    named = _named(records, event or keep, digest, f"{plain(stream)} at version {version}")
+    named = _named(records, event or keep, digest, f"{escape(plain(stream))} at version {version}")
     decided: list[tuple[StreamRecord, RecordVerdict]] = [(named, verdict.value)]
     if keep:
         decided = [(one, "genuine" if one is named else "foreign") for one in records]
@@ -182,9 +183,9 @@ def _stopped(stopped: Iterable[StoppedStream]) -> Table:
     table = Table("stream", "stopped at", "why", "read models", "waiting", "since")
     for one in stopped:
         table.add_row(
-            plain(one.stream),
+            escape(plain(one.stream)),
             f"version {one.version}",
-            f"{one.kind}: {plain(one.reason)}",
+            f"{one.kind}: {escape(plain(one.reason))}",
             ", ".join(one.read_models) or "none",
             str(one.events),
             "-" if one.since is None else since(one.since),
@@ -209,6 +210,6 @@ def _failing() -> Iterator[None]:
     except asyncpg.UndefinedTableError:
         fail(f"nothing is known of streams: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:
-        fail(f"the broker does not answer ({str(error)}): is it up? {HINT}")
+        fail(f"the broker does not answer ({escape(str(error))}): is it up? {HINT}")
     except (asyncpg.PostgresError, OSError) as error:
-        fail(f"the database does not answer ({str(error)}): is it up? {HINT}")
+        fail(f"the database does not answer ({escape(str(error))}): is it up? {HINT}")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaException
 from rich.markup import escape
-from analytics.terminal import Table
+from rich.table import Table
 
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
@@ -64,9 +64,9 @@ def repartition(
                 settings, service, partitions, catalogue(), lambda text: status.update(escape(text))
             )
     except (NotPossible, NotDone) as reason:
-        fail(str(reason))
+        fail(escape(str(reason)))
     except (NotCopied, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
-        fail(f"{reason}; the same command goes on where this one stopped")
+        fail(escape(f"{reason}; the same command goes on where this one stopped"))
     for each in moved:
         text = f"{each.topic}: {each.records:,} records of {each.keys:,} keys in {each.partitions} partitions"
         results.print(text, markup=False)
