@@ -83,10 +83,11 @@ class Transactions:
     def settle(self, places: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any) -> None:
         """Abort what these ids may have left behind in `places` (topic, partition) and in `group`'s offsets.
 
-        A coordinator that comes back from a crash of its broker can take a decided transaction for complete
-        although partitions whose leader is not elected yet never got its marker (seen on 4.3.1 with one
-        broker). Such data is invisible, was acknowledged to nobody, and holds up every reader until the same
-        id ends a transaction there. Raises `OwnershipLost` where a partition cannot be reached.
+        While a cluster's only broker comes back from a crash, its partitions have no leader for a
+        moment. Kafka 4 then takes them for deleted ("these partitions are likely deleted already")
+        and calls a decided transaction complete whose markers it never wrote. Such data is
+        invisible, was acknowledged to nobody, and holds up every reader until the same id ends a
+        transaction there. Raises `OwnershipLost` where a partition cannot be reached.
         """
         unsettled: list[str] = []
 
