@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from types import FrameType
@@ -35,34 +36,46 @@ KEEP_ALIVE_SECONDS = 75  # longer than a client's pool or a proxy usually keeps 
 log = structlog.get_logger(__name__)
 
 NotReady = Callable[[], str | None]
+Status = Callable[[], Mapping[str, object]]
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
 
-def operations(not_ready: NotReady) -> Sequence[BaseRoute]:
-    """`/health/live`, `/health/ready` (503 with the reason `not_ready` gives) and `/metrics`."""
+def operations(
+    not_ready: NotReady, not_live: NotReady = lambda: None, status: Status = lambda: {"status": "ready"}
+) -> Sequence[BaseRoute]:
+    """`/health/live`, `/health/ready` (503 with the reason that is given, else `status`) and `/metrics`."""
 
     async def live(_: Request) -> Response:
-        return Response(b'{"status":"live"}', media_type="application/json")
+        return _told(not_live(), "not live", {"status": "live"})
 
     async def ready(_: Request) -> Response:
-        reason = not_ready()
-        status = {"status": "ready"} if reason is None else {"status": "not ready", "reason": reason}
-        body = msgspec.json.encode(status)
-        return Response(body, 200 if reason is None else 503, media_type="application/json")
+        return _told(not_ready(), "not ready", status())
 
     async def metrics(_: Request) -> Response:
-        return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        # some are measured when they are asked for, and a broker may take its time
+        found = await asyncio.to_thread(generate_latest)
+        return Response(found, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     answers = {"/health/live": live, "/health/ready": ready, "/metrics": metrics}
     return [Route(path, without_parameters(endpoint)) for path, endpoint in answers.items()]
 
 
+def _told(reason: str | None, failed: str, status: Mapping[str, object]) -> Response:
+    body = msgspec.json.encode({"status": failed, "reason": reason} if reason else status)
+    return Response(body, 503 if reason else 200, media_type="application/json")
+
+
 def application(
-    routes: Sequence[BaseRoute], not_ready: NotReady, lifespan: Lifespan | None = None
+    routes: Sequence[BaseRoute],
+    not_ready: NotReady,
+    lifespan: Lifespan | None = None,
+    *,
+    not_live: NotReady = lambda: None,
+    status: Status = lambda: {"status": "ready"},
 ) -> Starlette:
     """Routes with the operations beside them; every error leaves as a problem."""
     app = Starlette(
-        routes=[*routes, *operations(not_ready)],
+        routes=[*routes, *operations(not_ready, not_live, status)],
         exception_handlers=exception_handlers(),
         lifespan=lifespan,
     )
@@ -120,7 +133,7 @@ def server_config(app: ASGIApp, host: str, port: int) -> uvicorn.Config:
 def serve(app: ASGIApp, host: str, port: int) -> int:
     """Until SIGTERM or SIGINT: then no new connection, what is under way gets `GRACE_SECONDS`. The exit code.
 
-    In another thread than the main one it serves as long as the process lives.
+    In another thread than the main one no signal ends it.
     """
     keep_what_is_here()
     server = _Server(server_config(app, host, port))

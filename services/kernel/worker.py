@@ -65,13 +65,12 @@ class WorkerSettings(Protocol):
     takeover_hours: float
 
 
-def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings) -> int:
+def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings, metrics: WorkerMetrics) -> int:
     """Stand by while the site is passive, own a slot and work while it is active, until SIGTERM.
 
     Returns the exit code.
     """
-    metrics = WorkerMetrics(aggregate.name)
-    metrics.serve(settings.http_host, settings.http_port, settings.kafka)
+    metrics.measure_lag(settings.kafka)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

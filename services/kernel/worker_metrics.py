@@ -1,16 +1,13 @@
-"""What a worker tells: Prometheus metrics, and whether it is alive and ready, over a small HTTP server of its
-own thread."""
+"""What a worker tells of itself: Prometheus metrics, and whether it is alive and ready."""
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -99,8 +96,12 @@ class WorkerMetrics:
         self._service = service
         self._followed: Followed | None = None
         self._reason = "starting"
-        self._status: dict[str, object] = {}
+        self.status: Mapping[str, object] = {}
         self._ticked = time.monotonic()
+
+    def measure_lag(self, bootstrap: str) -> None:
+        """At every scrape, for the life of the process."""
+        REGISTRY.register(WorkerLag(self._service, bootstrap, lambda: self._followed))
 
     def committed(self, counts: Mapping[tuple[str, str], int], commands: int, seconds: float) -> None:
         """Account for one transaction of `commands` commands that took `seconds`."""
@@ -123,7 +124,7 @@ class WorkerMetrics:
             "daybook_lag_events", "Commands waiting in the log", lambda: {topic: executed}
         )
         RESTORE.labels(self._service).set(seconds)
-        self._status = {"status": "active", "epoch": epoch}
+        self.status = {"status": "active", "epoch": epoch}
         self._reason = ""
         self.ticked()
 
@@ -133,7 +134,7 @@ class WorkerMetrics:
             "daybook_standby_lag_events", "Records that a standby has not folded yet", lambda: folded
         )
         RESTORE.labels(self._service).set(seconds)
-        self._status = {"status": "standby"}
+        self.status = {"status": "standby"}
         self._reason = ""
         self.ticked()
 
@@ -152,37 +153,3 @@ class WorkerMetrics:
     def why_not_ready(self) -> str:
         """Empty when the slot is restored, and owned or standing by."""
         return self._reason or self.why_not_alive()
-
-    def serve(self, host: str, port: int, bootstrap: str) -> None:
-        """Answer /health/live, /health/ready and /metrics until the process ends."""
-        metrics = self
-        REGISTRY.register(WorkerLag(self._service, bootstrap, lambda: metrics._followed))
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                match self.path:
-                    case "/health/live":
-                        self._health(metrics.why_not_alive(), {"status": "live"})
-                    case "/health/ready":
-                        self._health(metrics.why_not_ready(), metrics._status)
-                    case "/metrics":
-                        self._send(200, CONTENT_TYPE_LATEST, generate_latest())
-                    case _:
-                        self._send(404, "application/json", b'{"reason":"see /health/ready and /metrics"}')
-
-            def _health(self, reason: str, status: Mapping[str, object]) -> None:
-                body = json.dumps({"reason": reason} if reason else status).encode()
-                self._send(503 if reason else 200, "application/json", body)
-
-            def _send(self, status: int, kind: str, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                """Health checks are not worth a line."""
-
-        server = ThreadingHTTPServer((host, port), Handler)
-        threading.Thread(target=server.serve_forever, name="health", daemon=True).start()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from services.edge.worker_health import health_of
 from services.kernel.aggregate import Aggregate
 from services.kernel.worker import WorkerSettings, run_worker
+from services.kernel.worker_metrics import WorkerMetrics
 from services.order.domain.decider import order_decider
 from services.order.domain.state import STATES
 from services.order.process import order_process
@@ -13,4 +15,6 @@ ORDER = Aggregate("order", order_decider, order_process, STATES)
 
 def run(settings: WorkerSettings) -> int:
     """Own a slot until SIGTERM; the exit code."""
-    return run_worker(ORDER, settings)
+    metrics = WorkerMetrics(ORDER.name)
+    with health_of(metrics, settings.http_host, settings.http_port):
+        return run_worker(ORDER, settings, metrics)
