@@ -4,7 +4,8 @@ Each rule is checked in both directions, from the records alone: an event and th
 an event and the outcome of its command, an outcome without events and its recorded outcome. A retry sends a
 missing command again, but not in the event's transaction: a torn pair is found though it did no lasting harm.
 
-Commands are not mirrored: events of an epoch in which the other site wrote have none here, and are left out.
+Commands and outcomes are not mirrored: events of an epoch in which the other site wrote have none here, and
+are left out, as are its recorded outcomes.
 """
 
 from __future__ import annotations
@@ -73,10 +74,13 @@ def _site(events: list[Recorded], sent: list[Sent]) -> _Site:
                         site.outcomes[record.transaction, outcome.command_id].append(outcome)
             case Answer(outcome=outcome):
                 site.recorded[record.transaction, outcome.command_id] = outcome
-    # Not by their commands: a client may repeat at this site what the other one executed.
-    written = {record.transaction for record in sent}
+    # Not by their commands: a client may repeat at this site what the other one executed. Nor by recorded
+    # outcomes: they are mirrored.
+    written = {record.transaction for record in sent if not isinstance(record.body, Answer)}
     epochs = {event.metadata.epoch for event in events if _transaction(event) in written}
     site.own = [event for event in events if event.metadata.epoch in epochs]
+    if len(site.own) < len(events):
+        site.recorded = {name: outcome for name, outcome in site.recorded.items() if name[0] in written}
     return site
 
 

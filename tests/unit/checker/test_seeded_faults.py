@@ -10,7 +10,7 @@ import pytest
 
 from contracts.inventory.commands import ReserveStock
 from contracts.inventory.events import StockIssued, StockReceived, StockReleased, StockReserved
-from contracts.kernel.records import OutcomeBatch
+from contracts.kernel.records import Answer, OutcomeBatch
 from contracts.order.events import (
     Line,
     MovementsRecorded,
@@ -272,6 +272,13 @@ FAULTS: list[tuple[str, Callable[[Evidence], Evidence]]] = [
 
 def test_a_good_log_passes() -> None:
     assert check(good()) == []
+
+
+def test_a_passive_site_has_the_events_and_recorded_outcomes_alone() -> None:
+    there = good()
+    mirrored = [record for record in there.sent if isinstance(record.body, Answer)]
+    assert mirrored
+    assert check(replace(there, sent=mirrored)) == []
 
 
 def test_a_command_that_is_sent_again_may_have_two_outcomes_in_one_transaction() -> None:
