@@ -157,14 +157,17 @@ def _refusals(
 
 
 def _requests(old: str, wanted: set[tuple[str, str]]) -> dict[str, Request]:
-    """The commands with these ids, as they were first sent; what retention has removed is absent."""
+    """The commands with these ids, as they were first sent; what retention has removed is absent.
+
+    A foreign record may have any bytes as its headers.
+    """
     found: dict[str, Request] = {}
     for service in sorted({service for service, _ in wanted}):
         topic = f"{service}.commands"
         ids = {command_id for asked, command_id in wanted if asked == service}
         for record in read_to_end(old, topic, dict.fromkeys(partitions_of(old, topic), 0)):
             headers = tuple((name, value or b"") for name, value in record.headers() or ())
-            command_id = dict(headers).get("ce_id", b"").decode()
+            command_id = dict(headers).get("ce_id", b"").decode(errors="replace")
             if command_id in ids and command_id not in found:
                 key, value = record.key() or b"", record.value() or b""
                 found[command_id] = Request(topic, key.decode(), value, headers)

@@ -1,6 +1,7 @@
 """What one site's log holds and another's does not: events by their ids, answers by entity and command id.
 
-Foreign records are not of the log, and openings of epochs are no events: neither is ever lost.
+Foreign records, also among the answers, are not of the log, and openings of epochs are no events: neither is
+ever lost.
 
 Each log is streamed; what is kept is the ids of one partition at a time (16 bytes each) and what was lost.
 """
@@ -17,6 +18,7 @@ from confluent_kafka import Message
 from contracts.kernel.records import Outcome
 from infra.event_log import read_log
 from services.kernel.envelope import Metadata
+from services.kernel.foreign import answer_of
 from services.kernel.log_reader import partitions_of, read_to_end
 from services.kernel.log_rule import FIRST_EPOCH, Event, epoch_after
 from services.kernel.serde import Undecodable, decode
@@ -166,16 +168,20 @@ def _lost(record: Message, metadata: Metadata, place: Place) -> LostEvent:
 def _answers(old: str, new: str, place: Place, found: Difference) -> None:
     """By entity and command. What retention has removed at the new site already is not lost."""
     crossed: set[tuple[str, str]] = set()
-    kept_from: int | None = None
+    begin: int | None = None
+    kept_from = 0
     for record in read_to_end(new, place[0], {place[1]: 0}):
-        answer = decode(record.value())
-        if kept_from is None:
-            kept_from = answer.recorded_at if record.offset() > 0 else 0
+        begin = record.offset() if begin is None else begin
+        if (answer := answer_of(record)) is None:
+            continue
+        if begin > 0 and not crossed:
+            kept_from = answer.recorded_at
         crossed.add((answer.outcome.subject, answer.outcome.command_id))
     for record in read_to_end(old, place[0], {place[1]: 0}):
-        answer = decode(record.value())
+        if (answer := answer_of(record)) is None:
+            continue
         outcome = answer.outcome
-        if (outcome.subject, outcome.command_id) in crossed or answer.recorded_at < (kept_from or 0):
+        if (outcome.subject, outcome.command_id) in crossed or answer.recorded_at < kept_from:
             continue
         found.answers.append(LostAnswer(*place, record.offset(), outcome, answer.recorded_at))
 
@@ -205,4 +211,5 @@ def _since(new: str, found: Difference) -> None:
 def _outcomes(new: str, topics: Sequence[str]) -> Iterable[Outcome]:
     for topic in topics:
         for record in read_to_end(new, topic, dict.fromkeys(partitions_of(new, topic), 0)):
-            yield decode(record.value()).outcome
+            if (answer := answer_of(record)) is not None:
+                yield answer.outcome

@@ -13,16 +13,16 @@ from typing import Any, Generic, TypeVar
 import structlog
 from confluent_kafka import Message
 
-from contracts.kernel.records import Answer, Outcome, RecordJudged, Remembered
+from contracts.kernel.records import Outcome, RecordJudged, Remembered
 from services.kernel.aggregate import Aggregate, StateCodec
 from services.kernel.entities import Partition
 from services.kernel.entity import Entity
 from services.kernel.envelope import Headers, Metadata, now_micros
-from services.kernel.foreign import foreign, place_of
+from services.kernel.foreign import answer_of, foreign, place_of
 from services.kernel.journal import with_judgement
 from services.kernel.log_reader import end_offsets, read_to_end
 from services.kernel.log_rule import Event, Foreign, Journal, Kind, Step, epoch_after, identity, kind_of, step
-from services.kernel.serde import Undecodable, decode
+from services.kernel.serde import decode
 from services.kernel.snapshots import seen, snapshot_of
 
 State = TypeVar("State")
@@ -206,14 +206,11 @@ class Fold(Generic[State]):
         )
 
     def _answer(self, record: Message, partition: Partition[State]) -> None:
-        key = (record.key() or b"").decode(errors="replace")
-        try:
-            answer = decode(record.value())
-        except Undecodable:
-            answer = None
-        if not isinstance(answer, Answer) or answer.outcome.subject != key:
+        answer = answer_of(record)
+        if answer is None:
             foreign(record, "no_answer")
             return
+        key = answer.outcome.subject
         partition.get(key)
         partition.remember(key, Remembered(answer.outcome, answer.recorded_at))
 

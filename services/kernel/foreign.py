@@ -1,4 +1,5 @@
-"""Counting and naming records that are not of our log. Which ones they are: `log_rule.py`."""
+"""Counting and naming records that are not of our log. Which ones they are: `log_rule.py` for events, and
+`answer_of` for recorded outcomes."""
 
 from __future__ import annotations
 
@@ -6,9 +7,22 @@ import structlog
 from confluent_kafka import Message
 from prometheus_client import Counter
 
+from contracts.kernel.records import Answer
+from services.kernel.serde import Undecodable, decode
+
 FOREIGN = Counter("daybook_foreign_records", "Records that are not of our log, skipped", ["topic"])
 
 log = structlog.get_logger()
+
+
+def answer_of(record: Message) -> Answer | None:
+    """The recorded outcome that a record of an answers topic holds; None where the record is foreign."""
+    try:
+        answer = decode(record.value())
+    except Undecodable:
+        return None
+    key = (record.key() or b"").decode(errors="replace")
+    return answer if isinstance(answer, Answer) and answer.outcome.subject == key else None
 
 
 def foreign(record: Message, reason: str) -> None:

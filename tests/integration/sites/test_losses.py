@@ -10,20 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from contracts.kernel.records import LossReissued, Outcome, SiteRole
+from contracts.kernel.records import Answer, LossReissued, Outcome, SiteRole
 from infra.checker.evidence import read_evidence
 from infra.sites.control import write_role
 from infra.sites.cut import torn_at
 from infra.sites.losses import Report, report
 from infra.sites.reconcile import Undecidable, chosen, load, reissue, save, standings, write_off
-from services.kernel.envelope import uuid7
-from tests.contract.log_rule_cases import OTHER, event, opening
+from services.kernel.envelope import now_micros, uuid7
+from services.kernel.serde import encode
+from tests.contract.log_rule_cases import OTHER, LogRecord, event, opening
 from tests.foreign_records import planted, write_log
 from tests.integration.kernel.client import Client
 from tests.integration.sites import shop
 from tests.integration.sites.conftest import Start
 
 CROSSED, LOST, SHIPPED, CANCELLED = (f"o-{name}" for name in ("crossed", "lost", "shipped", "cancelled"))
+FORGED, ANSWERS = "o-forged", "order.answers"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,15 @@ def at_rest(bootstrap: str, wanted: dict[str, str]) -> None:
         time.sleep(0.05)
 
 
+def not_answers() -> list[LogRecord]:
+    """Bytes that cannot be read, a tombstone, a record of another type, and an answer under another key."""
+    outcome = Outcome(uuid7(), "", FORGED, "", "refused", 0, (), "", "", "", "", replayed=False)
+    answer = encode(ANSWERS, Answer(outcome, now_micros()))
+    role = encode("site.control", SiteRole("away", "active", 2))
+    values = (b"garbage", None, role, answer)
+    return [LogRecord(key, value, ()) for key in (b"\xff\xfe", None) for value in values]
+
+
 @pytest.fixture(scope="module")
 def failover(two_brokers: tuple[str, str], start_worker: Start) -> Failover:
     old, new = two_brokers
@@ -94,6 +105,9 @@ def failover(two_brokers: tuple[str, str], start_worker: Start) -> Failover:
     # what is no event, or not of the log, cannot be lost; what a forger wrote is listed like any event
     write_log(old, [each.record for each in planted() if not each.stops])
     write_log(old, [event(1, OTHER, event_id="not a UUID"), opening(2)])
+    for broker in (old, new):
+        write_log(broker, not_answers(), ANSWERS)
+    write_log(old, [LogRecord(b"\xff", b"garbage", (("ce_id", b"\xff"),))], "order.commands")
     write_role(new, SiteRole("away", "active", 2))
     return Failover(old, new, {each.command_id: each for each in told}, report(old, new, "home", "away"))
 
@@ -112,6 +126,7 @@ def test_what_is_lost_is_exactly_what_one_log_has_and_the_other_has_not(failover
 def test_foreign_records_and_openings_are_no_losses(failover: Failover) -> None:
     subjects = {loss.subject: loss for loss in failover.found.losses}
     assert not subjects.keys() & {each.key for each in planted()}
+    assert FORGED not in subjects
     assert not subjects[OTHER].acknowledged
     assert all(event.version for loss in failover.found.losses for event in loss.events)
 
