@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from contracts.inventory.events import StockAdjusted, StockIssued, StockReceived, StockReserved
@@ -31,6 +31,7 @@ from contracts.order.events import (
 )
 from services.kernel.envelope import Envelope, Metadata, now_micros, partition_of, uuid7, write_headers
 from services.kernel.journal import TOPIC as JOURNAL
+from services.kernel.log_reader import partition_counts
 from services.kernel.log_rule import OPENING_KEY
 from services.kernel.serde import encode
 
@@ -154,23 +155,30 @@ def batches(events: Sequence[Event], size: int) -> Iterator[Sequence[Event]]:
 
 
 def fresh_topics(kafka: str) -> None:
-    """The two logs of events, empty, and nothing decided."""
+    """The two logs of events, empty, and nothing decided.
+
+    The controller deletes and creates topics; the broker learns of it a moment later. Waits for both.
+    """
     admin = AdminClient({"bootstrap.servers": kafka, "log_level": 3})
     topics = {**dict.fromkeys(TOPICS, PARTITIONS), JOURNAL: 1}
-    there = [name for name in admin.list_topics(timeout=30).topics if name in topics]
-    for future in admin.delete_topics(there).values() if there else ():
-        future.result(30)
+    there = [name for name in partition_counts(kafka) if name in topics]
+    for deleted in admin.delete_topics(there).values() if there else ():
+        deleted.result(30)
+    _await_known(kafka, dict.fromkeys(topics))
+    for created in admin.create_topics([NewTopic(*topic, 1) for topic in topics.items()]).values():
+        created.result(30)
+    _await_known(kafka, topics)
+
+
+def _await_known(kafka: str, topics: Mapping[str, int | None]) -> None:
+    """Until the broker knows topics with so many partitions; None: it knows none of that name."""
     deadline = time.monotonic() + 60
-    for name, partitions in topics.items():
-        while True:
-            try:
-                admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
-                break
-            except KafkaException as error:
-                being_deleted = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-                if not being_deleted or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
+    while True:
+        known = partition_counts(kafka)
+        if {name: known.get(name) for name in topics} == topics:
+            return
+        assert time.monotonic() < deadline, f"{topics} wanted, the broker knows {known}"
+        time.sleep(0.01)
 
 
 @dataclass
