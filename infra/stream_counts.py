@@ -1,4 +1,4 @@
-"""How many streams stopped and how many foreign records were met, for `./daybook status`."""
+"""How many streams stopped and how many foreign records were met, for `./daybook status` of either stack."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ _STOPPED = "SELECT count(DISTINCT (topic, key)) FROM parked WHERE kind IN ('fork
 _FOREIGN = "SELECT coalesce(sum(records), 0) FROM foreign_count"
 
 
-def stopped_and_foreign(url: str) -> tuple[int, int]:
-    """Zeros where the database does not answer at once: `status` says so beside its process."""
+def stream_lines(url: str, command: str) -> list[str]:
+    """A line for each kind of which there are some; none where the database does not answer at once: `status`
+    says so beside its process. `command` is `./daybook`, as it is typed for this stack."""
     try:
-        return asyncio.run(_ask(url))
+        stopped, foreign = asyncio.run(_ask(url))
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        return 0, 0
+        return []
+    lines = {"streams have stopped": stopped, "foreign records were passed over": foreign}
+    return [f"{count} {what}: `{command} streams list`" for what, count in lines.items() if count]
 
 
 async def _ask(url: str) -> tuple[int, int]:

@@ -11,10 +11,11 @@ import typer
 from rich.table import Table
 
 from infra.commands.output import fail, notes, results
-from infra.containers.engine import EngineFailed, compose, containers, make_secrets
+from infra.containers.engine import EngineFailed, compose, containers, database_url, make_secrets
 from infra.settings import StackSettings
 from infra.sites.asking import SiteSilent, ask
 from infra.storage import Space
+from infra.stream_counts import stream_lines
 
 # All others need the secrets, which the first start makes.
 BEFORE_THE_FIRST_START = ("up", "down", "clean", "demo", "contracts")
@@ -58,6 +59,8 @@ def status(settings: StackSettings) -> None:
     storage = _storage(settings)
     if storage:
         results.print(f"storage: {storage}", soft_wrap=True, markup=False)
+    for line in stream_lines(database_url(settings), settings.typed):
+        results.print(line, soft_wrap=True, markup=False)
     if storage or not all(one.fine for one in found):
         raise typer.Exit(1)
 

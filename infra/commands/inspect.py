@@ -20,7 +20,7 @@ from infra.embedded.journal import Journal, MemberState, StackState
 from infra.embedded.stack import NAMES, SILENT, SITE_NAMES, STORES, addresses, log_file, members
 from infra.settings import StackSettings
 from infra.sites.site import Site, peer
-from infra.stream_counts import stopped_and_foreign
+from infra.stream_counts import stream_lines
 
 app = typer.Typer()
 NOT_UP = "the stack is not up: `./daybook up` starts it"
@@ -74,21 +74,13 @@ def _show(site: Site, title: str) -> bool:
     storage = site_storage(settings, was_short=state.short)
     if storage.short:
         results.print(f"storage: {storage}", markup=False, soft_wrap=True)
-    _tell_of_streams(site)
+    for line in stream_lines(site.database_url, settings.typed):
+        results.print(line, soft_wrap=True, markup=False)
     notable = [event for event in journal.events() if event["event"] not in ("started", "topics")]
     for event in notable[-SHOWN_EVENTS:]:
         first_line = event["detail"].partition("\n")[0]
         results.print(f"{event['at']} {event['process']} {event['event']} {first_line}", markup=False)
     return not any(row.why_not_ready for row in rows) and not storage.short
-
-
-def _tell_of_streams(site: Site) -> None:
-    """Only where there is something to decide."""
-    stopped, foreign = stopped_and_foreign(site.database_url)
-    if stopped:
-        results.print(f"{stopped} streams have stopped: `./daybook streams list`", markup=False)
-    if foreign:
-        results.print(f"{foreign} foreign records were passed over: `./daybook streams list`", markup=False)
 
 
 @app.command(rich_help_panel="For other tools")

@@ -11,8 +11,11 @@ from typer.testing import CliRunner, Result
 
 from contracts.kernel.records import SiteRole
 from infra.cli import command as daybook
+from infra.commands import in_containers
+from infra.containers.engine import Container
+from infra.settings import StackSettings
 from infra.sites.control import write_role
-from infra.stream_counts import stopped_and_foreign
+from infra.stream_counts import stream_lines
 from infra.topics import create_topics
 from services.kernel.journal import read_journal
 from services.projection.parked import parked_keys
@@ -20,6 +23,7 @@ from tests.integration.projection.conftest import Shop
 from tests.integration.projection.planted import FOREIGN, STOPS, Planted
 from tests.integration.projection.processes import applied, differences, until
 from tests.integration.projection.shop_log import Event, history
+from tests.ports import free_base
 
 STREAM = "order/victim-forged-next-version"
 
@@ -63,8 +67,6 @@ async def test_what_stopped_is_listed_and_shown(shop: Shop, planted: Planted) ->
         for kind, stop in STOPS.items()
     }
     assert listed["foreign_count"] == len(listed["foreign"]) == len(FOREIGN)
-    counts = await asyncio.to_thread(stopped_and_foreign, shop.database_url)
-    assert counts == (len(STOPS), len(FOREIGN))
     table = (await said(shop, "list")).stdout
     assert STREAM in table and "its epoch is not open in the partition" in table
 
@@ -82,6 +84,27 @@ async def test_what_stopped_is_listed_and_shown(shop: Shop, planted: Planted) ->
     ]
     missing = await asyncio.to_thread(run, shop, "show", "order/nobody")
     assert missing.exit_code == 1 and "holds no record of order/nobody" in missing.stderr
+
+
+@pytest.mark.usefixtures("planted")
+async def test_status_counts_them_on_either_stack(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lines(command: str) -> list[str]:
+        return [
+            f"{len(STOPS)} streams have stopped: `{command} streams list`",
+            f"{len(FOREIGN)} foreign records were passed over: `{command} streams list`",
+        ]
+
+    embedded = await asyncio.to_thread(stream_lines, shop.database_url, StackSettings().typed)
+    assert embedded == lines("./daybook")
+
+    healthy = Container("shop-postgres-1", "postgres", "running", "healthy", 0, ())
+    monkeypatch.setattr(in_containers, "containers", lambda _: [healthy])
+    monkeypatch.setattr(in_containers, "database_url", lambda _: shop.database_url)
+    settings = StackSettings(stack="compose", home=shop.folder, port_base=free_base())
+    await asyncio.to_thread(in_containers.status, settings)
+    assert capsys.readouterr().out.splitlines()[-2:] == lines("./daybook --stack compose")
 
 
 async def test_a_decision_makes_it_whole(shop: Shop, planted: Planted) -> None:
