@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 from infra.embedded.journal import Journal
 from infra.embedded.rotation import rotate
@@ -61,4 +62,5 @@ class Housekeeping:
 
     def _run(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
-            self.look()
+            with suppress(OSError):  # a disk that cannot be asked now is asked again
+                self.look()

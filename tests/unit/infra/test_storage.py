@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import namedtuple
 from pathlib import Path
+from threading import Semaphore
 
 import pytest
 
@@ -70,6 +71,20 @@ def test_the_supervisor_is_told_of_each_change_once(disks: Disks, tmp_path: Path
     nothing, mirror = frozenset[str](), frozenset({"mirror"})
     assert told == [("", nothing), (SHORT, nothing), ("", nothing), ("", mirror), (ENOUGH, nothing)]
     assert [event["event"] for event in journal.events()] == [SHORT, ENOUGH]
+
+
+def test_a_disk_that_cannot_be_asked_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house, asked = Housekeeping(StackSettings(home=tmp_path), []), Semaphore(0)
+
+    def fails(_: Path) -> None:
+        asked.release()
+        raise OSError("input/output error")
+
+    monkeypatch.setattr(shutil, "disk_usage", fails)
+    house.start()
+    again = [asked.acquire(timeout=10) for _ in range(2)]
+    house.stop()
+    assert again == [True, True]
 
 
 def test_events_that_find_no_room_are_written_later(tmp_path: Path) -> None:
