@@ -81,8 +81,17 @@ class ContainerShop:
         gaps = [GAP.match(each.what) for each in report.promises]
         return Drilled([gap[1] for gap in gaps if gap], report.figures["commands answered"])
 
-    def docker(self, *arguments: str) -> str:
-        return self._said("docker", *arguments)
+    def docker(self, *arguments: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
+        """What `docker` says; `more` are further variables for it."""
+        return self._said("docker", *arguments, more=more)
+
+    def status(self) -> tuple[int, str]:
+        """Exit code and output of the command."""
+        command = [sys.executable, "-m", "infra.cli", "--stack", "compose", "status"]
+        done = subprocess.run(
+            command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
 
     def profile(self, name: str) -> None:
         """Start a profile beside what runs, and wait until all of it is healthy."""
@@ -115,11 +124,11 @@ class ContainerShop:
         )
         return done.stdout + done.stderr
 
-    def _said(self, *command: str) -> str:
+    def _said(self, *command: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env=self.environment,
+            env={**self.environment, **more},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -4,8 +4,11 @@ import re
 import subprocess
 from pathlib import Path
 
+import httpx
 import pytest
 
+from infra.retail.requests import Api
+from infra.retail.shop import api_urls
 from infra.settings import ROOT
 from tests.containers.shop import PROCESSES, SECONDS, ContainerShop, eventually
 from tests.e2e.test_readme_walk import BLOCK, WALK
@@ -46,6 +49,28 @@ def test_six_failures_and_nothing_is_lost_or_doubled(shop: ContainerShop, tmp_pa
     assert len(found.broken) == 6
     assert {"kill broker", "cut projection", "pause inventory-worker"} <= set(found.broken)
     assert found.answered > 100
+
+
+def test_a_nearly_full_disk_refuses_writes_until_there_is_room(shop: ContainerShop) -> None:
+    """The disk is the engine's: what is free stays as it is, what counts as full is moved."""
+    order = {
+        "country": "France",
+        "currency": "EUR",
+        "lines": [{"sku": "x", "quantity": 1, "unit_price": "1.00"}],
+    }
+    url = f"{api_urls(shop.settings)[Api.ORDER]}/orders"
+    try:
+        shop.docker(
+            "compose", "up", "-d", "--wait", "storage", more={"DAYBOOK_STORAGE_RESERVE_MB": "999000000"}
+        )
+        eventually(lambda: httpx.post(url, json=order).status_code == 507, "writes are refused")
+        code, output = shop.status()
+        assert code == 1
+        assert re.search(r"storage: /disks/\w+ has [\d,]+ MB \([\d,]+ bytes\) free", output)
+    finally:
+        shop.docker("compose", "up", "-d", "--wait", "storage")
+    eventually(lambda: httpx.post(url, json=order).status_code == 201, "writes are taken again")
+    assert shop.status()[0] == 0
 
 
 def test_a_process_that_is_silent_is_ended_and_begins_anew(shop: ContainerShop) -> None:
