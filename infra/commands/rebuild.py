@@ -52,12 +52,12 @@ def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None 
     except UndefinedTableError as error:
         fail(f"nothing to rebuild ({_line(error)}): has the projection run yet? See `./daybook status`")
     except TooManyParked as error:
-        fail(f"too many keys cannot be applied ({_line(error)}): correct the read model's project.py. {KEPT}")
+        fail(f"too many keys cannot be applied ({_line(error)}): correct the read model's fold.py. {KEPT}")
     except AnotherLog as error:
         fail(f"{_line(error)}. {KEPT}")
     except Stopped as error:
         fail(
-            f"the log cannot be applied ({_line(error)}): correct the read model's project.py, or see "
+            f"the log cannot be applied ({_line(error)}): correct the read model's fold.py, or see "
             f"`./daybook audit` for the log. {KEPT}"
         )
     except (OSError, KafkaException, PostgresError, InterfaceError) as error:

@@ -8,15 +8,14 @@ import time
 import asyncpg
 
 from infra.sites.site import Site
+from services.projection.read_models import READ_MODELS
 
-TABLES = {
-    "orders.orders": "order_id",
-    "orders.content": "order_id",
-    "order_history.entry": "order_id || '/' || version",
-    "conversations.conversation": "order_id",
-    "sales_daily.sales_daily": "day || '/' || country || '/' || currency",
-    "stock.stock": "sku",
-}
+# Every table of the read models, with the columns of its primary key.
+_TABLES = """
+SELECT table_schema || '.' || table_name, array_agg(column_name::text ORDER BY ordinal_position)
+FROM information_schema.key_column_usage
+JOIN information_schema.table_constraints USING (constraint_name, table_schema, table_name)
+WHERE constraint_type = 'PRIMARY KEY' AND table_schema = ANY($1) GROUP BY 1 ORDER BY 1"""
 PATIENCE_SECONDS = 60.0
 
 
@@ -24,10 +23,10 @@ async def digests(url: str) -> dict[str, str]:
     """`table key` → digest of the row."""
     connection = await asyncpg.connect(url, timeout=10)
     try:
-        found = {}
-        for table, key in TABLES.items():
-            for row in await connection.fetch(f"SELECT {key} AS key, md5(t::text) AS digest FROM {table} t"):
-                found[f"{table} {row['key']}"] = row["digest"]
+        found: dict[str, str] = {}
+        for table, key in await connection.fetch(_TABLES, [model.name for model in READ_MODELS]):
+            rows = f"SELECT concat_ws('/', {', '.join(key)}), md5(t::text) FROM {table} t"
+            found |= {f"{table} {shown}": digest for shown, digest in await connection.fetch(rows)}
         return found
     finally:
         await connection.close()

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import asyncpg
 
-from services.kernel.envelope import Envelope
+from services.kernel.envelope import Envelope, Metadata
 from services.kernel.log_rule import FIRST_EPOCH, Event, Foreign, Journal, epoch_after, kind_of
 from services.kernel.serde import decode
 
@@ -56,40 +56,54 @@ INFRASTRUCTURE = (
 )
 
 
-class Versioned(Protocol):
-    """A row: whatever it holds, it says which version of its entity it was folded up to."""
+Lineage = tuple[tuple[int, int], ...]
+"""(site epoch, the first version written under it), ascending."""
 
-    @property
-    def version(self) -> int: ...
+Row = TypeVar("Row")
 
 
-Row = TypeVar("Row", bound=Versioned)
+class Versioned(NamedTuple, Generic[Row]):
+    """A row and how far its entity's events are folded into it, which the engine manages.
+
+    `version` is that of the last event, `event_id` its id, `changed_at` its recorded time (micros UTC). A
+    store may keep the version alone.
+    """
+
+    row: Row
+    version: int
+    event_id: str = ""
+    lineage: Lineage = ()
+    changed_at: int = 0
+
+
+Fold: TypeAlias = Callable[[Row | None, Any, Metadata], Row]
+"""`fold(row, event, metadata) -> row`: pure; a key's first event finds the row None."""
 
 
 class Store(Protocol[Row]):
     """Rows by key, in the tables of one schema."""
 
-    async def load(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, Row]: ...
+    async def load(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, Versioned[Row]]: ...
 
-    async def save(self, connection: Connection, rows: Mapping[str, Row]) -> None: ...
+    async def save(self, connection: Connection, rows: Mapping[str, Versioned[Row]]) -> None: ...
 
     async def forget(self, connection: Connection, key: str, row: Row) -> None:
-        """Take away what a key's events brought; `row` is what they make of nothing."""
+        """Removes what a key's events contributed; `row` is what they make of nothing."""
+
+
+StoreIn: TypeAlias = Callable[[str], Store[Row]]
+"""The store on the tables of the schema that it is given."""
 
 
 @dataclass(frozen=True)
 class ReadModel(Generic[Row]):
-    """`project(row, event) -> row` is pure; a key's first event finds the row None.
-
-    `store(schema)` is the store on the tables that `ddl` makes in that schema. `stream` says what the keys
-    are: order or stock.
-    """
+    """`ddl` makes the tables that `store` reads and writes; `stream` is what the keys are: order or stock."""
 
     name: str
     topics: tuple[str, ...]
     stream: str
-    project: Callable[[Row | None, Envelope[Any]], Row]
-    store: Callable[[str], Store[Row]]
+    fold: Fold[Row]
+    store: StoreIn[Row]
     ddl: str
 
 

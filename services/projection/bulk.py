@@ -26,6 +26,7 @@ from services.kernel.read_model import (
     Store,
     TooManyParked,
     TopicPartition,
+    Versioned,
 )
 from services.projection.another_log import require_within_the_log
 from services.projection.database import pool
@@ -157,11 +158,11 @@ class _FirstSeen(Generic[Row]):
         self._store = store
         self._written: set[str] = set()
 
-    async def load(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, Row]:
+    async def load(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, Versioned[Row]]:
         known = [key for key in keys if key in self._written]
         return await self._store.load(connection, known) if known else {}
 
-    async def save(self, connection: Connection, rows: Mapping[str, Row]) -> None:
+    async def save(self, connection: Connection, rows: Mapping[str, Versioned[Row]]) -> None:
         self._written.update(rows)
         await self._store.save(connection, rows)
 

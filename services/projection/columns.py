@@ -6,6 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from services.kernel.read_model import Row, Versioned
+
+ENGINE_COLUMNS = {"version": "bigint", "event_id": "text", "lineage": "jsonb", "changed_at": "timestamptz"}
+"""What the engine manages of a row (`Versioned`), for a store that keeps all of it."""
+
+
+def versioned_row(record: Mapping[str, Any], row: Row) -> Versioned[Row]:
+    """The row with the engine's columns of its record."""
+    lineage = tuple((epoch, first) for epoch, first in record["lineage"])
+    return Versioned(row, record["version"], record["event_id"], lineage, record["changed_at"])
+
 
 def columns(rows: Iterable[Any], names: Sequence[str]) -> list[list[Any]]:
     """One list per name, in the order of `names`."""

@@ -129,7 +129,7 @@ async def fold_anew(
         brought = fold(model, {}, judged_by(own, before.verdicts), skipped).rows.get(key)
         if brought is None or brought.version != row.version:
             raise NotTheSame(f"{model.name} {key} is at version {row.version}, which its events do not give")
-        await store.forget(connection, key, brought)
+        await store.forget(connection, key, brought.row)
     judged = _verdicts(stream, latest)
     await connection.execute(_UNPARK, model.name, key)
     await connection.execute(_UNSKIP, model.name, key, [about.version for about, _ in judged])

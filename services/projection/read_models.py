@@ -1,45 +1,30 @@
-"""The read models of the shop. To add one: a folder with project, store, queries, schema, and a line here."""
+"""The read models of the shop. Each is a folder with fold.py, store.py and schema.sql, and one line here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from importlib import import_module
+from importlib.resources import files
 from typing import Any
 
-from services.kernel.envelope import Envelope
-from services.kernel.read_model import ReadModel, Row, Store
-from services.projection.conversations.project import project as project_conversation
-from services.projection.conversations.store import ConversationStore
-from services.projection.order_history.project import project as project_history
-from services.projection.order_history.store import HistoryStore
-from services.projection.orders.project import project as project_order
-from services.projection.orders.store import OrderStore
-from services.projection.sales_daily.project import project as project_sales
-from services.projection.sales_daily.store import SalesStore
-from services.projection.stock.project import project as project_stock
-from services.projection.stock.store import StockStore
+from services.kernel.log_rule import STREAMS
+from services.kernel.read_model import ReadModel
 
 
-def _of_orders(
-    name: str, project: Callable[[Row | None, Envelope[Any]], Row], store: Callable[[str], Store[Row]]
-) -> ReadModel[Row]:
-    return ReadModel(name, ("order.events",), "order", project, store, _ddl(name))
+def read_model(name: str, topic: str) -> ReadModel[Any]:
+    """The read model of the folder `name`: `fold` of fold.py, `STORE` of store.py, the tables of schema.sql.
+
+    The name is also its schema in PostgreSQL, and its label in metrics, positions and commands.
+    """
+    package = f"{__package__}.{name}"
+    fold, store = (import_module(f"{package}.{module}") for module in ("fold", "store"))
+    ddl = files(package).joinpath("schema.sql").read_text("utf-8")
+    return ReadModel(name, (topic,), STREAMS[topic], fold.fold, store.STORE, ddl)
 
 
-def _of_stock(
-    name: str, project: Callable[[Row | None, Envelope[Any]], Row], store: Callable[[str], Store[Row]]
-) -> ReadModel[Row]:
-    return ReadModel(name, ("inventory.events",), "stock", project, store, _ddl(name))
-
-
-def _ddl(name: str) -> str:
-    return (Path(__file__).parent / name / "schema.sql").read_text("utf-8")
-
-
-ORDERS = _of_orders("orders", project_order, OrderStore)
-ORDER_HISTORY = _of_orders("order_history", project_history, HistoryStore)
-SALES_DAILY = _of_orders("sales_daily", project_sales, SalesStore)
-CONVERSATIONS = _of_orders("conversations", project_conversation, ConversationStore)
-STOCK = _of_stock("stock", project_stock, StockStore)
-
-READ_MODELS: tuple[ReadModel[Any], ...] = (ORDERS, ORDER_HISTORY, SALES_DAILY, CONVERSATIONS, STOCK)
+READ_MODELS: tuple[ReadModel[Any], ...] = (
+    ORDERS := read_model("orders", "order.events"),
+    ORDER_HISTORY := read_model("order_history", "order.events"),
+    SALES_DAILY := read_model("sales_daily", "order.events"),
+    CONVERSATIONS := read_model("conversations", "order.events"),
+    STOCK := read_model("stock", "inventory.events"),
+)

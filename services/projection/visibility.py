@@ -18,10 +18,9 @@ import structlog
 from services.edge.http import Problem
 from services.kernel.envelope import partition_of
 from services.kernel.position import CHANNEL, EVERY_KEY
-from services.kernel.read_model import Connection, ReadModel
+from services.kernel.read_model import Connection, Lineage, ReadModel
 from services.kernel.tokens import Token
 from services.projection.database import borrowed
-from services.projection.lineage import epoch_of
 from services.projection.read_models import ORDERS, STOCK
 from services.projection.stale import key_parked, stale
 
@@ -159,6 +158,11 @@ class Visibility:
             return False
         at = partitions[partition_of(key, len(partitions))]
         return bool(at["epoch"] > epoch or at["ended"])
+
+
+def epoch_of(lineage: Lineage, version: int) -> int:
+    """The epoch that wrote `version`; 0 before the first."""
+    return max((epoch for epoch, first in lineage if first <= version), default=0)
 
 
 def _not_yet(token: Token) -> Problem:

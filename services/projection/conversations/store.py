@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from services.kernel.read_model import Connection
+from services.kernel.read_model import Connection, StoreIn, Versioned
 from services.projection.columns import columns, upsert
-from services.projection.conversations.project import Awaited, Conversation
+from services.projection.conversations.fold import Awaited, Conversation
 
 COLUMNS = {"order_id": "text", "version": "bigint", "since": "timestamptz", "awaits": "jsonb"}
 
@@ -17,15 +17,21 @@ class ConversationStore:
         self._save = upsert(f"{schema}.conversation", COLUMNS, "order_id")
         self._forget = f"DELETE FROM {schema}.conversation WHERE order_id = $1"
 
-    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Conversation]:
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Versioned[Conversation]]:
         return {
-            row["order_id"]: Conversation(row["version"], tuple(Awaited(*one) for one in row["awaits"]))
+            row["order_id"]: Versioned(
+                Conversation(tuple(Awaited(*one) for one in row["awaits"])), row["version"]
+            )
             for row in await connection.fetch(self._load, keys)
         }
 
-    async def save(self, connection: Connection, rows: Mapping[str, Conversation]) -> None:
-        values = columns(rows.values(), ["version", "since", "awaits"])
-        await connection.execute(self._save, list(rows), *values)
+    async def save(self, connection: Connection, rows: Mapping[str, Versioned[Conversation]]) -> None:
+        versions = [conversation.version for conversation in rows.values()]
+        values = columns([conversation.row for conversation in rows.values()], ["since", "awaits"])
+        await connection.execute(self._save, list(rows), versions, *values)
 
     async def forget(self, connection: Connection, key: str, _: Conversation) -> None:
         await connection.execute(self._forget, key)
+
+
+STORE: StoreIn[Conversation] = ConversationStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import msgspec
@@ -12,9 +12,10 @@ import msgspec
 from contracts.records import RECORDS
 from services.edge.money import decimal_text
 from services.kernel.envelope import Envelope, Metadata, format_time
-from services.kernel.read_model import Connection
+from services.kernel.read_model import Connection, Versioned
+from services.kernel.row_fold import versioned
 from services.projection.answers import EntryAnswer, HistoryPage
-from services.projection.orders.project import Order, project
+from services.projection.orders.fold import Order, fold
 from services.projection.parameters import to_cursor
 
 _PAGE = "SELECT * FROM order_history.entry WHERE order_id = $1 AND version > $2 ORDER BY version LIMIT $3"
@@ -42,13 +43,13 @@ async def page(connection: Connection, order_id: str, after: int, limit: int) ->
     return HistoryPage(order_id, events, to_cursor(events[-1].version) if len(rows) > limit else None)
 
 
-async def order_as_of(connection: Connection, order_id: str, at: AsOf) -> Order | None:
+async def order_as_of(connection: Connection, order_id: str, at: AsOf) -> Versioned[Order] | None:
     """The order then, by the same fold as the live rows. None: it did not exist, or not in that version."""
     rows = await connection.fetch(_UNTIL, order_id, at.version, at.recorded_at)
     if not rows or (at.version is not None and rows[-1]["version"] != at.version):
         return None
-    nothing: Order | None = None
-    return reduce(project, map(_envelope, rows), nothing)
+    nothing: Versioned[Order] | None = None
+    return reduce(partial(versioned, fold), map(_envelope, rows), nothing)
 
 
 def _envelope(row: Mapping[str, Any]) -> Envelope[Any]:

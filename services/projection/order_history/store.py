@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from services.kernel.read_model import Connection
+from services.kernel.read_model import Connection, StoreIn, Versioned
 from services.projection.columns import columns, unnest
-from services.projection.order_history.project import History
+from services.projection.order_history.fold import History
 
 COLUMNS = {
     "order_id": "text",
@@ -32,13 +32,16 @@ class HistoryStore:
         self._save = f"INSERT INTO {schema}.entry {unnest(COLUMNS)}"
         self._forget = f"DELETE FROM {schema}.entry WHERE order_id = $1"
 
-    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, History]:
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Versioned[History]]:
         rows = await connection.fetch(self._load, keys)
-        return {row["order_id"]: History(row["version"]) for row in rows}
+        return {row["order_id"]: Versioned(History(), row["version"]) for row in rows}
 
-    async def save(self, connection: Connection, rows: Mapping[str, History]) -> None:
-        entries = [entry for row in rows.values() for entry in row.entries]
+    async def save(self, connection: Connection, rows: Mapping[str, Versioned[History]]) -> None:
+        entries = [entry for history in rows.values() for entry in history.row.entries]
         await connection.execute(self._save, *columns(entries, list(COLUMNS)))
 
     async def forget(self, connection: Connection, key: str, _: History) -> None:
         await connection.execute(self._forget, key)
+
+
+STORE: StoreIn[History] = HistoryStore

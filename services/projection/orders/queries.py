@@ -8,9 +8,9 @@ from typing import Any
 
 from services.edge.money import decimal_text
 from services.kernel.envelope import format_time
-from services.kernel.read_model import Connection
+from services.kernel.read_model import Connection, Versioned
 from services.projection.answers import ChargeAnswer, LineAnswer, OrderAnswer, OrderPage, OrderSummary
-from services.projection.orders.project import Content, Order
+from services.projection.orders.fold import Content, Order
 from services.projection.orders.store import content_of, order_of
 from services.projection.parameters import to_cursor
 from services.projection.stale import Stale
@@ -47,7 +47,7 @@ class Filter:
     before: int | None = None
 
 
-async def order(connection: Connection, order_id: str) -> Order | None:
+async def order(connection: Connection, order_id: str) -> Versioned[Order] | None:
     row = await connection.fetchrow(_ONE, order_id)
     return None if row is None else order_of(row, content_of(row))
 
@@ -62,14 +62,15 @@ async def page(
     more = len(rows) > limit
     return OrderPage(
         [OrderSummary(**_summary(one)) for one in orders],
-        to_cursor((orders[-1].placed_at, orders[-1].order_id)) if more else None,
+        to_cursor((orders[-1].row.placed_at, orders[-1].row.order_id)) if more else None,
     )
 
 
-def answer(order: Order, stale: Stale = None) -> OrderAnswer:
+def answer(found: Versioned[Order], stale: Stale = None) -> OrderAnswer:
+    order = found.row
     content = order.content or Content((), ())
     return OrderAnswer(
-        **_summary(order),
+        **_summary(found),
         lines=[LineAnswer(line.sku, line.quantity, decimal_text(line.unit_price)) for line in content.lines],
         charges=[ChargeAnswer(charge.code, decimal_text(charge.amount)) for charge in content.charges],
         returned=dict(order.returned),
@@ -81,16 +82,17 @@ def answer(order: Order, stale: Stale = None) -> OrderAnswer:
     )
 
 
-def _summary(order: Order) -> Mapping[str, Any]:
+def _summary(found: Versioned[Order]) -> Mapping[str, Any]:
+    order = found.row
     return {
         "order_id": order.order_id,
-        "version": order.version,
+        "version": found.version,
         "status": order.status,
         "customer_id": order.customer_id,
         "country": order.country,
         "currency": order.currency,
         "placed_at": format_time(order.placed_at),
-        "changed_at": format_time(order.changed_at),
+        "changed_at": format_time(found.changed_at),
         "units": order.units,
         "gross": decimal_text(order.gross),
         "refunded": decimal_text(order.refunded),

@@ -8,16 +8,12 @@ from typing import Any
 import msgspec
 
 from contracts.order.events import Charge, Line
-from services.kernel.read_model import Connection
-from services.projection.columns import columns, unnest, upsert
-from services.projection.orders.project import Content, Order
+from services.kernel.read_model import Connection, StoreIn, Versioned
+from services.projection.columns import ENGINE_COLUMNS, columns, unnest, upsert, versioned_row
+from services.projection.orders.fold import Content, Order
 
 COLUMNS = {
     "order_id": "text",
-    "version": "bigint",
-    "event_id": "text",
-    "lineage": "jsonb",
-    "changed_at": "timestamptz",
     "status": "text",
     "customer_id": "text",
     "country": "text",
@@ -37,18 +33,19 @@ CONTENT = {"order_id": "text", "lines": "jsonb", "charges": "jsonb"}
 class OrderStore:
     def __init__(self, schema: str) -> None:
         self._load = f"SELECT * FROM {schema}.orders WHERE order_id = ANY($1)"
-        self._save = upsert(f"{schema}.orders", COLUMNS, "order_id", lists=["short"])
+        self._save = upsert(f"{schema}.orders", ENGINE_COLUMNS | COLUMNS, "order_id", lists=["short"])
         self._content = f"INSERT INTO {schema}.content {unnest(CONTENT)}"
         self._forget = [
             f"DELETE FROM {schema}.{table} WHERE order_id = $1" for table in ("orders", "content")
         ]
 
-    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Order]:
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Versioned[Order]]:
         return {row["order_id"]: order_of(row) for row in await connection.fetch(self._load, keys)}
 
-    async def save(self, connection: Connection, rows: Mapping[str, Order]) -> None:
-        orders = list(rows.values())
-        await connection.execute(self._save, *columns(orders, [*COLUMNS, "short"]))
+    async def save(self, connection: Connection, rows: Mapping[str, Versioned[Order]]) -> None:
+        orders = [order.row for order in rows.values()]
+        engine = columns(rows.values(), list(ENGINE_COLUMNS))
+        await connection.execute(self._save, *engine, *columns(orders, [*COLUMNS, "short"]))
         new = [(order.order_id, order.content) for order in orders if order.content is not None]
         if new:
             contents = [content for _, content in new]
@@ -60,11 +57,13 @@ class OrderStore:
             await connection.execute(statement, key)
 
 
-def order_of(row: Mapping[str, Any], content: Content | None = None) -> Order:
+STORE: StoreIn[Order] = OrderStore
+
+
+def order_of(row: Mapping[str, Any], content: Content | None = None) -> Versioned[Order]:
     """An order from a record of `orders`, and what was ordered where that was read."""
     values = {name: row[name] for name in COLUMNS}
-    lineage = tuple((epoch, first) for epoch, first in row["lineage"])
-    return Order(**{**values, "lineage": lineage, "short": tuple(row["short"]), "content": content})
+    return versioned_row(row, Order(**values, short=tuple(row["short"]), content=content))
 
 
 def content_of(row: Mapping[str, Any]) -> Content:

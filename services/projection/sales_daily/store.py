@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from services.kernel.read_model import Connection
+from services.kernel.read_model import Connection, StoreIn, Versioned
 from services.projection.columns import unnest, upsert
-from services.projection.sales_daily.project import Change, Day, Sales
+from services.projection.sales_daily.fold import Change, Day, Sales
 
 DAYS = {
     "day": "date",
@@ -36,13 +36,13 @@ class SalesStore:
             f"DELETE FROM {schema}.sales_daily WHERE changes = 0",
         )
 
-    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Sales]:
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Versioned[Sales]]:
         rows = await connection.fetch(self._load, keys)
-        return {row["order_id"]: Sales(row["version"]) for row in rows}
+        return {row["order_id"]: Versioned(Sales(), row["version"]) for row in rows}
 
-    async def save(self, connection: Connection, rows: Mapping[str, Sales]) -> None:
+    async def save(self, connection: Connection, rows: Mapping[str, Versioned[Sales]]) -> None:
         await connection.execute(self._save, list(rows), [row.version for row in rows.values()])
-        await self._change(connection, [change for row in rows.values() for change in row.changes], 1)
+        await self._change(connection, [change for sales in rows.values() for change in sales.row.changes], 1)
 
     async def forget(self, connection: Connection, key: str, row: Sales) -> None:
         """What is left of a day to which nothing else was added is removed."""
@@ -56,6 +56,9 @@ class SalesStore:
         if counts:
             rows = ((*change.day, *change[1:], sign * counts[change.day]) for change in total(changes))
             await connection.execute(self._add, *map(list, zip(*rows, strict=True)))
+
+
+STORE: StoreIn[Sales] = SalesStore
 
 
 def total(changes: Iterable[Change]) -> list[Change]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from services.kernel.envelope import format_time
-from services.kernel.read_model import Connection
+from services.kernel.read_model import Connection, Versioned
 from services.projection.answers import StockAnswer, StockPage
 from services.projection.parameters import to_cursor
 from services.projection.stale import Stale
-from services.projection.stock.project import Stock
+from services.projection.stock.fold import Stock
 from services.projection.stock.store import stock_of
 
 _PAGE = """
@@ -16,7 +16,7 @@ WHERE ($1::bigint IS NULL OR available < $1) AND ($2::bigint IS NULL OR (availab
 ORDER BY available, sku LIMIT $4"""
 
 
-async def one(connection: Connection, sku: str) -> Stock | None:
+async def one(connection: Connection, sku: str) -> Versioned[Stock] | None:
     row = await connection.fetchrow("SELECT * FROM stock.stock WHERE sku = $1", sku)
     return None if row is None else stock_of(row)
 
@@ -28,16 +28,18 @@ async def page(
     rows = await connection.fetch(_PAGE, below, *(after or (None, None)), limit + 1)
     found = [stock_of(row) for row in rows[:limit]]
     more = len(rows) > limit
+    last = found[-1].row if more else None
     return StockPage(
-        [answer(stock) for stock in found], to_cursor((found[-1].available, found[-1].sku)) if more else None
+        [answer(stock) for stock in found], to_cursor((last.available, last.sku)) if last else None
     )
 
 
-def answer(stock: Stock, stale: Stale = None) -> StockAnswer:
+def answer(found: Versioned[Stock], stale: Stale = None) -> StockAnswer:
+    stock = found.row
     return StockAnswer(
         sku=stock.sku,
-        version=stock.version,
-        changed_at=format_time(stock.changed_at),
+        version=found.version,
+        changed_at=format_time(found.changed_at),
         on_hand=stock.on_hand,
         reserved=stock.reserved,
         available=stock.available,

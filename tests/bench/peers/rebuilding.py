@@ -11,17 +11,19 @@ from typing import Any
 import asyncpg
 
 from services.kernel.log_rule import FIRST_EPOCH, Journal
-from services.kernel.read_model import Arrival, Connection
-from services.projection.columns import columns
+from services.kernel.read_model import Arrival, Connection, Versioned
+from services.kernel.row_fold import versioned
+from services.projection.columns import ENGINE_COLUMNS, columns
 from services.projection.database import create_tables, pool
-from services.projection.orders.project import Order, project
+from services.projection.orders.fold import Order, fold
 from services.projection.orders.store import COLUMNS, CONTENT, OrderStore
 from services.projection.read_models import ORDERS
 from services.projection.runs import Runs
 
 Apply = Callable[[Connection, OrderStore, list[Arrival]], Coroutine[Any, Any, None]]
 SCHEMA = ORDERS.name
-NAMES = (*COLUMNS, "short")
+ROW = (*COLUMNS, "short")
+NAMES = ("order_id", *ENGINE_COLUMNS, *(name for name in ROW if name != "order_id"))
 _ONE = (
     f"INSERT INTO {SCHEMA}.orders ({', '.join(NAMES)}) "
     f"VALUES ({', '.join(f'${number + 1}' for number in range(len(NAMES)))}) "
@@ -53,30 +55,30 @@ async def row_at_a_time(connection: Connection, store: OrderStore, arrivals: lis
     for arrival in arrivals:
         assert arrival.event is not None, arrival.error
         rows = await store.load(connection, [arrival.key])
-        await _write_one(connection, project(rows.get(arrival.key), arrival.event))
+        await _write_one(connection, versioned(fold, rows.get(arrival.key), arrival.event))
 
 
-async def _write_one(connection: Connection, order: Order) -> None:
+async def _write_one(connection: Connection, order: Versioned[Order]) -> None:
     await connection.execute(_ONE, *_values(order))
-    if order.content is not None:
-        await connection.execute(_CONTENT, *_content(order))
+    if order.row.content is not None:
+        await connection.execute(_CONTENT, *_content(order.row))
 
 
 async def executemany(connection: Connection, store: OrderStore, arrivals: list[Arrival]) -> None:
     """Load the rows of a run at once, fold it, write with `executemany`."""
     rows = await store.load(connection, list({arrival.key for arrival in arrivals}))
-    changed: dict[str, Order] = {}
+    changed: dict[str, Versioned[Order]] = {}
     for arrival in arrivals:
         assert arrival.event is not None, arrival.error
         key = arrival.key
-        changed[key] = project(changed.get(key) or rows.get(key), arrival.event)
+        changed[key] = versioned(fold, changed.get(key) or rows.get(key), arrival.event)
     await connection.executemany(_ONE, [_values(order) for order in changed.values()])
-    new = [_content(order) for order in changed.values() if order.content is not None]
+    new = [_content(order.row) for order in changed.values() if order.row.content is not None]
     await connection.executemany(_CONTENT, new)
 
 
-def _values(order: Order) -> list[Any]:
-    return [getattr(order, name) for name in NAMES]
+def _values(order: Versioned[Order]) -> list[Any]:
+    return [getattr(order if name in ENGINE_COLUMNS else order.row, name) for name in NAMES]
 
 
 def _content(order: Order) -> list[Any]:

@@ -19,12 +19,13 @@ from infra.embedded.postgres import EmbeddedPostgres
 from infra.topics import create_topics
 from services.kernel.envelope import now_micros, parse_time
 from services.projection.lag import STALLED_SECONDS
+from services.projection.read_models import READ_MODELS
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until
 from tests.integration.projection.shop_log import LogWriter, fresh_topics, history, order_life, stock_life
 
-SERIES = 10  # four read models of orders and one of stock, two partitions each
-MODELS = ("orders", "order_history", "sales_daily", "conversations")
+SERIES = 2 * len(READ_MODELS)  # two partitions each
+MODELS = [model.name for model in READ_MODELS if model.stream == "order"]
 
 
 @pytest.fixture

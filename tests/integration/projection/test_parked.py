@@ -70,7 +70,8 @@ async def test_a_skipped_event_is_left_out_and_later_events_follow(shop: Shop) -
     await until(lambda: applied(shop.connection, victim), "later events did not follow")
     kept = [event for event in victim if event.metadata.version != 2]
     stored = await ORDERS.store("orders").load(shop.connection, ["victim"])
-    assert stored["victim"] == replace(folded(ORDERS, kept)["victim"], content=None)
+    expected = folded(ORDERS, kept)["victim"]
+    assert stored["victim"] == expected._replace(row=replace(expected.row, content=None))
     assert await parked_keys(shop.connection) == []
 
 

@@ -23,7 +23,7 @@ NO_TABLE = UndefinedTableError('relation "parked" does not exist')
         (
             TooManyParked("orders_next: 101 keys, at most 100; the last is o-1: no\nDETAIL"),
             "101 keys",
-            "correct the read model's project",
+            "correct the read model's fold",
         ),
         (SourceGap("orders: at 2, the source jumped to 3 [x]"), "jumped to 3 [x]", "`./daybook audit`"),
         (KafkaException(KafkaError(KafkaError._TRANSPORT)), "_TRANSPORT", "`./daybook up`"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from services.kernel.envelope import Envelope
+from services.kernel.envelope import Metadata
 
 
 @dataclass(frozen=True)
@@ -31,24 +31,22 @@ class Entry:
 class History:
     """`entries` are those that are not written yet: a row that was loaded for folding has none."""
 
-    version: int
     entries: tuple[Entry, ...] = ()
 
 
-def project(row: History | None, envelope: Envelope[Any]) -> History:
+def fold(row: History | None, event: Any, metadata: Metadata) -> History:
     """The history with the event at its end."""
-    metadata = envelope.metadata
     entry = Entry(
         order_id=metadata.subject,
         version=metadata.version,
         event_id=metadata.id,
         type=metadata.type,
         recorded_at=metadata.recorded_at,
-        occurred_at=envelope.body.occurred_at,
+        occurred_at=event.occurred_at,
         epoch=metadata.epoch,
         source=metadata.source,
         correlation_id=metadata.correlation_id,
         causation_id=metadata.causation_id,
-        body=msgspec.to_builtins(envelope.body),
+        body=msgspec.to_builtins(event),
     )
-    return History(metadata.version, (*(row.entries if row else ()), entry))
+    return History((*(row.entries if row else ()), entry))

@@ -17,8 +17,7 @@ from contracts.order.events import (
     OrderReturned,
     OrderShipped,
 )
-from services.kernel.envelope import Envelope
-from services.projection.lineage import Lineage, extend
+from services.kernel.envelope import Metadata
 
 
 @dataclass(frozen=True)
@@ -31,15 +30,11 @@ class Content:
 
 @dataclass(frozen=True)
 class Order:
-    """Money is micros, times are micros UTC: `placed_at` business time, `changed_at` the last recording.
+    """Money is micros; `placed_at` is business time, micros UTC.
 
     `units` and `gross` as ordered; `refunded` so far; `returned` units by SKU; `short` SKUs that rejected it.
     """
 
-    version: int
-    event_id: str
-    lineage: Lineage
-    changed_at: int
     order_id: str
     status: str
     customer_id: str | None
@@ -61,29 +56,17 @@ class NotPlaced(Exception):
     """An order's stream begins with something else than OrderPlaced."""
 
 
-def project(row: Order | None, envelope: Envelope[Any]) -> Order:
+def fold(row: Order | None, event: Any, metadata: Metadata) -> Order:
     """The order after the event. Raises `NotPlaced`."""
-    metadata, event = envelope.metadata, envelope.body
     if isinstance(event, OrderPlaced):
-        row = placed(event)
-    elif row is None:
+        return placed(event)
+    if row is None:
         raise NotPlaced(f"{metadata.type} on {metadata.subject}, which was never placed")
-    return replace(
-        row,
-        **changes(row, event),
-        version=metadata.version,
-        event_id=metadata.id,
-        lineage=extend(row.lineage, metadata.epoch, metadata.version),
-        changed_at=metadata.recorded_at,
-    )
+    return replace(row, **changes(row, event))
 
 
 def placed(event: OrderPlaced) -> Order:
     return Order(
-        version=0,
-        event_id="",
-        lineage=(),
-        changed_at=0,
         order_id=event.order_id,
         status="placed",
         customer_id=event.customer_id,

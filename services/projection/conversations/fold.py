@@ -17,7 +17,7 @@ from contracts.order.events import (
     OrderShipped,
     ReservationsRecorded,
 )
-from services.kernel.envelope import Envelope
+from services.kernel.envelope import Metadata
 
 
 class Awaited(NamedTuple):
@@ -35,7 +35,6 @@ class Awaited(NamedTuple):
 
 @dataclass(frozen=True)
 class Conversation:
-    version: int
     awaits: tuple[Awaited, ...] = ()
 
     @property
@@ -44,12 +43,9 @@ class Conversation:
         return min((awaited.since for awaited in self.awaits), default=None)
 
 
-def project(row: Conversation | None, envelope: Envelope[Any]) -> Conversation:
+def fold(row: Conversation | None, event: Any, metadata: Metadata) -> Conversation:
     """The conversation after the event."""
-    awaits = row.awaits if row else ()
-    return Conversation(
-        envelope.metadata.version, after(awaits, envelope.body, envelope.metadata.recorded_at)
-    )
+    return Conversation(after(row.awaits if row else (), event, metadata.recorded_at))
 
 
 def after(awaits: tuple[Awaited, ...], event: Any, at: int) -> tuple[Awaited, ...]:

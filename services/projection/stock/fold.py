@@ -13,18 +13,13 @@ from contracts.inventory.events import (
     StockReserved,
     StockReturned,
 )
-from services.kernel.envelope import Envelope
-from services.projection.lineage import Lineage, extend
+from services.kernel.envelope import Metadata
 
 
 @dataclass(frozen=True)
 class Stock:
     """Units: `reserved` is what is held now, the others are totals since the beginning."""
 
-    version: int
-    event_id: str
-    lineage: Lineage
-    changed_at: int
     sku: str
     received: int = 0
     adjusted: int = 0
@@ -41,18 +36,10 @@ class Stock:
         return self.on_hand - self.reserved
 
 
-def project(row: Stock | None, envelope: Envelope[Any]) -> Stock:
+def fold(row: Stock | None, event: Any, metadata: Metadata) -> Stock:
     """The stock after the event. Raises ValueError for an event that is not of stock."""
-    metadata, event = envelope.metadata, envelope.body
-    before = row or Stock(0, "", (), 0, metadata.subject)
-    return replace(
-        before,
-        **changes(before, event),
-        version=metadata.version,
-        event_id=metadata.id,
-        lineage=extend(before.lineage, metadata.epoch, metadata.version),
-        changed_at=metadata.recorded_at,
-    )
+    before = row or Stock(metadata.subject)
+    return replace(before, **changes(before, event))
 
 
 def changes(row: Stock, event: Any) -> dict[str, Any]:

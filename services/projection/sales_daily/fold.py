@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 from contracts.order.events import OrderCancelled, OrderConfirmed, OrderReturned
-from services.kernel.envelope import Envelope
+from services.kernel.envelope import Metadata
 
 _DAY_ONE = date(1970, 1, 1)
 _MICROS_A_DAY = 86_400_000_000
@@ -35,15 +35,13 @@ class Change(NamedTuple):
 class Sales:
     """`changes` are those that are not written yet: a row that was loaded for folding has none."""
 
-    version: int
     changes: tuple[Change, ...] = ()
 
 
-def project(row: Sales | None, envelope: Envelope[Any]) -> Sales:
+def fold(row: Sales | None, event: Any, _: Metadata) -> Sales:
     """The order's sales after the event."""
-    change = change_of(envelope.body)
-    before = row.changes if row else ()
-    return Sales(envelope.metadata.version, before if change is None else (*before, change))
+    before, change = row or Sales(), change_of(event)
+    return before if change is None else Sales((*before.changes, change))
 
 
 def change_of(event: Any) -> Change | None:
