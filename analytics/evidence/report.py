@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from html import escape
 
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from analytics.evidence.comparing import Comparison
 from analytics.evidence.verdict import DIFFERENT, IDENTICAL, STOPPED, Verdict
+from analytics.terminal import Console, Table, plain
 
 SHOWN = 20
 _COLOURS = {IDENTICAL: "green", STOPPED: "yellow", DIFFERENT: "red"}
@@ -32,7 +32,7 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
                 f"{comparison.keys:,}",
                 fingerprint,
                 _totals(comparison, name),
-                f"[red]{comparison.differing:,}[/]" if comparison.differing else "0",
+                Text(f"{comparison.differing:,}", "red") if comparison.differing else "0",
             )
         table.add_section()
     console.print(table)
@@ -40,15 +40,16 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
         console.print(note)
     for difference in verdict.differences[:SHOWN]:
         at = "" if difference.version is None else f" from version {difference.version} on"
-        console.print(f"[red]{difference.kind} {difference.key}{at}[/]: {difference.reason}", highlight=False)
+        named = Text(plain(f"{difference.kind} {difference.key}{at}:", None), "red")
+        console.print(named, difference.reason)
     for where, key, why in verdict.aside.stopped[:SHOWN]:
-        console.print(f"[yellow]{key} stopped at {where}[/]: {why}", highlight=False)
+        console.print(Text(plain(f"{key} stopped at {where}:", None), "yellow"), why)
     if foreign := _foreign(verdict):
-        console.print(foreign, highlight=False)
+        console.print(foreign)
     for where, why in verdict.aside.named:
-        console.print(f"foreign {where}: {why}", highlight=False)
+        console.print(f"foreign {where}: {why}")
     if verdict.parked:
-        console.print(f"[red]{verdict.parked:,} events could not be applied by a read model[/]")
+        console.print(f"{verdict.parked:,} events could not be applied by a read model", style="red")
     console.print(_headline(verdict), style=f"bold {_COLOURS[verdict.word]}")
 
 

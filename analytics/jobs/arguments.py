@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from analytics.settings import AnalyticsSettings
+from analytics.terminal import plain
 
 IDENTICAL, DIFFERENT, FAILED = 0, 1, 2
 
@@ -45,7 +46,7 @@ def failures_said(*known: type[Exception]) -> Iterator[None]:
     try:
         yield
     except known as failure:
-        print(f"daybook: {failure}", file=sys.stderr)
+        print(f"daybook: {plain(str(failure), None)}", file=sys.stderr)
         sys.exit(FAILED)
 
 

@@ -3,8 +3,6 @@
 import argparse
 import sys
 
-from rich.console import Console
-
 from analytics.audit import Sources, audit
 from analytics.evidence.read_models import DatabaseUnreachable
 from analytics.evidence.report import print_verdict, to_html
@@ -13,6 +11,7 @@ from analytics.jobs import arguments
 from analytics.jobs.switching import replaced
 from analytics.offsets import AheadOfLog, LogUnreachable, NotCaughtUp
 from analytics.session import JarsMissing, open_session
+from analytics.terminal import Console
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="audit", description="Log = read models = Spark?")

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from rich.console import Console
-
 from analytics.as_of import Knowledge, moment
 from analytics.jobs import arguments
 from analytics.jobs.outputs import Reading, preview, read_ends, write
@@ -17,6 +15,7 @@ from analytics.marts.catalogue import MARTS
 from analytics.offsets import AheadOfLog, LogUnreachable, Offsets
 from analytics.session import JarsMissing, open_session
 from analytics.settings import AnalyticsSettings
+from analytics.terminal import Console
 
 NAMED_RECORDS = 20
 WIDTH = 160
@@ -44,7 +43,7 @@ def run(names: Sequence[str], wanted: Wanted, out: Path, settings: AnalyticsSett
         arguments.say(f"{name}: {number} of {len(names)}")
         write(MARTS[name].build(made_of), name, MARTS[name], reading, out / name)
         wide.print(preview(name, out / name))
-    wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside} records set aside", soft_wrap=True)
+    wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside} records set aside")
 
 
 def _mart(text: str) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from rich.table import Table
 
 from analytics.jobs.switching import replaced
 from analytics.marts.catalogue import Mart
+from analytics.terminal import Table
 
 LOG_FILE = "_log.json"
 SHOWN_ROWS = 5

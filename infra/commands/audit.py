@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from analytics.terminal import lines
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes
 from infra.embedded.errors import EmbeddedError
@@ -73,7 +74,7 @@ def run_job(module: str, arguments: list[str], settings: StackSettings) -> int:
                 said.append(line)
         code = job.wait()
     if code not in (0, 1) or (code == 1 and any(line.startswith("Traceback") for line in said)):
-        notes.print("".join(said[-30:]).strip(), markup=False)
+        notes.print(lines("".join(said[-30:]).strip().expandtabs()))
         return NOT_MADE
     return code
 

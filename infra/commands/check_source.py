@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
+from analytics.terminal import Table
 from infra.commands.load import DAY
 from infra.commands.marts import default_marts
 from infra.commands.output import notes, results
@@ -40,7 +40,7 @@ def check_source(
     try:
         outputs = Outputs(folder)
     except NotTogether as reason:
-        notes.print(f"daybook: {reason}", markup=False)
+        notes.print(f"daybook: {reason}")
         raise typer.Exit(NOT_MADE) from reason
     days = [row["day"] for row in outputs["order_funnel"]]
     if not days:
@@ -55,5 +55,5 @@ def check_source(
     results.print(table)
     for one in found:
         for line in one.first:
-            results.print(f"{one.mart}, {one.figure}: {line}", markup=False, soft_wrap=True)
+            results.print(f"{one.mart}, {one.figure}: {line}")
     raise typer.Exit(DIFFERENT if any(one.differing for one in found) else 0)

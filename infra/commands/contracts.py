@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from contracts.lock import load_lock
+from infra.commands.output import results
 from infra.contracts import codegen, locking
 from infra.contracts.checking import problems
 from infra.contracts.schemas import ContractError
@@ -14,7 +14,7 @@ from infra.contracts.schemas import ContractError
 app = typer.Typer(
     help="The schemas in contracts/: are they locked, generated, compatible?", no_args_is_help=True
 )
-console = Console(soft_wrap=True)
+DONE, NEW, WRONG = Text("✓", "green"), Text("+", "green"), Text("✗", "red")
 
 
 @app.command()
@@ -31,9 +31,10 @@ def check() -> None:
         _refuse(found)
     lock = load_lock()
     ids = {entry.id for entry in lock.entries}
-    console.print(
-        f"[green]✓[/] {len(ids)} schemas under {len(lock.subjects())} subjects: "
-        "locked, generated, compatible in every direction"
+    results.print(
+        DONE,
+        f"{len(ids)} schemas under {len(lock.subjects())} subjects: "
+        "locked, generated, compatible in every direction",
     )
 
 
@@ -49,14 +50,14 @@ def lock() -> None:
     except ContractError as error:
         _refuse(str(error).splitlines())
     for entry in new:
-        console.print(f"[green]+[/] id {entry.id}: {entry.subject} version {entry.version}")
+        results.print(NEW, f"id {entry.id}: {entry.subject} version {entry.version}")
     for path in changed:
-        console.print(f"[green]+[/] contracts/{path}")
+        results.print(NEW, f"contracts/{path}")
     if not new and not changed:
-        console.print("[green]✓[/] nothing to do: everything is locked and generated")
+        results.print(DONE, "nothing to do: everything is locked and generated")
 
 
 def _refuse(reasons: list[str]) -> None:
     for reason in reasons:
-        console.print(f"[red]✗[/] {escape(reason)}", highlight=False)
+        results.print(WRONG, reason)
     raise typer.Exit(1)

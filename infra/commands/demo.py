@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import httpx
 import typer
-from rich.markup import escape
-from rich.table import Table
 
+from analytics.terminal import Table
 from infra.commands.audit import run_job
 from infra.commands.inspect import running_settings
 from infra.commands.lifecycle import up
@@ -57,7 +56,7 @@ def demo(
         if spark:
             code = _prove(book, settings)
     except httpx.HTTPError as error:
-        fail(f"{escape(repr(error))}: `./daybook status` shows the stack.")
+        fail(f"{error!r}: `./daybook status` shows the stack.")
     except NotAtRest as left:
         fail(f"not at rest after {REST_SECONDS:.0f} s: {left}. `./daybook logs` may say why.")
     _look_further(settings)
@@ -120,12 +119,12 @@ class Story:
         days = self._shop.found(
             "/sales/daily", **{"from": str(first), "to": str(last), "country": "Germany"}
         )["days"]
-        results.print(f"GET /sales/daily?from={first}&to={last}&country=Germany", markup=False)
+        results.print(f"GET /sales/daily?from={first}&to={last}&country=Germany")
         results.print(_sales_table(days[:SHOWN_DAYS]))
         for order in self._shop.found("/orders", status="rejected", limit=1)["orders"]:
             path = f"/orders/{order['order_id']}/history"
             events = [event["type"].rpartition(".")[2] for event in self._shop.found(path)["events"]]
-            results.print(f"GET {path}: {' → '.join(events)}", markup=False)
+            results.print(f"GET {path}: {' → '.join(events)}")
 
     def _period(self, days: tuple[date, date]) -> Period:
         return Period(*days, known_since(days[0], read_loaded(self._settings.home)))
@@ -161,7 +160,7 @@ def _prove(book: Book, settings: StackSettings) -> int:
     differing = mart_differences(home / "marts" / "daily_revenue", expected)
     results.print(f"Spark's daily revenue: {len(expected.days)} days and countries, {len(differing)} differ")
     for day, country in differing:
-        results.print(f"differs: {day} {country}", markup=False)
+        results.print(f"differs: {day} {country}")
     expectation = write_expectation(expected, settings).absolute()
     _chapter("The audit: the log, the read models, Spark, and what the data says")
     arguments = ["--expectation", str(expectation), "--out", str(home / "audit")]
@@ -173,11 +172,11 @@ def _look_further(settings: StackSettings) -> None:
     _chapter("Where to look next")
     addresses = {"order-api": "place an order", "inventory-api": "receive stock", "query-api": "ask"}
     for name, about in addresses.items():
-        results.print(f"{settings.url(name)}/docs  {about}", markup=False, soft_wrap=True)
+        results.print(f"{settings.url(name)}/docs  {about}")
     january = f"{settings.typed} load --from 2011-01-01 --to 2011-01-31"
-    results.print(f"{january}   January, which returns goods of December", soft_wrap=True)
+    results.print(f"{january}   January, which returns goods of December")
     further = (f"{settings.typed} {each}" for each in ("status", "logs order-worker", "topics", "down"))
-    results.print(" · ".join(further), soft_wrap=True)
+    results.print(" · ".join(further))
 
 
 def _census_line(counted: Census) -> str:
@@ -194,4 +193,5 @@ def _sales_table(days: list[dict[str, Any]]) -> Table:
 
 
 def _chapter(title: str) -> None:
-    results.print(f"\n[bold]{title}[/bold]")
+    results.print()
+    results.print(title, style="bold")

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 
 import psutil
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from infra.commands.output import fail, notes
@@ -23,7 +22,11 @@ STOP_SECONDS = 120
 def waiting_bar() -> Progress:
     """How far a start is, on standard error."""
     return Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=notes
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=notes,
     )
 
 
@@ -41,7 +44,7 @@ def start(
     state = _started(settings, journal, _spawn(settings, module, names, more or {}), progress, task)
     if state.phase is not Phase.RUNNING:
         progress.stop()
-        fail(f"{escape(state.failure or 'stopped while starting')}\nLogs are in {settings.logs}")
+        fail(f"{state.failure or 'stopped while starting'}\nLogs are in {settings.logs}")
 
 
 def stop(journal: Journal, doing: str) -> bool:
@@ -102,7 +105,7 @@ def _started(
                 return state
         if ended:
             storage = site_storage(settings)
-            reason = f"{escape(str(storage))}\n" if storage.short else ""
+            reason = f"{storage}\n" if storage.short else ""
             fail(f"{reason}the supervisor ended at once: see {settings.logs / 'supervisor.log'}")
         try:
             time.sleep(POLL_SECONDS)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
-from rich.markup import escape
 
 from infra.commands import drill_cluster, drill_containers
 from infra.commands.output import fail, notes
@@ -91,9 +90,9 @@ def _hold(name: str, drill: Drill, seed: int, out: Path | None, running: bool) -
             notes.print("Starting two sites of the drill's own.")
             pair.start()
         with notes.status("") as status:
-            report = drill(pair, seed, folder, lambda text: status.update(escape(text)))
+            report = drill(pair, seed, folder, status.update)
     except (DrillFailed, TimeoutError) as reason:
-        fail(escape(str(reason)))
+        fail(str(reason))
     finally:
         if not running:
             pair.run("down")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
-from rich.markup import escape
 
 from infra.cluster.kafka_tool import ToolFailed
 from infra.cluster.rig import Rig
@@ -127,7 +126,7 @@ def _hold(drill: Drill, name: str, seed: int, out: Path | None) -> None:
             notes.status("starting three brokers and a controller") as status,
             Rig(own, home.port_base + OWN_PORTS) as rig,
         ):
-            report = drill(rig, seed, folder, lambda text: status.update(escape(text)))
+            report = drill(rig, seed, folder, status.update)
     except (EmbeddedError, ToolFailed, TimeoutError) as reason:
-        fail(escape(str(reason)))
+        fail(str(reason))
     told(report, folder)

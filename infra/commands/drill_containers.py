@@ -10,7 +10,6 @@ from typing import Annotated
 import httpx
 import typer
 from confluent_kafka import KafkaException
-from rich.markup import escape
 
 from infra.commands.output import fail, notes
 from infra.commands.report_table import told
@@ -73,11 +72,9 @@ def _hold(failures: list[Failure], names: list[str], held: float, seed: int, out
             whole = whole_shop(settings)
             blows = choose(whole, failures, names, Random(f"containers {seed}"))
             folder.mkdir(parents=True, exist_ok=True)
-            break_containers(
-                settings, whole, blows, held, report, folder, lambda text: status.update(escape(text))
-            )
+            break_containers(settings, whole, blows, held, report, folder, status.update)
     except FAILURES as reason:
-        fail(escape(str(reason)))
+        fail(str(reason))
     told(report, folder)
 
 

@@ -34,7 +34,7 @@ def failback(timeout: failover.Timeout = 60.0, as_json: failover.AsJson = False)
     except failover.FAILURES as reason:
         failover.stop(settings, reason)
     if as_json:
-        results.print(msgspec.json.encode(done, enc_hook=str).decode(), soft_wrap=True, markup=False)
+        results.print(msgspec.json.encode(done, enc_hook=str).decode())
     else:
         results.print(failover.table_of(done.steps))
         failover.show(done.switchover)
@@ -43,7 +43,7 @@ def failback(timeout: failover.Timeout = 60.0, as_json: failover.AsJson = False)
             f"Both logs: {found.records} records equal, {len(found.different)} partitions differ, "
             f"{found.missing} records not mirrored yet."
         )
-        results.print(f"The old log and database are in {done.archive}", soft_wrap=True)
+        results.print(f"The old log and database are in {done.archive}")
     for place in done.comparison.different:
         notes.print(f"different: {place}")
     if done.comparison.different:

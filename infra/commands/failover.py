@@ -5,8 +5,8 @@ from typing import Annotated, NoReturn
 import msgspec
 import typer
 from confluent_kafka import KafkaException
-from rich.table import Table
 
+from analytics.terminal import Table
 from infra.commands import losses_shown
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
@@ -63,7 +63,7 @@ def failover(
     except FAILURES as reason:
         stop(settings, reason)
     if as_json:
-        results.print(msgspec.json.encode(done).decode(), soft_wrap=True, markup=False)
+        results.print(msgspec.json.encode(done).decode())
         return
     show(done)
 
@@ -78,7 +78,6 @@ def show(done: Failover) -> None:
         results.print(
             f"{len(done.torn)} torn transactions. When {done.source} can be read again: "
             "`./daybook failover report`; then `./daybook failback`.",
-            soft_wrap=True,
         )
 
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import typer
-from rich.table import Table
 
+from analytics.terminal import Table
 from infra.commands.output import fail, notes, results
 from infra.containers.engine import EngineFailed, compose, containers, database_url, make_secrets
 from infra.settings import StackSettings
@@ -58,9 +58,9 @@ def status(settings: StackSettings) -> None:
     results.print(table)
     storage = _storage(settings)
     if storage:
-        results.print(f"storage: {storage}", soft_wrap=True, markup=False)
+        results.print(f"storage: {storage}")
     for line in stream_lines(database_url(settings), settings.typed):
-        results.print(line, soft_wrap=True, markup=False)
+        results.print(line)
     if storage or not all(one.fine for one in found):
         raise typer.Exit(1)
 

@@ -11,8 +11,8 @@ import httpx
 import psutil
 import typer
 from prometheus_client.parser import text_string_to_metric_families
-from rich.table import Table
 
+from analytics.terminal import Table, lines
 from infra.commands import in_containers, two_sites
 from infra.commands.output import fail, notes, results
 from infra.embedded.housekeeping import site_storage
@@ -55,14 +55,16 @@ def _show(site: Site, title: str) -> bool:
     state = journal.read()
     if state is None or not journal.supervised():
         if title:
-            results.print(f"{title} is not up", markup=False)
+            results.print(f"{title} is not up")
             return False
         if state and state.failure:
-            notes.print(f"The last start failed: {state.failure}", markup=False)
+            notes.print(lines(f"The last start failed: {state.failure}"))
         fail(NOT_UP)
     settings = site.settings.model_copy(update={"port_base": state.port_base})
     stores = {member.name: member.ready for row in members(settings, STORES) for member in row}
-    table = Table("process", "pid", "memory", "ready", "restarts", "lag", "address", title=title or None)
+    table = Table(
+        "process", "pid", "memory", "ready", "restarts", "lag", "address", title=title or None, whole=True
+    )
     with ThreadPoolExecutor(len(NAMES)) as pool:
         rows = list(pool.map(lambda member: _row(settings, member, stores.get(member.name)), state.members))
     for row in rows:
@@ -70,16 +72,16 @@ def _show(site: Site, title: str) -> bool:
     results.print(table)
     for row in rows:
         if row.why_not_ready:
-            results.print(f"{row.cells[0]} is not ready: {row.why_not_ready}", soft_wrap=True, markup=False)
+            results.print(f"{row.cells[0]} is not ready: {row.why_not_ready}")
     storage = site_storage(settings, was_short=state.short)
     if storage.short:
-        results.print(f"storage: {storage}", markup=False, soft_wrap=True)
+        results.print(f"storage: {storage}")
     for line in stream_lines(site.database_url, settings.typed):
-        results.print(line, soft_wrap=True, markup=False)
+        results.print(line)
     notable = [event for event in journal.events() if event["event"] not in ("started", "topics")]
     for event in notable[-SHOWN_EVENTS:]:
         first_line = event["detail"].partition("\n")[0]
-        results.print(f"{event['at']} {event['process']} {event['event']} {first_line}", markup=False)
+        results.print(f"{event['at']} {event['process']} {event['event']} {first_line}")
     return not any(row.why_not_ready for row in rows) and not storage.short
 
 
@@ -87,7 +89,7 @@ def _show(site: Site, title: str) -> bool:
 def env() -> None:
     """Print KEY=value lines with the addresses of the stack: `eval $(./daybook env)`."""
     for name, value in addresses(running_settings()).items():
-        results.print(f"{name}={value}", soft_wrap=True, markup=False)
+        results.print(f"{name}={value}")
 
 
 @app.command(rich_help_panel="The stack")
@@ -110,10 +112,10 @@ def logs(
         fail("no log yet: `./daybook up` starts the stack")
     for file in present:
         for line in file.read_text(errors="replace").splitlines()[-lines:] if lines > 0 else []:
-            results.print(_labelled(file, line, bool(name)), soft_wrap=True, markup=False)
+            results.print(_labelled(file, line, bool(name)))
     if follow:
         for file, line in _appended(present):
-            results.print(_labelled(file, line, bool(name)), soft_wrap=True, markup=False)
+            results.print(_labelled(file, line, bool(name)))
 
 
 def running_settings(exit_code: int = 1) -> StackSettings:
@@ -204,7 +206,8 @@ def _lag(url: str) -> str:
 
 
 def _labelled(file: Path, line: str, alone: bool) -> str:
-    return line if alone else f"{file.stem:>16} | {line}"
+    shown = line.expandtabs()
+    return shown if alone else f"{file.stem:>16} | {shown}"
 
 
 def _appended(files: list[Path]) -> Iterator[tuple[Path, str]]:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.markup import escape
 
 from infra.commands import detached, in_containers, two_sites
 from infra.commands.output import fail, notes, results
@@ -53,7 +52,7 @@ def up(
     try:
         jars_folder("kafka")
     except EmbeddedError as reason:
-        fail(escape(str(reason)))
+        fail(str(reason))
     for site in starting:
         _require_room(site)
         _put_old_database_aside(site)
@@ -62,13 +61,13 @@ def up(
     _show_open(settings)
     for site in starting:
         if (storage := site_storage(site.settings)).short:
-            notes.print(f"But {storage}.", markup=False, soft_wrap=True)
+            notes.print(f"But {storage}.")
 
 
 def _require_room(site: Site) -> None:
     """A first start that is cut short by a full disk would leave half a log or half a database."""
     if reason := no_room_to_start(site_storage(site.settings).folders):
-        fail(f"{escape(reason)}. Make room, then `./daybook up`.")
+        fail(f"{reason}. Make room, then `./daybook up`.")
 
 
 def _put_old_database_aside(site: Site) -> None:
@@ -78,14 +77,12 @@ def _put_old_database_aside(site: Site) -> None:
             f"The database is of another PostgreSQL version and was put aside as {kept}; the read models are "
             "rebuilt from the log. Decisions of `./daybook parked skip` are asked for again. Remove the "
             "folder when you no longer need it.",
-            markup=False,
-            soft_wrap=True,
         )
 
 
 def _show_open(settings: StackSettings) -> None:
     for name, value in addresses(settings).items():
-        results.print(f"{name}={value}", soft_wrap=True, markup=False)
+        results.print(f"{name}={value}")
     notes.print("The shop is open. `./daybook status` shows it, `./daybook down` closes it.")
 
 
@@ -149,7 +146,7 @@ def _told(settings: StackSettings, active: str, force: bool) -> str:
     if active not in sites_of(settings) or not force:
         raise typer.BadParameter("name a site, and say --force too", param_hint="--active")
     notes.print(
-        f"[yellow]{active} will not ask the other site whether it was promoted.[/yellow] If it was, both "
+        f"{active} will not ask the other site whether it was promoted. If it was, both "
         "accept orders until they can see each other; then this one stands down, and what it accepted in "
         "between is lost but for `./daybook failover report`."
     )

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from infra.commands.inspect import running_settings
 from infra.commands.load_report import (
@@ -61,7 +60,7 @@ def load_command(
     results.print(f"refused: {refusals(tally.refused)}")
     results.print(unmapped_table(plan.unmapped))
     expectation = write_expectation(expected_now(book, settings), settings)
-    notes.print(f"Next: `./daybook audit --expectation {expectation}`, `./daybook status`.", soft_wrap=True)
+    notes.print(f"Next: `./daybook audit --expectation {expectation}`, `./daybook status`.")
 
 
 def _days(first: datetime | None, last: datetime | None, everything: bool) -> tuple[date, date]:
@@ -92,9 +91,9 @@ def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tup
     try:
         tally = load_with_progress(plan, api_urls(settings), pace)
     except NothingThere as reason:
-        fail(f"the shop does not answer ({escape(str(reason))}): is it open? `./daybook up` opens it")
+        fail(f"the shop does not answer ({reason}): is it open? `./daybook up` opens it")
     except Unanswered as reason:
-        fail(f"no answer: {escape(str(reason))}. See `./daybook status`; the same load again goes on.")
+        fail(f"no answer: {reason}. See `./daybook status`; the same load again goes on.")
     expected = expected_refusals(plan.steps())
     if tally.refused != expected:
         fail(f"refused: {refusals(tally.refused)}; the data says: {refusals(expected)}")

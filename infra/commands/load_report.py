@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from analytics.terminal import Table
 from infra.commands.output import notes
 from infra.retail.invoices import Unmapped
 from infra.retail.load import Pace, load
@@ -19,7 +19,12 @@ from infra.retail.tally import KindTally, Tally
 
 def load_with_progress(plan: Load, urls: Mapping[Api, str], pace: Pace) -> Tally:
     """Send the load under a progress bar that counts commands and order lines. Raises Unanswered."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=notes) as progress:
         bar = progress.add_task("commands", total=sum(1 for _ in plan.steps()))
         lines = progress.add_task("order lines settled", total=plan.order_lines)

@@ -8,8 +8,8 @@ import msgspec
 import typer
 from confluent_kafka import KafkaException
 from rich.prompt import Prompt
-from rich.table import Column, Table
 
+from analytics.terminal import Table
 from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
 from infra.settings import StackSettings
@@ -59,10 +59,10 @@ def show_report(
     if out is not None:
         save(found, out)
     if as_json:
-        results.print(msgspec.json.encode(found).decode(), soft_wrap=True, markup=False)
+        results.print(msgspec.json.encode(found).decode())
         return
     _show(found, entries)
-    notes.print(f"Kept in {file}. `./daybook failover reconcile` decides.", soft_wrap=True)
+    notes.print(f"Kept in {file}. `./daybook failover reconcile` decides.")
 
 
 @app.command()
@@ -125,7 +125,7 @@ def keep_report(settings: StackSettings) -> None:
     with notes.status("What did not cross") as status:
         found, file = make_report(settings, status.update)
     count = len(found.acknowledged)
-    notes.print(f"{count} acknowledged commands did not cross; listed in {file}", soft_wrap=True)
+    notes.print(f"{count} acknowledged commands did not cross; listed in {file}")
 
 
 def _show(found: Report, entries: Sequence[Standing]) -> None:
@@ -137,7 +137,6 @@ def _show(found: Report, entries: Sequence[Standing]) -> None:
     results.print(
         f"{len(acknowledged)} acknowledged commands did not cross from {found.old_site} to {found.new_site}; "
         f"{inside} more are inside conversations, which go on by themselves; {events} events in all.",
-        soft_wrap=True,
     )
     for torn in found.torn_transactions[:SHOWN_TORN]:
         results.print(f"torn: {torn.crossed} of {torn.count} events of {torn.topic} transaction {torn.id}")
@@ -152,7 +151,7 @@ def _show(found: Report, entries: Sequence[Standing]) -> None:
 
 
 def _table(entries: Sequence[Standing]) -> Table:
-    table = Table(Column("command", no_wrap=True), "what", "entity", "amount", "answered", "at", "now")
+    table = Table("command", "what", "entity", "amount", "answered", "at", "now", whole=True)
     for entry in entries:
         loss = entry.loss
         kind = loss.command_type.rpartition(".")[2] or "gone by retention"
@@ -182,7 +181,7 @@ def _now(entry: Standing) -> str:
 def _ask(waiting: Sequence[Standing], again: list[Standing], given_up: list[Standing]) -> None:
     for entry in waiting:
         loss = entry.loss
-        results.print(f"{loss.at} {loss.command_type} of {loss.subject} {amount(loss)}", markup=False)
+        results.print(f"{loss.at} {loss.command_type} of {loss.subject} {amount(loss)}")
         match Prompt.ask("again, off or later", choices=["again", "off", "later"], default="later"):
             case "again":
                 again.append(entry)
@@ -192,7 +191,7 @@ def _ask(waiting: Sequence[Standing], again: list[Standing], given_up: list[Stan
 
 def _tell(entry: Standing) -> None:
     text = f"{entry.loss.command_id} of {entry.loss.subject}: {_now(entry)}"
-    notes.print(text, markup=False, soft_wrap=True)
+    notes.print(text)
 
 
 def _active(settings: StackSettings) -> Site:

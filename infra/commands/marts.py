@@ -65,9 +65,7 @@ def list_marts() -> None:
     from analytics.marts.catalogue import MARTS
 
     for name, mart in MARTS.items():
-        results.print(
-            f"{name:17} by {', '.join(mart.grain):32} {mart.question}", markup=False, soft_wrap=True
-        )
+        results.print(f"{name:17} by {', '.join(mart.grain):32} {mart.question}")
 
 
 def default_marts(settings: StackSettings) -> Path:

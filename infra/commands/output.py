@@ -5,8 +5,9 @@ import re
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
+from rich.text import Text
 
+from analytics.terminal import Console, lines
 from infra.settings import typed_for
 
 _TYPED_FOR_NO_STACK = re.compile(r"`\./daybook (?!--stack)")
@@ -19,13 +20,13 @@ class Notes(Console):
         super().print(*(_typed(each) if isinstance(each, str) else each for each in objects), **how)
 
 
-results = Console(highlight=False)
-notes = Notes(stderr=True, highlight=False)
+results = Console()
+notes = Notes(stderr=True)
 
 
 def fail(reason: str, exit_code: int = 1) -> NoReturn:
     """Say why and leave."""
-    notes.print(f"[red]daybook:[/red] {reason}", soft_wrap=True, markup=True)
+    notes.print(Text("daybook:", "red"), lines(_typed(reason)))
     raise typer.Exit(exit_code)
 
 

@@ -7,9 +7,8 @@ from typing import Annotated
 import asyncpg
 import typer
 from confluent_kafka import KafkaException
-from rich.markup import escape
-from rich.table import Table
 
+from analytics.terminal import Table, plain
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
 from infra.embedded.stack import addresses
@@ -47,7 +46,7 @@ def list_parked(kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
     if not commands and not waiting:
         notes.print("Nothing is parked.")
         return
-    table = Table("position", "since", "what", "entity", "reason")
+    table = Table("position", "since", "what", "entity", "reason", whole=True)
     for parked in commands:
         kind = parked.header("ce_type").removeprefix("daybook.")
         entity, reason = parked.header("ce_subject"), parked.command.reason
@@ -64,17 +63,18 @@ def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") 
     with _failing():
         if ":" in position:
             for event in events_of(database_url or address("DAYBOOK_DATABASE_URL"), position):
-                _say(
+                results.print(
                     f"{event.topic}/{event.partition}/{event.offset} version {event.version}: {event.reason}"
                 )
-                _say(f"  {event.metadata}")
-                _say(f"  {event.body if event.body is not None else (event.value or b'')[:200].hex()}")
+                results.print(f"  {event.metadata}")
+                body = (event.value or b"")[:200].hex() if event.body is None else event.body
+                results.print(f"  {body}")
             return
         parked = parked_command(kafka or address("DAYBOOK_KAFKA"), position)
-    _say(f"reason: {parked.command.reason}")
+    results.print(f"reason: {parked.command.reason}")
     for header in parked.command.headers:
-        _say(f"{header.name}: {header.value.decode(errors='replace')}")
-    _say(parked.content())
+        results.print(f"{header.name}: {header.value.decode(errors='replace')}")
+    results.print(parked.content())
 
 
 @app.command("retry")
@@ -113,14 +113,14 @@ def _failing() -> Iterator[None]:
     except (NotParked, NothingParked) as error:
         fail(f"nothing is parked there: {error}; `./daybook parked list` shows what is")
     except StreamForked as error:
-        stream = escape(str(error))
+        stream = plain(str(error), None)
         fail(f"{stream} has forked: decide which record counts, see `./daybook streams show {stream}`")
     except asyncpg.UndefinedTableError:
         fail(f"nothing is parked there: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:
-        fail(f"the broker does not answer ({escape(str(error))}): is it up? {HINT}")
+        fail(f"the broker does not answer ({error}): is it up? {HINT}")
     except (asyncpg.PostgresError, OSError) as error:
-        fail(f"the database does not answer ({escape(str(error))}): is it up? {HINT}")
+        fail(f"the database does not answer ({error}): is it up? {HINT}")
 
 
 def _keys(database_url: str) -> list[ParkedKey]:
@@ -128,7 +128,7 @@ def _keys(database_url: str) -> list[ParkedKey]:
     try:
         return keys(database_url)
     except asyncpg.UndefinedTableError:
-        notes.print(f"No key can be parked: {NOT_RUN}.", soft_wrap=True)
+        notes.print(f"No key can be parked: {NOT_RUN}.")
         return []
 
 
@@ -141,11 +141,7 @@ def since(micros: int) -> str:
     return format_time(micros)[:19] + "Z"
 
 
-def _say(text: str) -> None:
-    results.print(text, markup=False, soft_wrap=True)
-
-
 def _tell(drained: Drained) -> None:
-    notes.print(f"{drained.applied} applied, {drained.left} left {drained.reason}", markup=False)
+    notes.print(f"{drained.applied} applied, {drained.left} left {drained.reason}")
     if drained.left:
         raise typer.Exit(1)

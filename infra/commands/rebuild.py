@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from asyncpg import InterfaceError, PostgresError, UndefinedTableError
 from confluent_kafka import KafkaException
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from infra.commands.inspect import running_settings
@@ -73,7 +72,7 @@ def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None 
 
 def _line(error: Exception) -> str:
     """What it says first; PostgreSQL goes on about details below."""
-    return escape(str(error).partition("\n")[0])
+    return str(error).partition("\n")[0]
 
 
 def projection_settings() -> ProjectionSettings:
@@ -94,7 +93,12 @@ def projection_settings() -> ProjectionSettings:
 
 async def _build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None) -> dict[str, Rebuilt]:
     models = [model for model in READ_MODELS if model.name in names]
-    bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*bar, console=notes, transient=True) as progress:
         task = progress.add_task(", ".join(names), total=None)
         return await replay_into(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
+from analytics.terminal import Table
 from infra.commands.output import fail, results
 from infra.drills.report import DrillReport, write
 
@@ -15,7 +15,7 @@ def told(report: DrillReport, folder: Path) -> None:
     """Keep the report in `folder` and show it; exit code 1 where a promise was not kept."""
     write(report, folder)
     results.print(report_table(report))
-    results.print(f"{folder / 'report.md'}", soft_wrap=True, markup=False)
+    results.print(f"{folder / 'report.md'}")
     if not report.passed:
         fail("not every promise was kept")
 
@@ -24,6 +24,6 @@ def report_table(report: DrillReport) -> Table:
     """Each promise beside what was measured."""
     table = Table("", "promised", "measured", "kept", title=f"{report.drill}, seed {report.seed}")
     for each in report.promises:
-        kept = "yes" if each.kept else "[red]no[/red]"
-        table.add_row(escape(each.what), escape(each.promised), escape(each.measured), kept)
+        kept = "yes" if each.kept else Text("no", "red")
+        table.add_row(each.what, each.promised, each.measured, kept)
     return table

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import typer
 from confluent_kafka import KafkaException
-from rich.table import Table
 
+from analytics.terminal import Table
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
 from infra.embedded.stack import addresses

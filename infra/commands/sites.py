@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.table import Table
 
+from analytics.terminal import Table
 from infra.commands.in_containers import failing
 from infra.commands.output import fail, notes, results
 from infra.containers.engine import containers
@@ -30,10 +30,10 @@ def sites(
     with notes.status("Asking both sites"):
         view = _in_containers() if _contained() else overview(_both())
     if as_json:
-        results.print(msgspec.json.encode(view).decode(), soft_wrap=True, markup=False)
+        results.print(msgspec.json.encode(view).decode())
         return
     results.print(_table(view))
-    results.print(_mirror(view.mirror), markup=False)
+    results.print(_mirror(view.mirror))
 
 
 @app.command()

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 from pydantic import ValidationError
-from rich.markup import escape
 
 from infra.commands.output import fail
 from infra.settings import HIGHEST_BASE, LOWEST_BASE, StackSettings
@@ -24,11 +23,10 @@ def require_sound_settings() -> None:
         first = error.errors()[0]
         name = str(first["loc"][0])
         must_be = _MUST_BE.get(name, first["msg"])
-        fail(f"DAYBOOK_{name.upper()} is {escape(repr(first['input']))}: it must be {must_be}")
+        fail(f"DAYBOOK_{name.upper()} is {first['input']!r}: it must be {must_be}")
     if not _can_be_made(home.absolute()):
         fail(
-            f"DAYBOOK_HOME is '{escape(str(home))}': it must be a folder that you can write to, "
-            "or where you can make one"
+            f"DAYBOOK_HOME is '{home}': it must be a folder that you can write to, or where you can make one"
         )
 
 

@@ -2,9 +2,8 @@
 
 import psutil
 import typer
-from rich.markup import escape
-from rich.table import Table
 
+from analytics.terminal import Table, lines
 from infra.commands import detached
 from infra.commands.inspect import memory, own_settings
 from infra.commands.output import fail, notes, results
@@ -32,9 +31,9 @@ def up() -> None:
         try:
             jars_folder("spark")
         except EmbeddedError as reason:
-            fail(escape(str(reason)))
+            fail(str(reason))
         detached.start(settings, journal, "infra.embedded.spark", [], progress, task)
-    results.print(f"DAYBOOK_SPARK_MASTER={master_url(settings)}", soft_wrap=True, markup=False)
+    results.print(f"DAYBOOK_SPARK_MASTER={master_url(settings)}")
     notes.print("With that setting, jobs run on the cluster. `./daybook spark down` stops it.")
 
 
@@ -57,7 +56,7 @@ def status() -> None:
     state = journal.read()
     if state is None or not journal.supervised():
         if state and state.failure:
-            notes.print(f"The last start failed: {state.failure}", markup=False)
+            notes.print(lines(f"The last start failed: {state.failure}"))
         fail("the cluster is not up: `./daybook spark up` starts it")
     settings = StackSettings(port_base=state.port_base)
     table = Table("process", "pid", "memory", "ready", "restarts", "port")
@@ -71,9 +70,9 @@ def status() -> None:
     view = cluster_view(settings) or {}
     cores = f"{view.get('coresused', 0)} of {view.get('cores', 0)} cores"
     used = f"{view.get('memoryused', 0)} of {view.get('memory', 0)} MB are used"
-    results.print(f"{master_url(settings)}: {cores}, {used}", soft_wrap=True, markup=False)
+    results.print(f"{master_url(settings)}: {cores}, {used}")
     for job in view.get("activeapps", ()):
-        results.print(f"{job['id']} {job['name']} {job['state']}", markup=False)
+        results.print(f"{job['id']} {job['name']} {job['state']}")
     if state.phase is not Phase.RUNNING or not all(member.ready for member in state.members):
         raise typer.Exit(1)
 

@@ -14,15 +14,15 @@ SHOWN_BYTES = 200
 def show_record(record: StreamRecord) -> None:
     """Print one record whole; of long bytes the beginning."""
     meta = record.metadata
-    _say(f"{record.position} {record.meaning}".rstrip())
+    results.print(f"{record.position} {record.meaning}".rstrip())
     if meta is None:
         for name, text in record.headers:
-            _say(f"  {name}: {text!r}")
+            results.print(f"  {name}: {text!r}")
     else:
-        _say(f"  version {meta.version}, event {meta.id}, epoch {meta.epoch}, {meta.type}")
-        _say(f"  recorded {format_time(meta.recorded_at)} by {meta.source}")
-    _say(f"  key {record.key!r}, sha256 {record.digest}")
-    _say(f"  {record.body if record.body is not None else _bytes(record.value)}")
+        results.print(f"  version {meta.version}, event {meta.id}, epoch {meta.epoch}, {meta.type}")
+        results.print(f"  recorded {format_time(meta.recorded_at)} by {meta.source}")
+    results.print(f"  key {record.key!r}, sha256 {record.digest}")
+    results.print(f"  {record.body if record.body is not None else _bytes(record.value)}")
 
 
 def _bytes(value: bytes | None) -> str:
@@ -49,12 +49,3 @@ def record_as_json(record: StreamRecord) -> dict[str, Any]:
         "body": record.body,
         "value": record.value,
     }
-
-
-def plain(text: str) -> str:
-    """Foreign text without anything that a terminal would obey."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
-
-
-def _say(text: str) -> None:
-    results.print(plain(text), markup=False, soft_wrap=True)

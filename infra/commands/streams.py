@@ -9,13 +9,12 @@ import asyncpg
 import msgspec
 import typer
 from confluent_kafka import KafkaException
-from rich.markup import escape
-from rich.table import Table
 
+from analytics.terminal import Table, plain
 from contracts.kernel.records import RecordVerdict
 from infra.commands.output import fail, notes, results
 from infra.commands.parked import HINT, NOT_RUN, DatabaseUrl, Kafka, address, since
-from infra.commands.stream_records import plain, record_as_json, show_record
+from infra.commands.stream_records import record_as_json, show_record
 from infra.parked_keys import asked
 from infra.settings import StackSettings
 from infra.sites.site import peer
@@ -62,13 +61,13 @@ def list_streams(kafka: Kafka = "", database_url: DatabaseUrl = "", as_json: AsJ
         foreign = asked(url, lambda connection: foreign_records(connection, SHOWN))
     if as_json:
         view = {"stopped": stopped, "foreign_count": count, "foreign": foreign}
-        results.print(msgspec.json.encode(view).decode(), soft_wrap=True, markup=False)
+        results.print(msgspec.json.encode(view).decode())
         return
     if stopped:
         results.print(_stopped(stopped))
         notes.print("`./daybook streams show STREAM` shows the records of one.")
     if foreign:
-        table = Table("foreign record", "since", "why")
+        table = Table("foreign record", "since", "why", whole=True)
         for one in foreign:
             table.add_row(one.position, since(one.seen_at), REASONS[one.reason])
         results.print(table)
@@ -100,18 +99,15 @@ def show(
     if as_json:
         results.print(
             msgspec.json.encode([record_as_json(record) for record in records]).decode(),
-            soft_wrap=True,
-            markup=False,
         )
         return
     for record in records:
         show_record(record)
     if any(record.meaning.startswith("stops") for record in records):
         notes.print(
-            f"Decide: `./daybook streams resolve {plain(what)} --version N --keep EVENT --reason …`,",
-            markup=False,
+            f"Decide: `./daybook streams resolve {what} --version N --keep EVENT --reason …`,",
         )
-        notes.print("or about one record alone: `--event EVENT --as foreign`.", markup=False)
+        notes.print("or about one record alone: `--event EVENT --as foreign`.")
 
 
 @app.command()
@@ -141,7 +137,7 @@ def resolve(
         broker = kafka or address("DAYBOOK_KAFKA")
         _require_active(broker)
         records = at_version(records_of(broker, stream), version)
-    named = _named(records, event or keep, digest, f"{escape(plain(stream))} at version {version}")
+    named = _named(records, event or keep, digest, f"{plain(stream)} at version {version}")
     decided: list[tuple[StreamRecord, RecordVerdict]] = [(named, verdict.value)]
     if keep:
         decided = [(one, "genuine" if one is named else "foreign") for one in records]
@@ -155,7 +151,6 @@ def resolve(
     notes.print(
         "Decided. The worker and the read models fold the stream anew within seconds; "
         "`./daybook streams list` shows whether it still stops.",
-        soft_wrap=True,
     )
 
 
@@ -180,12 +175,12 @@ def _require_active(kafka: str) -> None:
 
 
 def _stopped(stopped: Iterable[StoppedStream]) -> Table:
-    table = Table("stream", "stopped at", "why", "read models", "waiting", "since")
+    table = Table("stream", "stopped at", "why", "read models", "waiting", "since", whole=True)
     for one in stopped:
         table.add_row(
-            escape(plain(one.stream)),
+            one.stream,
             f"version {one.version}",
-            f"{one.kind}: {escape(plain(one.reason))}",
+            f"{one.kind}: {one.reason}",
             ", ".join(one.read_models) or "none",
             str(one.events),
             "-" if one.since is None else since(one.since),
@@ -206,10 +201,10 @@ def _failing() -> Iterator[None]:
     try:
         yield
     except NoSuchRecord as error:
-        fail(escape(plain(str(error))))
+        fail(plain(str(error), None))
     except asyncpg.UndefinedTableError:
         fail(f"nothing is known of streams: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:
-        fail(f"the broker does not answer ({escape(str(error))}): is it up? {HINT}")
+        fail(f"the broker does not answer ({error}): is it up? {HINT}")
     except (asyncpg.PostgresError, OSError) as error:
-        fail(f"the database does not answer ({escape(str(error))}): is it up? {HINT}")
+        fail(f"the database does not answer ({error}): is it up? {HINT}")

@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 from confluent_kafka import KafkaException
-from rich.markup import escape
-from rich.table import Table
 
+from analytics.terminal import Table
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
 from infra.embedded.broker import broker_ready
@@ -38,7 +37,7 @@ def show(
         fail(f"no broker answers at {settings.kafka}: `./daybook up` starts the stack")
     differences = drift(settings.kafka)
     for difference in differences:
-        results.print(difference, markup=False)
+        results.print(difference)
     if differences:
         raise typer.Exit(1)
     notes.print("The broker's topics are those of the catalogue.")
@@ -60,16 +59,14 @@ def repartition(
         typer.confirm("The shop stands still until its log is copied. Go on?", abort=True)
     try:
         with notes.status("") as status:
-            moved = repartition_shop(
-                settings, service, partitions, catalogue(), lambda text: status.update(escape(text))
-            )
+            moved = repartition_shop(settings, service, partitions, catalogue(), status.update)
     except (NotPossible, NotDone) as reason:
-        fail(escape(str(reason)))
+        fail(str(reason))
     except (NotCopied, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
-        fail(escape(f"{reason}; the same command goes on where this one stopped"))
+        fail(f"{reason}; the same command goes on where this one stopped")
     for each in moved:
         text = f"{each.topic}: {each.records:,} records of {each.keys:,} keys in {each.partitions} partitions"
-        results.print(text, markup=False)
+        results.print(text)
     notes.print(f"Now write `partitions: {partitions}` into contracts/topics.yaml, for the next new cluster.")
 
 

@@ -74,6 +74,17 @@ def test_spark_calls_python_for_batches_only() -> None:
     assert [str(place) for place in places if slow.search(place.read_text("utf-8"))] == []
 
 
+def test_text_reaches_a_terminal_through_one_module() -> None:
+    """Rich obeys markup in a string, passes escape sequences on, and cuts what does not fit a column."""
+    rich = re.compile(
+        r"rich\.(console|table|status|markup)|from rich import|(?<![.\w])(?<!def )print\(|\.echo\("
+    )
+    rooms = (*modules("infra/commands"), *modules("analytics/evidence"), *modules("analytics/jobs"))
+    allowed = {"analytics/jobs/arguments.py", "analytics/jobs/held_by_hour.py", "analytics/jobs/lake.py"}
+    found = {str(module.relative_to(ROOT)) for module in rooms if rich.search(module.read_text())}
+    assert found <= allowed  # these print their own words and what `plain` returns
+
+
 def test_the_kernel_stays_small() -> None:
     kernel = [module for module in modules("services/kernel") if module.name != "__init__.py"]
     assert len(kernel) <= KERNEL_FILES
