@@ -19,6 +19,8 @@ COMMAND_SECONDS = 60.0
 QUERY_SECONDS = 10.0
 # Of a query whose filters are all optional a plan for every case uses no index at all.
 QUERY_SETTINGS = {"plan_cache_mode": "force_custom_plan"}
+# A projection that is frozen in a transaction would hold up its successor for as long as its host lives.
+WRITER_SETTINGS = {"idle_in_transaction_session_timeout": "10s"}
 _LOCK = 0x6461_7962  # any number, the same for all who migrate
 _MICROS_TO_2000 = 946_684_800_000_000
 

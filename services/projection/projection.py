@@ -18,7 +18,7 @@ from services.kernel.projector import Projector
 from services.kernel.read_model import DATABASE_AWAY, ForeignRecord, TopicPartition
 from services.projection import metrics
 from services.projection.agents import add_agents
-from services.projection.database import migrate, pool
+from services.projection.database import WRITER_SETTINGS, migrate, pool
 from services.projection.decisions import Decisions
 from services.projection.parked import retry_readable
 from services.projection.read_models import READ_MODELS
@@ -79,7 +79,7 @@ class Watch:
 async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health) -> None:
     """Project until `stop`. Whatever it raises must end the process: the supervisor starts it again."""
     await _database_there(settings.database_url, START_SECONDS)
-    async with pool(settings.database_url, len(READ_MODELS) + 3) as connections:
+    async with pool(settings.database_url, len(READ_MODELS) + 3, WRITER_SETTINGS) as connections:
         async with connections.acquire() as connection:
             await migrate(connection, READ_MODELS)
         watch = await asyncio.to_thread(JournalWatch, settings.kafka)
