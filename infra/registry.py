@@ -9,22 +9,22 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
 
 import fastavro
+from fastapi import Depends, FastAPI
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 from contracts.lock import Entry, Lock, load_lock
 from infra.contracts.schemas import fingerprint
-from services.edge.http import Endpoint, exception_handlers, known_parameters
+from services.edge.app import api_router, application
 from services.edge.json_logs import configure_logging
-from services.edge.serving import operations, serve
+from services.edge.serving import serve
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 APICURIO = "/apis/registry/v2/ids/contentIds"
@@ -34,20 +34,6 @@ READ_ONLY = (
 )
 SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
 INVALID_SCHEMA, INVALID_VERSION = 42201, 42202
-# Parameters of Confluent's API that its clients send; none of them changes what a read-only lock answers.
-PARAMETERS = (
-    "defaultToGlobal",
-    "deleted",
-    "deleted_only",
-    "fetchMaxId",
-    "format",
-    "limit",
-    "normalize",
-    "offset",
-    "reference_format",
-    "subject",
-    "subjectPrefix",
-)
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
@@ -61,6 +47,23 @@ class RegistrySettings(BaseSettings):
     log_level: str = "INFO"
 
 
+@dataclass(frozen=True)
+class ClientParameters:
+    """Parameters of Confluent's API that its clients send; none changes what a read-only lock answers."""
+
+    defaultToGlobal: str = ""
+    deleted: str = ""
+    deleted_only: str = ""
+    fetchMaxId: str = ""
+    format: str = ""
+    limit: str = ""
+    normalize: str = ""
+    offset: str = ""
+    reference_format: str = ""
+    subject: str = ""
+    subjectPrefix: str = ""
+
+
 class RegistryError(HTTPException):
     """An error with Confluent's five-digit code, of which the first three are HTTP's."""
 
@@ -69,152 +72,163 @@ class RegistryError(HTTPException):
         self.code = code
 
 
-def create(lock: Lock) -> Starlette:
-    """The application over one lock."""
-    endpoints = Endpoints(lock)
-    gets = {
-        "/subjects": endpoints.subjects,
-        "/subjects/{subject}/versions": endpoints.versions,
-        "/subjects/{subject}/versions/{version}": endpoints.version,
-        "/subjects/{subject}/versions/{version}/schema": endpoints.version_text,
-        "/schemas/ids/{id}": endpoints.schema,
-        "/schemas/ids/{id}/schema": endpoints.schema_text,
-        "/schemas/ids/{id}/versions": endpoints.uses,
-        "/schemas/ids/{id}/subjects": endpoints.using_subjects,
-        "/schemas/types": endpoints.types,
-        "/config": endpoints.config,
-        "/config/{subject}": endpoints.config,
-        "/mode": endpoints.mode,
-        f"{APICURIO}/{{id}}": endpoints.schema_text,
-        f"{APICURIO}/{{id}}/references": endpoints.references,
+class RegistryResponse(JSONResponse):
+    media_type = MEDIA_TYPE
+
+
+class SchemaText(PlainTextResponse):
+    media_type = MEDIA_TYPE
+
+
+async def served(request: Request) -> Lock:
+    """A dependency: the lock."""
+    lock: Lock = request.app.state.lock
+    return lock
+
+
+Served: TypeAlias = Annotated[Lock, Depends(served)]
+
+
+async def versions_of(subject: str, lock: Served) -> tuple[Entry, ...]:
+    """A dependency: the subject's versions."""
+    try:
+        return lock.versions(subject)
+    except KeyError:
+        raise RegistryError(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.") from None
+
+
+Versions: TypeAlias = Annotated[tuple[Entry, ...], Depends(versions_of)]
+
+
+async def version_of(version: str, entries: Versions) -> Entry:
+    """A dependency: one of them."""
+    if version in ("latest", "-1"):
+        return entries[-1]
+    if not _NUMBER.fullmatch(version):
+        raise RegistryError(INVALID_VERSION, f"The specified version '{version}' is not a valid version id.")
+    for entry in entries:
+        if entry.version == int(version):
+            return entry
+    raise RegistryError(VERSION_NOT_FOUND, f"Version {version} not found.")
+
+
+async def uses_of(schema_id: str, lock: Served) -> list[Entry]:
+    """A dependency: where a schema is used."""
+    found = [entry for entry in lock.entries if str(entry.id) == schema_id]
+    if not found:
+        raise RegistryError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
+    return found
+
+
+Version: TypeAlias = Annotated[Entry, Depends(version_of)]
+Uses: TypeAlias = Annotated[list[Entry], Depends(uses_of)]
+router = api_router(default_response_class=RegistryResponse, dependencies=[Depends(ClientParameters)])
+
+
+@router.get("/subjects")
+async def list_subjects(lock: Served) -> list[str]:
+    return list(lock.subjects())
+
+
+@router.get("/subjects/{subject}/versions")
+async def list_versions(entries: Versions) -> list[int]:
+    return [entry.version for entry in entries]
+
+
+@router.get("/subjects/{subject}/versions/{version}")
+async def get_version(entry: Version, lock: Served) -> dict[str, Any]:
+    return _described(entry, lock)
+
+
+@router.get("/subjects/{subject}/versions/{version}/schema", response_class=SchemaText)
+async def get_version_text(entry: Version, lock: Served) -> str:
+    return lock.text(entry.id)
+
+
+@router.get("/schemas/ids/{schema_id}")
+async def get_schema(uses: Uses, lock: Served) -> dict[str, str]:
+    return {"schema": lock.text(uses[0].id)}
+
+
+@router.get("/schemas/ids/{schema_id}/schema", response_class=SchemaText)
+@router.get(f"{APICURIO}/{{schema_id}}", response_class=SchemaText)
+async def get_schema_text(uses: Uses, lock: Served) -> str:
+    return lock.text(uses[0].id)
+
+
+@router.get("/schemas/ids/{schema_id}/versions")
+async def list_uses(uses: Uses) -> list[dict[str, Any]]:
+    return [{"subject": entry.subject, "version": entry.version} for entry in uses]
+
+
+@router.get("/schemas/ids/{schema_id}/subjects")
+async def list_using_subjects(uses: Uses) -> list[str]:
+    return [entry.subject for entry in uses]
+
+
+@router.get(f"{APICURIO}/{{schema_id}}/references")
+async def list_references(_: Uses) -> list[str]:
+    """What a schema refers to outside of itself: none of ours does."""
+    return []
+
+
+@router.get("/schemas/types")
+async def list_types() -> list[str]:
+    return ["AVRO"]
+
+
+@router.get("/config")
+@router.get("/config/{subject}")
+async def get_config() -> dict[str, str]:
+    return {"compatibilityLevel": "FULL_TRANSITIVE"}
+
+
+@router.get("/mode")
+async def get_mode() -> dict[str, str]:
+    return {"mode": "READONLY"}
+
+
+@router.post("/subjects/{subject}")
+async def find_version(request: Request, entries: Versions, lock: Served) -> dict[str, Any]:
+    """The version of a subject that has the schema in the body, formatting and docs aside."""
+    try:
+        wanted = fingerprint(json.loads((await request.json())["schema"]))
+    except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
+        raise RegistryError(INVALID_SCHEMA, f"Invalid schema: {error!r}") from error
+    for entry in entries:
+        if entry.fingerprint == wanted:
+            return _described(entry, lock)
+    raise RegistryError(SCHEMA_NOT_FOUND, "Schema not found")
+
+
+def _described(entry: Entry, lock: Lock) -> dict[str, Any]:
+    return {
+        "subject": entry.subject,
+        "version": entry.version,
+        "id": entry.id,
+        "schema": lock.text(entry.id),
     }
-    app = Starlette(
-        routes=[
-            *(Route(path, _checked(endpoint)) for path, endpoint in gets.items()),
-            Route("/subjects/{subject}", _checked(endpoints.lookup), methods=["POST"]),
-            *operations(lambda: None),
-        ],
-        exception_handlers={**exception_handlers(), HTTPException: _answer_error},
-    )
-    app.router.redirect_slashes = False  # the redirect would name whatever Host the client sent
+
+
+def create(lock: Lock) -> FastAPI:
+    """The application over one lock."""
+    app = application([router], lambda: None)
+    app.state.lock = lock
+    app.add_exception_handler(HTTPException, _error_response)
     return app
 
 
-class Endpoints:
-    """One method per path; what they answer is Confluent's documented JSON."""
-
-    def __init__(self, lock: Lock) -> None:
-        self._lock = lock
-
-    async def subjects(self, _: Request) -> Response:
-        return _answer(list(self._lock.subjects()))
-
-    async def versions(self, request: Request) -> Response:
-        return _answer([entry.version for entry in self._entries(request)])
-
-    async def version(self, request: Request) -> Response:
-        return _answer(self._described(self._entry(request)))
-
-    async def version_text(self, request: Request) -> Response:
-        return PlainTextResponse(self._lock.text(self._entry(request).id), media_type=MEDIA_TYPE)
-
-    async def schema(self, request: Request) -> Response:
-        return _answer({"schema": self._lock.text(self._uses(request)[0].id)})
-
-    async def schema_text(self, request: Request) -> Response:
-        return PlainTextResponse(self._lock.text(self._uses(request)[0].id), media_type=MEDIA_TYPE)
-
-    async def references(self, request: Request) -> Response:
-        """What a schema refers to outside of itself: none of ours does."""
-        self._uses(request)
-        return _answer([])
-
-    async def uses(self, request: Request) -> Response:
-        return _answer([{"subject": each.subject, "version": each.version} for each in self._uses(request)])
-
-    async def using_subjects(self, request: Request) -> Response:
-        return _answer([each.subject for each in self._uses(request)])
-
-    async def types(self, _: Request) -> Response:
-        return _answer(["AVRO"])
-
-    async def config(self, _: Request) -> Response:
-        return _answer({"compatibilityLevel": "FULL_TRANSITIVE"})
-
-    async def mode(self, _: Request) -> Response:
-        return _answer({"mode": "READONLY"})
-
-    async def lookup(self, request: Request) -> Response:
-        """The version of a subject that has the schema in the body, formatting and docs aside."""
-        entries = self._entries(request)
-        try:
-            wanted = fingerprint(json.loads((await request.json())["schema"]))
-        except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
-            raise RegistryError(INVALID_SCHEMA, f"Invalid schema: {error!r}") from error
-        for entry in entries:
-            if entry.fingerprint == wanted:
-                return _answer(self._described(entry))
-        raise RegistryError(SCHEMA_NOT_FOUND, "Schema not found")
-
-    def _entries(self, request: Request) -> tuple[Entry, ...]:
-        subject = request.path_params["subject"]
-        try:
-            return self._lock.versions(subject)
-        except KeyError:
-            raise RegistryError(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.") from None
-
-    def _entry(self, request: Request) -> Entry:
-        entries, version = self._entries(request), request.path_params["version"]
-        if version in ("latest", "-1"):
-            return entries[-1]
-        if not _NUMBER.fullmatch(version):
-            raise RegistryError(
-                INVALID_VERSION, f"The specified version '{version}' is not a valid version id."
-            )
-        for entry in entries:
-            if entry.version == int(version):
-                return entry
-        raise RegistryError(VERSION_NOT_FOUND, f"Version {version} not found.")
-
-    def _uses(self, request: Request) -> list[Entry]:
-        schema_id = request.path_params["id"]
-        found = [entry for entry in self._lock.entries if str(entry.id) == schema_id]
-        if not found:
-            raise RegistryError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
-        return found
-
-    def _described(self, entry: Entry) -> dict[str, Any]:
-        return {
-            "subject": entry.subject,
-            "version": entry.version,
-            "id": entry.id,
-            "schema": self._lock.text(entry.id),
-        }
-
-
-def _checked(endpoint: Endpoint) -> Endpoint:
-    async def checked(request: Request) -> Response:
-        known_parameters(request.query_params, *PARAMETERS)
-        return await endpoint(request)
-
-    return checked
-
-
-def _answer(content: Any, status: int = 200) -> Response:
-    return JSONResponse(content, status, media_type=MEDIA_TYPE)
-
-
-async def _answer_error(_: Request, error: Exception) -> Response:
+async def _error_response(_: Request, error: Exception) -> Response:
     match error:
         case RegistryError():
-            return _answer({"error_code": error.code, "message": error.detail}, error.status_code)
+            content: dict[str, Any] = {"error_code": error.code, "message": error.detail}
         case HTTPException(status_code=405):
             content = {"error_code": 405, "message": READ_ONLY}
-            return JSONResponse(content, 405, media_type=MEDIA_TYPE, headers=error.headers)
         case HTTPException():
-            return _answer({"error_code": error.status_code, "message": error.detail}, error.status_code)
+            content = {"error_code": error.status_code, "message": error.detail}
         case _:
             raise error
+    return RegistryResponse(content, error.status_code, headers=error.headers)
 
 
 def main() -> int:

@@ -7,25 +7,23 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
 from confluent_kafka import KafkaException
+from fastapi import APIRouter
 from prometheus_client import Gauge
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from contracts.kernel.records import SiteRole
 from infra.sites.asking import Address, ControlReader, SiteSilent
 from infra.sites.control import lift_hold, stand_down, write_role
 from infra.sites.metering import Measure
 from infra.sites.pulse import MirrorPulse
-from services.edge.http import without_parameters
+from services.edge.app import api_router, application
 from services.edge.json_logs import configure_logging
-from services.edge.serving import application, end_process, serve
+from services.edge.serving import end_process, serve
 from services.kernel.control import Control
 from services.kernel.transactions import OwnershipLost
 
@@ -120,19 +118,21 @@ def main() -> int:
     measure = Measure(site, other, watch.pulse, lambda: watch.control, settings.database_url)
     for name, work, of in (("watch", _watch_for_ever, watch), ("measure", _measure_for_ever, measure)):
         threading.Thread(target=_or_end, args=(work, of), name=name, daemon=True).start()
-    routes = [Route("/health/mirror", without_parameters(_mirror_health(watch.pulse)))]
-    return serve(application(routes, watch.not_ready), settings.http_host, settings.http_port)
+    app = application([_mirror_health(watch.pulse)], watch.not_ready)
+    return serve(app, settings.http_host, settings.http_port)
 
 
-def _mirror_health(pulse: MirrorPulse) -> Callable[[Request], Awaitable[Response]]:
+def _mirror_health(pulse: MirrorPulse) -> APIRouter:
     """503 where the mirror runs, perhaps, and copies nothing."""
+    router = api_router(include_in_schema=False)
 
-    async def answer(_: Request) -> Response:
+    @router.get("/health/mirror")
+    async def mirror() -> Response:
         silent = pulse.stopped_for()
         status = "copies" if silent is None else f"nothing came for {silent:.0f} s"
         return JSONResponse({"status": status}, 200 if silent is None else 503)
 
-    return answer
+    return router
 
 
 def _or_end(work: Any, of: Any) -> None:

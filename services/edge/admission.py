@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.edge.http import REFUSED, Problem
+from services.edge.problems import REFUSED, Problem
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 

@@ -1,29 +1,27 @@
-"""The kinds of field that requests are made of; msgspec checks them while it decodes.
-
-`$(?!\\n)`: Python's `$` alone would let a trailing line break through.
-"""
+"""The kinds of field that requests are made of. Patterns are those of Rust: `$` is the end, not a line's."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import Meta
+import msgspec
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from services.edge.http import invalid
+from services.edge.problems import IN_WORDS, invalid
 
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_LINES = 1000
 MAX_QUANTITY = 1_000_000
 FUTURE_TOLERANCE_MICROS = 5_000_000  # clocks differ a little
 
-ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$(?!\n)"
-_TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$(?!\n)"
-_CURRENCY_PATTERN = r"^[A-Z]{3}$(?!\n)"
-_PRICE_PATTERN = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?$(?!\n)"
-_AMOUNT_PATTERN = r"^-?(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?$(?!\n)"
+ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$"
+_TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"
+_CURRENCY_PATTERN = r"^[A-Z]{3}$"
+_PRICE_PATTERN = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?$"
+_AMOUNT_PATTERN = r"^-?(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?$"
 _DECIMAL = "up to nine digits, and up to six behind the point"
-IN_WORDS = {
+IN_WORDS |= {
     ID_PATTERN: "up to 64 letters, digits and ._~- beginning with a letter or digit",
     _TEXT_PATTERN: "text without control characters",
     _CURRENCY_PATTERN: "three capital letters, such as GBP",
@@ -31,15 +29,36 @@ IN_WORDS = {
     _AMOUNT_PATTERN: f'an exact decimal, such as "2.55" or "-2.55": {_DECIMAL}',
 }
 
-Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
+
+class RequestBody(BaseModel):
+    """A body: what it does not name is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _rfc_3339(given: Any) -> datetime:
+    """Stricter than pydantic, which takes numbers too; rounds to micros."""
+    try:
+        return msgspec.convert(given, _AWARE)
+    except msgspec.ValidationError:
+        raise ValueError("a time with its offset, such as 2010-12-01T08:26:00Z") from None
+
+
+_AWARE = Annotated[datetime, msgspec.Meta(tz=True)]
+
+Id: TypeAlias = Annotated[str, Field(pattern=ID_PATTERN)]
 """Up to 64 letters, digits and `._~-`, beginning with a letter or digit: safe in keys, paths and tokens."""
-Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, pattern=_TEXT_PATTERN)]
-ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=_TEXT_PATTERN)]
-Currency: TypeAlias = Annotated[str, Meta(pattern=_CURRENCY_PATTERN)]
-Quantity: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_QUANTITY)]
-Price: TypeAlias = Annotated[str, Meta(pattern=_PRICE_PATTERN)]
-Amount: TypeAlias = Annotated[str, Meta(pattern=_AMOUNT_PATTERN)]
-Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=200, pattern=_TEXT_PATTERN)]
+ShortText: TypeAlias = Annotated[str, Field(min_length=1, max_length=64, pattern=_TEXT_PATTERN)]
+Currency: TypeAlias = Annotated[str, Field(pattern=_CURRENCY_PATTERN)]
+Quantity: TypeAlias = Annotated[int, Field(strict=True, ge=1, le=MAX_QUANTITY)]
+Price: TypeAlias = Annotated[str, Field(pattern=_PRICE_PATTERN)]
+Amount: TypeAlias = Annotated[str, Field(pattern=_AMOUNT_PATTERN)]
+Moment: TypeAlias = Annotated[
+    AwareDatetime,
+    BeforeValidator(_rfc_3339),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
 
 
 def occurred_at(given: datetime | None, now: int) -> int:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from services.edge.bodies import MAX_BODY_BYTES, MAX_DISCARDED_BYTES, body_too_large
 from services.edge.connections import Connections, client_of, forwarded_client
-from services.edge.http import REFUSED, RETRY_AFTER_SECONDS, Problem
+from services.edge.problems import REFUSED, RETRY_AFTER_SECONDS, Problem
 
 MAX_HEAD_BYTES = 32 * 1024
 MAX_PIPELINED = 32

@@ -1,29 +1,21 @@
-"""What every process of the shop serves beside its work: health, metrics; and how it is served."""
+"""How every process of the shop serves HTTP: within limits, until it is told to stop."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
-import msgspec
 import structlog
 import uvicorn
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from services.edge.admission import Admission
 from services.edge.connections import Connections
-from services.edge.http import exception_handlers, without_parameters
 from services.edge.protocol import BoundedProtocol
 from services.edge.settings import EdgeSettings
 from services.kernel.collector import keep_what_is_here
@@ -34,53 +26,6 @@ EVERY_ADDRESS = {"0.0.0.0", "::"}
 KEEP_ALIVE_SECONDS = 75  # longer than a client's pool or a proxy usually keeps an idle connection
 
 log = structlog.get_logger(__name__)
-
-NotReady = Callable[[], str | None]
-Status = Callable[[], Mapping[str, object]]
-Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
-
-
-def operations(
-    not_ready: NotReady, not_live: NotReady = lambda: None, status: Status = lambda: {"status": "ready"}
-) -> Sequence[BaseRoute]:
-    """`/health/live`, `/health/ready` (503 with the reason that is given, else `status`) and `/metrics`."""
-
-    async def live(_: Request) -> Response:
-        return _told(not_live(), "not live", {"status": "live"})
-
-    async def ready(_: Request) -> Response:
-        return _told(not_ready(), "not ready", status())
-
-    async def metrics(_: Request) -> Response:
-        # some are measured when they are asked for, and a broker may take its time
-        found = await asyncio.to_thread(generate_latest)
-        return Response(found, headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    answers = {"/health/live": live, "/health/ready": ready, "/metrics": metrics}
-    return [Route(path, without_parameters(endpoint)) for path, endpoint in answers.items()]
-
-
-def _told(reason: str | None, failed: str, status: Mapping[str, object]) -> Response:
-    body = msgspec.json.encode({"status": failed, "reason": reason} if reason else status)
-    return Response(body, 503 if reason else 200, media_type="application/json")
-
-
-def application(
-    routes: Sequence[BaseRoute],
-    not_ready: NotReady,
-    lifespan: Lifespan | None = None,
-    *,
-    not_live: NotReady = lambda: None,
-    status: Status = lambda: {"status": "ready"},
-) -> Starlette:
-    """Routes with the operations beside them; every error leaves as a problem."""
-    app = Starlette(
-        routes=[*routes, *operations(not_ready, not_live, status)],
-        exception_handlers=exception_handlers(),
-        lifespan=lifespan,
-    )
-    app.router.redirect_slashes = False  # the redirect would name whatever Host the client sent
-    return app
 
 
 class _Server(uvicorn.Server):

@@ -35,7 +35,8 @@ def _serve(metrics: WorkerMetrics, listener: socket.socket, running: list[uvicor
     # here, so that the worker's start does not wait for a web framework
     import uvicorn
 
-    from services.edge.serving import application, server_config
+    from services.edge.app import application
+    from services.edge.serving import server_config
 
     app = application(
         (), metrics.why_not_ready, not_live=metrics.why_not_alive, status=lambda: metrics.status

@@ -2,76 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from services.edge.openapi import Parameter, Reply, refusal
+from pydantic import BaseModel
 
-ID_SCHEMA = {"type": "string", "maxLength": 64}
+from services.edge.problems import EDGE, EDGE_OF_BODIES, Code, documented
+from services.edge.unanswered import NOT_TAKING
+from services.edge.write_headers import CORRELATION_PATTERN
 
-WRITE_PARAMETERS = (
-    Parameter(
-        "Idempotency-Key",
-        "header",
-        "1 to 255 visible characters, scoped to the entity. Repeated with the same body within the retry "
-        "window, the answer is the same, refusals and conflicts included; with another body it is a 422.",
-        {"type": "string", "minLength": 1, "maxLength": 255},
-        example="4711",
-    ),
-    Parameter(
-        "If-Match",
-        "header",
-        "Only if the entity is at this version: the ETag of an earlier answer, in its quotes.",
-        {"type": "string"},
-    ),
-    Parameter(
-        "X-Correlation-Id",
-        "header",
-        "Found again in the events that follow; minted where it is absent.",
-        {"type": "string", "maxLength": 64},
-    ),
-)
-
-_ANSWER_HEADERS = {
-    "ETag": "The entity's version, in quotes.",
-    "Consistency-Token": "Send it to the query API to read at least this version.",
-    "Idempotency-Replayed": "`true` where this is the remembered answer to a repeated request.",
-    "X-Correlation-Id": "The conversation's id.",
+_RESPONSE_HEADERS = {
+    "ETag": ("The entity's version, in quotes.", '^"[0-9]+"$'),
+    "Consistency-Token": ("Send it to the query API to read at least this version.", "^[A-Za-z0-9_-]+$"),
+    "X-Correlation-Id": ("The conversation's id.", CORRELATION_PATTERN),
+}
+_REPLAYED = {
+    "description": "`true` where this is the remembered response to a repeated request.",
+    "schema": {"type": "string", "const": "true"},
 }
 
 
-def done(about: str, body: Any, example: Any, *, created: bool = False) -> Reply:
-    """A success with the headers that every write answers."""
-    location = {"Location": "The entity in the query API."} if created else {}
-    return Reply(about, body, example, _ANSWER_HEADERS | location)
-
-
-def failures(field: str, entity_id: str) -> dict[int, Reply]:
-    """What every write may answer instead."""
-    about = {field: entity_id}
-    return {
-        412: refusal("The entity is at another version; ETag tells which", 412, "version_conflict", **about),
-        422: refusal(
-            "Bad input; or the Idempotency-Key was used for another request (`idempotency_key_reused`)",
-            422,
-            "invalid_field",
-            detail="Expected `int` >= 1",
-            field="quantity",
-        ),
-        500: refusal("The command failed and was set aside for an operator", 500, "command_failed", **about),
-        503: refusal(
-            "Not known in time whether it was done; or the entity's stream has stopped (`stream_forked`). "
-            "Safe to repeat under the key that the body tells. "
-            "`site_passive`: `active_site` is the address of the active site",
-            503,
-            "outcome_unknown",
-            idempotency_key="4711",
-            **about,
-        ),
-        507: refusal(
-            "The disk of this site is nearly full; reads go on. Safe to repeat under the same key",
-            507,
-            "storage_full",
-            idempotency_key="4711",
-            **about,
-        ),
+def succeeded(
+    about: str, model: type[BaseModel], example: Mapping[str, Any], *, created: bool = False
+) -> dict[str, Any]:
+    """A success for FastAPI's `responses`, with the headers that every write has."""
+    headers: dict[str, Any] = {
+        name: {"description": told, "required": True, "schema": {"type": "string", "pattern": pattern}}
+        for name, (told, pattern) in _RESPONSE_HEADERS.items()
     }
+    headers["Idempotency-Replayed"] = _REPLAYED
+    if created:
+        headers["Location"] = {"description": "The entity in the query API.", "schema": {"type": "string"}}
+    content = {"application/json": {"example": dict(example)}}
+    return {"description": about, "model": model, "headers": headers, "content": content}
+
+
+def write_problems(about: Mapping[str, Any], refused: Mapping[str, Code]) -> dict[int | str, dict[str, Any]]:
+    """What a write may answer instead; `about` is the entity in examples, `refused` the domain's codes."""
+    repeat = {**about, "idempotency_key": "4711"}
+    away = {
+        code: Code(507 if code == "storage_full" else 503, reason, repeat)
+        for code, reason in NOT_TAKING.values()
+    }
+    return documented(
+        EDGE,
+        EDGE_OF_BODIES,
+        {
+            "version_conflict": Code(412, "the entity is at another version; `ETag` tells which", about),
+            "idempotency_key_reused": Code(422, "the key was used for another request", about),
+            "command_failed": Code(500, "the command failed and was set aside for an operator", about),
+            "outcome_unknown": Code(503, "not known in time whether it was done; safe to repeat", repeat),
+            "overloaded": Code(503, "too many commands wait; it was not sent", repeat),
+            "log_unavailable": Code(503, "the log did not take the command", repeat),
+            "stream_forked": Code(503, "the entity's stream has stopped; an operator decides", about),
+            **away,
+        },
+        refused,
+    )

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from msgspec import Struct
-from starlette.applications import Starlette
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from services.edge.app import api_router, application
 from services.edge.gateway import Gateway, GatewaySettings
-from services.edge.openapi import documentation
-from services.edge.serving import application, end_process
-from services.edge.writes import Resource, Write, WriteEndpoint, Writer
-from services.inventory.openapi import described
-from services.inventory.requests import AdjustmentRequest, ReceiptRequest
+from services.edge.problems import Code
+from services.edge.routing import WriteRoute
+from services.edge.serving import end_process
+from services.edge.write_docs import succeeded, write_problems
+from services.edge.write_headers import Correlated, EntityId, Headers
+from services.edge.writes import Resource, Write, Writer
+from services.inventory.domain.refusals import Refusal
+from services.inventory.requests import AdjustmentRequest, ReceiptRequest, StockAnswer
 from services.inventory.settings import ApiSettings
 from services.kernel.envelope import now_micros
+
+ABOUT = {"sku": "85123A"}
+EXAMPLE = {
+    **ABOUT,
+    "version": 1,
+    "status": "stocked",
+    "command_id": "7f0f3a52-6a25-5f1e-8a52-0a2d7f2f6c90",
+}
 
 
 class StockApi:
@@ -27,31 +39,45 @@ class StockApi:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def receive(self, write: Write[ReceiptRequest]) -> Response:
-        sku = write.entity("sku")
-        return await self._change(write, sku, write.body.command(sku, now_micros()))
+    async def receive_stock(
+        self, request: Request, sku: EntityId, body: ReceiptRequest, headers: Headers
+    ) -> Response:
+        write = self._writer.read(request, headers, body)
+        return await self._change(write, sku, body.command(sku, now_micros()))
 
-    async def adjust(self, write: Write[AdjustmentRequest]) -> Response:
-        sku = write.entity("sku")
-        return await self._change(write, sku, write.body.command(sku, now_micros()))
+    async def adjust_stock(
+        self, request: Request, sku: EntityId, body: AdjustmentRequest, headers: Headers
+    ) -> Response:
+        write = self._writer.read(request, headers, body)
+        return await self._change(write, sku, body.command(sku, now_micros()))
 
-    async def _change(self, write: Write[Any], sku: str, command: Any) -> Response:
+    async def _change(self, write: Write, sku: str, command: Any) -> Response:
         return self._writer.answer(await self._writer.send(write, sku, command))
 
 
-def routes(api: StockApi, hash_key: bytes) -> list[Route]:
+def routes(api: StockApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter:
     """The two writes."""
+    router = api_router("stock", route_class=route_class)
+    for path, endpoint, summary, refusal in (
+        ("receipts", api.receive_stock, "Take a delivery", Refusal.BAD_QUANTITY),
+        ("adjustments", api.adjust_stock, "Write off or find units", Refusal.BELOW_RESERVED),
+    ):
+        refused = {refusal.name.lower(): Code(409, refusal.value, ABOUT)}
+        router.add_api_route(
+            f"/stock/{{sku}}/{path}",
+            endpoint,
+            methods=["POST"],
+            summary=summary,
+            response_model=StockAnswer,
+            responses={
+                200: succeeded("Done, or it was so already", StockAnswer, EXAMPLE),
+                **write_problems(ABOUT, refused),
+            },
+        )
+    return router
 
-    def post(path: str, body: type[Struct], execute: Callable[[Any], Awaitable[Response]]) -> Route:
-        return Route(path, WriteEndpoint(body, execute, route=path, key=hash_key), methods=["POST"])
 
-    return [
-        post("/stock/{sku}/receipts", ReceiptRequest, api.receive),
-        post("/stock/{sku}/adjustments", AdjustmentRequest, api.adjust),
-    ]
-
-
-def create(settings: ApiSettings) -> Starlette:
+def create(settings: ApiSettings) -> FastAPI:
     """The application; it connects when it starts."""
     gateway = Gateway(
         GatewaySettings(
@@ -66,13 +92,21 @@ def create(settings: ApiSettings) -> Starlette:
         ),
         on_fatal=end_process,
     )
-    api = StockApi(Writer(gateway, Resource("stock", "sku", f"{settings.query_url}/stock/")))
+    resource = Resource("stock", "sku", f"{settings.query_url}/stock/")
+    api = StockApi(Writer(gateway, resource, settings.hash_key.get_secret_value().encode()))
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await gateway.start()
         yield
         await gateway.close()
 
-    written = routes(api, settings.hash_key.get_secret_value().encode())
-    return application([*written, *documentation(described())], gateway.not_ready, lifespan)
+    app = application(
+        [routes(api)],
+        gateway.not_ready,
+        lifespan,
+        title="Daybook stock",
+        about="Take deliveries and correct the stock. A 2xx means that the events are in the log.",
+    )
+    app.add_middleware(Correlated)
+    return app

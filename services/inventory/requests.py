@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.inventory.commands import AdjustStock, ReceiveStock
-from services.edge.fields import MAX_QUANTITY, Moment, Quantity, Text, occurred_at
-from services.edge.http import invalid
+from services.edge.fields import MAX_QUANTITY, Moment, Quantity, RequestBody, Text, occurred_at
+from services.edge.problems import invalid
 
 
-class ReceiptRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class ReceiptRequest(RequestBody):
     """A delivery; `reference` is the supplier's number or ours."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"quantity": 144, "reference": "DN-20101201-7"}]}
+    )
 
     quantity: Quantity
     reference: Text
@@ -27,10 +31,14 @@ class ReceiptRequest(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class AdjustmentRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class AdjustmentRequest(RequestBody):
     """A correction: negative for a write-off, positive for a find."""
 
-    quantity: Annotated[int, Meta(ge=-MAX_QUANTITY, le=MAX_QUANTITY)]
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"quantity": -3, "reason": "broken in the warehouse"}]}
+    )
+
+    quantity: Annotated[int, Field(strict=True, ge=-MAX_QUANTITY, le=MAX_QUANTITY)]
     reason: Text
     occurred_at: Moment | None = None
 
@@ -46,7 +54,7 @@ class AdjustmentRequest(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class StockAnswer(Struct, frozen=True):
+class StockAnswer(BaseModel):
     """`version` counts the SKU's events."""
 
     sku: str

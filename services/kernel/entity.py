@@ -10,6 +10,8 @@ from contracts.kernel.records import Remembered
 State = TypeVar("State")
 
 MICROS_PER_HOUR = 3_600_000_000
+# In place of an expected version: the entity must exist; nothing matches (a weak entity tag never does).
+ANY_VERSION, NO_VERSION = -1, -2
 
 
 class Entity(NamedTuple, Generic[State]):
@@ -18,6 +20,19 @@ class Entity(NamedTuple, Generic[State]):
     state: State
     version: int
     recorded_at: int
+
+
+def unexpected(expected: int | None, version: int) -> str:
+    """Why an entity at `version` is not what If-Match demanded; empty where it is."""
+    match expected:
+        case None:
+            return ""
+        case _ if expected == ANY_VERSION:
+            return "" if version else "it does not exist"
+        case _ if expected == NO_VERSION:
+            return f"a weak entity tag matches nothing, it is at version {version}"
+        case _:
+            return "" if expected == version else f"expected version {expected}, it is {version}"
 
 
 class Window(NamedTuple):

@@ -46,7 +46,7 @@ class Metadata(NamedTuple):
     """The plumbing of one record.
 
     `version` is the position in the entity's stream (events; 0 for commands), `recorded_at` micros UTC,
-    `expected_version` what If-Match demanded, `reply_to` where the outcome of a command goes.
+    `expected_version` what If-Match demanded (see `unexpected`), `reply_to` where a command's outcome goes.
     """
 
     id: str

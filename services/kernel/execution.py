@@ -16,7 +16,7 @@ from services.kernel.addressing import LaterEpoch, answerable, later_epoch, requ
 from services.kernel.aggregate import Aggregate
 from services.kernel.decider import Refused
 from services.kernel.entities import Partition
-from services.kernel.entity import Entity
+from services.kernel.entity import Entity, unexpected
 from services.kernel.envelope import LARGEST_NUMBER, Metadata, ReplyAddress, read_headers, uuid7
 from services.kernel.process import Answered, Ask
 from services.kernel.registry import topic_of
@@ -114,8 +114,7 @@ class Executor(Generic[Command, State, Event]):
         seen = earlier.outcome if earlier else partition.answered(key, meta.id)
         if seen is not None:
             return self._again(seen, meta, entity, staged)
-        if meta.expected_version is not None and meta.expected_version != entity.version:
-            reason = f"expected version {meta.expected_version}, it is {entity.version}"
+        if reason := unexpected(meta.expected_version, entity.version):
             outcome = self._outcome(meta, entity, "conflict", code="version_conflict", reason=reason)
         else:
             try:

@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
-from starlette.applications import Starlette
+from fastapi import APIRouter, FastAPI, Query
+from fastapi.routing import APIRoute
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from services.edge.app import api_router, application
 from services.edge.gateway import Gateway, GatewaySettings
-from services.edge.http import invalid
-from services.edge.openapi import documentation
-from services.edge.serving import application, end_process
-from services.edge.writes import Resource, Write, WriteEndpoint, Writer, entity_of_key
+from services.edge.problems import Code
+from services.edge.routing import WriteRoute
+from services.edge.serving import end_process
+from services.edge.write_docs import succeeded, write_problems
+from services.edge.write_headers import Correlated, EntityId, Headers
+from services.edge.writes import Resource, Write, Writer, entity_of_key
 from services.kernel.envelope import now_micros
-from services.order.openapi import described
-from services.order.requests import CancellationRequest, OrderRequest, ReturnRequest, ShipmentRequest
+from services.order.domain.refusals import Refusal
+from services.order.requests import (
+    CancellationRequest,
+    OrderAnswer,
+    OrderRequest,
+    ReturnRequest,
+    ShipmentRequest,
+)
 from services.order.settings import ApiSettings
 from services.order.settled import Settled, SettledTail
+
+ABOUT = {"order_id": "536365"}
+EXAMPLE = {**ABOUT, "version": 3, "command_id": "0d3f8d0e-6d0c-5f4b-9d5a-1c3b1f0f7a11"}
+PLACING = (Refusal.ORDER_EXISTS, Refusal.AMOUNT_TOO_LARGE, Refusal.TOO_MANY_UNITS)
+CANCELLING = (Refusal.ALREADY_REJECTED, Refusal.ALREADY_EXPIRED, Refusal.ALREADY_SHIPPED)
+SHIPPING = (Refusal.NOT_CONFIRMED, Refusal.ALREADY_CANCELLED, *CANCELLING)
+RETURNING = (
+    Refusal.NOT_SHIPPED,
+    Refusal.SKU_NOT_IN_ORDER,
+    Refusal.RETURNED_TOO_MUCH,
+    Refusal.NOTHING_TO_RETURN,
+)
+Wait = Annotated[
+    Literal["settled"] | None,
+    Query(description="Answer when the order is confirmed or rejected, or as placed after a bound."),
+]
 
 
 class OrderApi:
@@ -32,10 +57,15 @@ class OrderApi:
         self._tail = tail
         self._settings = settings
 
-    async def place(self, write: Write[OrderRequest]) -> Response:
-        order_id = write.body.order_id or entity_of_key(write.key)
-        command = write.body.command(order_id, now_micros(), self._settings.settle_seconds)
-        if not _wants_settled(write.query):
+    async def place_order(
+        self, request: Request, body: OrderRequest, headers: Headers, wait: Wait = None
+    ) -> Response:
+        """Prices are exact decimals with at most six places. Without `order_id` the order's id follows from
+        the Idempotency-Key."""
+        write = self._writer.read(request, headers, body)
+        order_id = body.order_id or entity_of_key(write.key)
+        command = body.command(order_id, now_micros(), self._settings.settle_seconds)
+        if wait is None:
             return self._writer.answer(await self._writer.send(write, order_id, command), created=True)
         waiter = await self._tail.watch(order_id)
         try:
@@ -52,46 +82,74 @@ class OrderApi:
         await asyncio.wait([waiter], timeout=self._settings.settled_wait_seconds)
         return waiter.result() if waiter.done() else None
 
-    async def cancel(self, write: Write[CancellationRequest]) -> Response:
-        order_id = write.entity("order_id")
-        return await self._change(write, order_id, write.body.command(order_id, now_micros()))
+    async def cancel_order(
+        self, request: Request, order_id: EntityId, body: CancellationRequest, headers: Headers
+    ) -> Response:
+        write = self._writer.read(request, headers, body)
+        return await self._change(write, order_id, body.command(order_id, now_micros()))
 
-    async def ship(self, write: Write[ShipmentRequest]) -> Response:
-        order_id = write.entity("order_id")
-        return await self._change(write, order_id, write.body.command(order_id, now_micros()))
+    async def ship_order(
+        self, request: Request, order_id: EntityId, body: ShipmentRequest, headers: Headers
+    ) -> Response:
+        write = self._writer.read(request, headers, body)
+        return await self._change(write, order_id, body.command(order_id, now_micros()))
 
-    async def take_back(self, write: Write[ReturnRequest]) -> Response:
-        order_id = write.entity("order_id")
-        return await self._change(write, order_id, write.body.command(order_id, now_micros()))
+    async def return_goods(
+        self, request: Request, order_id: EntityId, body: ReturnRequest, headers: Headers
+    ) -> Response:
+        write = self._writer.read(request, headers, body)
+        return await self._change(write, order_id, body.command(order_id, now_micros()))
 
-    async def _change(self, write: Write[Any], order_id: str, command: Any) -> Response:
+    async def _change(self, write: Write, order_id: str, command: Any) -> Response:
         return self._writer.answer(await self._writer.send(write, order_id, command))
 
 
-def _wants_settled(query: Mapping[str, str]) -> bool:
-    if query.get("wait", "settled") != "settled":
-        raise invalid("wait", "the only value is settled")
-    return "wait" in query
-
-
-def routes(api: OrderApi, hash_key: bytes) -> list[Route]:
+def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter:
     """The four writes."""
+    router = api_router("orders", route_class=route_class)
+    placed = {**EXAMPLE, "version": 1, "status": "placed"}
+    router.add_api_route(
+        "/orders",
+        api.place_order,
+        methods=["POST"],
+        summary="Place an order",
+        status_code=201,
+        response_model=OrderAnswer,
+        responses={
+            200: succeeded("It was so already", OrderAnswer, placed),
+            201: succeeded(
+                "Placed; it is confirmed when all its stock is reserved", OrderAnswer, placed, created=True
+            ),
+            **write_problems(ABOUT, _refusals(*PLACING)),
+        },
+    )
+    for path, endpoint, summary, status, refusals in (
+        ("cancellation", api.cancel_order, "Cancel an order that is not shipped", "cancelled", CANCELLING),
+        ("shipment", api.ship_order, "Hand a confirmed order to a carrier", "shipped", SHIPPING),
+        ("returns", api.return_goods, "Take back a part of a shipped order", "returned", RETURNING),
+    ):
+        router.add_api_route(
+            f"/orders/{{order_id}}/{path}",
+            endpoint,
+            methods=["POST"],
+            summary=summary,
+            response_model=OrderAnswer,
+            responses={
+                200: succeeded("Done, or it was so already", OrderAnswer, {**EXAMPLE, "status": status}),
+                **write_problems(ABOUT, _refusals(Refusal.ORDER_NOT_FOUND, *refusals)),
+            },
+        )
+    return router
 
-    def post(
-        path: str, body: type[Struct], execute: Callable[[Any], Awaitable[Response]], *parameters: str
-    ) -> Route:
-        endpoint = WriteEndpoint(body, execute, route=path, key=hash_key, parameters=parameters)
-        return Route(path, endpoint, methods=["POST"])
 
-    return [
-        post("/orders", OrderRequest, api.place, "wait"),
-        post("/orders/{order_id}/cancellation", CancellationRequest, api.cancel),
-        post("/orders/{order_id}/shipment", ShipmentRequest, api.ship),
-        post("/orders/{order_id}/returns", ReturnRequest, api.take_back),
-    ]
+def _refusals(*refusals: Refusal) -> dict[str, Code]:
+    return {
+        refusal.name.lower(): Code(404 if refusal is Refusal.ORDER_NOT_FOUND else 409, refusal.value, ABOUT)
+        for refusal in refusals
+    }
 
 
-def create(settings: ApiSettings) -> Starlette:
+def create(settings: ApiSettings) -> FastAPI:
     """The application; it connects when it starts."""
     gateway = Gateway(
         GatewaySettings(
@@ -108,14 +166,21 @@ def create(settings: ApiSettings) -> Starlette:
     )
     tail = SettledTail(settings.kafka, lambda: gateway.epoch)
     resource = Resource("order", "order_id", f"{settings.query_url}/orders/", frozenset({"order_not_found"}))
-    api = OrderApi(Writer(gateway, resource), tail, settings)
+    writer = Writer(gateway, resource, settings.hash_key.get_secret_value().encode())
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await gateway.start()
         yield
         await tail.close()
         await gateway.close()
 
-    written = routes(api, settings.hash_key.get_secret_value().encode())
-    return application([*written, *documentation(described())], gateway.not_ready, lifespan)
+    app = application(
+        [routes(OrderApi(writer, tail, settings))],
+        gateway.not_ready,
+        lifespan,
+        title="Daybook orders",
+        about="Place orders and change them. A 2xx means that the events are in the log.",
+    )
+    app.add_middleware(Correlated)
+    return app

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 from contracts.order.commands import (
     CancelOrder,
@@ -22,39 +23,54 @@ from services.edge.fields import (
     Moment,
     Price,
     Quantity,
+    RequestBody,
     ShortText,
     Text,
     occurred_at,
 )
-from services.edge.http import invalid
 from services.edge.money import micros
+from services.edge.problems import invalid
 
+ORDER: JsonDict = {
+    "order_id": "536365",
+    "customer_id": "17850",
+    "country": "United Kingdom",
+    "currency": "GBP",
+    "occurred_at": "2010-12-01T08:26:00Z",
+    "lines": [
+        {"sku": "85123A", "quantity": 6, "unit_price": "2.55"},
+        {"sku": "71053", "quantity": 6, "unit_price": "3.39"},
+    ],
+    "charges": [{"code": "POST", "amount": "18.00"}],
+}
 MAX_GROSS = 10**15  # micros: a thousand million units of any currency
 
 
-class LineRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class LineRequest(RequestBody):
     sku: Id
     quantity: Quantity
     unit_price: Price
 
 
-class ChargeRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class ChargeRequest(RequestBody):
     """Postage, a fee or (negative) a discount."""
 
     code: ShortText
     amount: Amount
 
 
-class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class OrderRequest(RequestBody):
     """An order; without `order_id` its id follows from the Idempotency-Key."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [ORDER]})
 
     country: ShortText
     currency: Currency
-    lines: Annotated[list[LineRequest], Meta(min_length=1, max_length=MAX_LINES)]
+    lines: Annotated[list[LineRequest], Field(min_length=1, max_length=MAX_LINES)]
     order_id: Id | None = None
     customer_id: Id | None = None
     occurred_at: Moment | None = None
-    charges: Annotated[list[ChargeRequest], Meta(max_length=MAX_LINES)] = []
+    charges: Annotated[list[ChargeRequest], Field(max_length=MAX_LINES, default_factory=list)]
 
     def command(self, order_id: str, now: int, settle_seconds: float) -> PlaceOrder:
         """`now` in micros UTC. Raises `Problem` where the order is worth more than `MAX_GROSS`."""
@@ -76,7 +92,11 @@ class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class CancellationRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class CancellationRequest(RequestBody):
+    """Ends an order that is not shipped."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "ordered twice"}]})
+
     reason: Text
     occurred_at: Moment | None = None
 
@@ -84,7 +104,13 @@ class CancellationRequest(Struct, frozen=True, forbid_unknown_fields=True):
         return CancelOrder(order_id, self.reason, occurred_at(self.occurred_at, now))
 
 
-class ShipmentRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class ShipmentRequest(RequestBody):
+    """Hands an order to a carrier."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"carrier": "Royal Mail", "reference": "RM123456785GB"}]}
+    )
+
     carrier: Text | None = None
     reference: Text | None = None
     occurred_at: Moment | None = None
@@ -98,13 +124,19 @@ class ShipmentRequest(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class ReturnedLineRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class ReturnedLineRequest(RequestBody):
     sku: Id
     quantity: Quantity
 
 
-class ReturnRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    lines: Annotated[list[ReturnedLineRequest], Meta(min_length=1, max_length=MAX_LINES)]
+class ReturnRequest(RequestBody):
+    """Takes goods back."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"lines": [{"sku": "71053", "quantity": 2}], "reason": "broken"}]}
+    )
+
+    lines: Annotated[list[ReturnedLineRequest], Field(min_length=1, max_length=MAX_LINES)]
     reason: Text
     occurred_at: Moment | None = None
 
@@ -117,7 +149,7 @@ class ReturnRequest(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class OrderAnswer(Struct, frozen=True):
+class OrderAnswer(BaseModel):
     """`version` counts the order's events; `status` is placed, confirmed, rejected, cancelled, expired …"""
 
     order_id: str

@@ -13,8 +13,9 @@ import structlog
 import uvicorn
 import uvloop
 
+from services.edge.app import application
 from services.edge.json_logs import configure_logging
-from services.edge.serving import application, serve, server_config
+from services.edge.serving import serve, server_config
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE
 from services.projection.database import migrate, pool
 from services.projection.read_models import READ_MODELS

@@ -1,113 +1,82 @@
-"""Query parameters and cursors, checked: whatever is wrong is a 422 that names the parameter."""
+"""The parameters of reads: their patterns, and what declarations cannot say (durations, times, cursors)."""
 
 from __future__ import annotations
 
 import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from fastapi import Header, Path, Query
+from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema
 
-from services.edge.http import invalid, known_parameters
+from services.edge.problems import IN_WORDS, invalid
 from services.kernel.envelope import parse_time
 
 PAGE = 50
 MAX_PAGE = 500
-Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""In a cursor: a version, units, or micros of a time that PostgreSQL knows."""
-Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$")]
+# PostgreSQL's texts hold every character but one
+NAME_PATTERN = r"^[^\x00]*$"
+SEGMENT_PATTERN = r"^[^/\x00]+$"
+CURSOR_PATTERN = r"^[A-Za-z0-9_-]+={0,2}$"
+TOKEN_PATTERN = r"^[A-Za-z0-9_-]+$"
 # Not \d, which matches the digits of every script; nor fromisoformat alone, which takes any separator.
-_WHOLE = re.compile(r"-?[0-9]{1,18}")
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s)?")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME = re.compile(_DAY.pattern + r"T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})")
+WHOLE_PATTERN = r"^-?[0-9]{1,18}$"
+DURATION_PATTERN = r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s)?$"
+DAY_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+# in a query, a plus sign that was not percent-encoded arrives as a space
+_DAY_OR_TIME = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+ -][0-9]{2}:[0-9]{2}))?"
+)
+MOMENT_PATTERN = rf"^{_DAY_OR_TIME}$"
+AS_OF_PATTERN = rf"^(version:[1-9][0-9]{{0,17}}|{_DAY_OR_TIME})$"
+_MOMENT_IN_WORDS = "a day (2010-12-01) or a time with its offset (2010-12-01T08:26:00Z)"
+_NO_CURSOR = "not a cursor of this query: take `next` of the page before"
+IN_WORDS |= {
+    NAME_PATTERN: "no name holds a zero character",
+    SEGMENT_PATTERN: "no name holds a zero character",
+    CURSOR_PATTERN: _NO_CURSOR,
+    TOKEN_PATTERN: "not a consistency token",
+    AS_OF_PATTERN: f"version:<n> with n from 1, or {_MOMENT_IN_WORDS}",
+}
 
 Keys = TypeVar("Keys")
 
 
-def only(request: Request, *known: str) -> Mapping[str, str]:
-    """The parameters. Raises `Problem` 422 for one that is not known or stands twice."""
-    given = known_parameters(request.query_params, *known)
-    for name, text in given.items():
-        _storable(name, text)
-    return given
+def whole(text: str) -> int:
+    return int(_matched(WHOLE_PATTERN, text, "a whole number"))
 
 
-def key(request: Request, name: str) -> str:
-    """An entity's id in the path."""
-    found: str = request.path_params[name]
-    _storable(name, found)
-    return found
-
-
-def _storable(name: str, text: str) -> None:
-    """PostgreSQL's texts hold every character but one."""
-    if "\0" in text:
-        raise invalid(name, "no name holds a zero character")
-
-
-def limit(given: Mapping[str, str]) -> int:
-    return whole(given, "limit", PAGE, 1, MAX_PAGE)
-
-
-def whole(given: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    text = given.get(name)
-    if text is None:
-        return default
-    if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
-        raise invalid(name, f"a whole number from {least} to {most}")
-    return int(text)
-
-
-def seconds(given: Mapping[str, str], name: str, default: float) -> float:
+def seconds(text: str) -> float:
     """A duration: `2`, `0.5`, `2s` or `500ms`."""
-    text = given.get(name)
-    if text is None:
-        return default
-    duration = _DURATION.fullmatch(text)
-    if duration is None:
-        raise invalid(name, "a duration such as 2, 0.5, 2s or 500ms")
-    return float(duration[1]) / (1000 if duration[2] == "ms" else 1)
+    duration = _matched(DURATION_PATTERN, text, "a duration such as 2, 0.5, 2s or 500ms")
+    return float(duration.rstrip("ms")) / (1000 if duration.endswith("ms") else 1)
 
 
-def moment(given: Mapping[str, str], name: str) -> int | None:
+def moment(text: str) -> int:
     """Micros UTC of an RFC 3339 time, or of the beginning of a day."""
-    text = given.get(name)
-    return None if text is None else moment_of(text, name)
-
-
-def moment_of(text: str, name: str) -> int:
-    # a plus sign that was not percent-encoded arrives as a space
-    text = text.replace(" ", "+")
+    given = _matched(MOMENT_PATTERN, text, _MOMENT_IN_WORDS).replace(" ", "+")
     try:
-        if _DAY.fullmatch(text):
-            start = datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
-            return int(start.timestamp()) * 1_000_000
-        if _TIME.fullmatch(text):
-            return parse_time(text)
-    except (ValueError, OverflowError):
-        pass  # of the right form, and no such day or hour
-    raise invalid(name, "a day (2010-12-01) or a time with its offset (2010-12-01T08:26:00Z)")
+        if "T" in given:
+            return parse_time(given)
+        start = datetime.combine(date.fromisoformat(given), datetime.min.time(), UTC)
+        return int(start.timestamp()) * 1_000_000
+    except (ValueError, OverflowError):  # of the right form, and no such day or hour
+        raise ValueError(_MOMENT_IN_WORDS) from None
 
 
-def day(given: Mapping[str, str], name: str) -> date | None:
-    text = given.get(name)
+def day(text: str) -> date:
     try:
-        if text is None or _DAY.fullmatch(text):
-            return None if text is None else date.fromisoformat(text)
+        return date.fromisoformat(_matched(DAY_PATTERN, text, ""))
     except ValueError:
-        pass
-    raise invalid(name, "a day such as 2010-12-01")
+        raise ValueError("a day such as 2010-12-01") from None
 
 
-def choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str | None:
-    text = given.get(name)
-    if text is not None and text not in choices:
-        raise invalid(name, f"one of {', '.join(choices)}")
+def _matched(pattern: str, text: str, in_words: str) -> str:
+    if not re.fullmatch(pattern, text):
+        raise ValueError(in_words)
     return text
 
 
@@ -116,13 +85,48 @@ def to_cursor(keys: Any) -> str:
     return urlsafe_b64encode(msgspec.json.encode(keys)).rstrip(b"=").decode()
 
 
-def cursor(given: Mapping[str, str], shape: type[Keys]) -> Keys | None:
-    text = given.get("cursor")
-    if text is None:
+def from_cursor(cursor: str | None, shape: TypeAdapter[Keys]) -> Keys | None:
+    """The keys in a cursor. Raises `Problem` 422 where it is none, or another query's."""
+    if cursor is None:
         return None
     try:
-        return msgspec.json.decode(
-            urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)), type=shape
-        )
-    except (binascii.Error, UnicodeError, ValueError, msgspec.MsgspecError):
-        raise invalid("cursor", "not a cursor of this query: take `next` of the page before") from None
+        return shape.validate_json(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (binascii.Error, ValueError):
+        raise invalid("cursor", _NO_CURSOR) from None
+
+
+def _text(pattern: str, **more: Any) -> WithJsonSchema:
+    """How a document shows a value that is read from text."""
+    return WithJsonSchema({"type": "string", "pattern": pattern, **more})
+
+
+Number: TypeAlias = Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]
+"""In a cursor: a version, units, or micros of a time that PostgreSQL knows."""
+Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
+Duration: TypeAlias = Annotated[float, BeforeValidator(seconds), _text(DURATION_PATTERN, examples=["2s"])]
+Moment: TypeAlias = Annotated[int, BeforeValidator(moment), _text(MOMENT_PATTERN, examples=["2010-12-01"])]
+Day: TypeAlias = Annotated[date, BeforeValidator(day)]
+
+Limit: TypeAlias = Annotated[
+    int, Field(ge=1, le=MAX_PAGE), BeforeValidator(whole), Query(description="Rows of a page.")
+]
+Cursor: TypeAlias = Annotated[
+    str | None, Query(pattern=CURSOR_PATTERN, description="`next` of the page before.")
+]
+Country: TypeAlias = Annotated[Name | None, Query(description="The customer's country.", examples=["France"])]
+ConsistencyToken: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias="Consistency-Token",
+        pattern=TOKEN_PATTERN,
+        description="A write's token: the response is at least as new as that write, for the token's own "
+        "stream.",
+    ),
+]
+Wait: TypeAlias = Annotated[
+    Duration | None,
+    Query(description="How long to wait for the token's write: `2`, `0.5s`, `500ms`."),
+]
+OrderId: TypeAlias = Annotated[
+    str, Path(pattern=SEGMENT_PATTERN, description="The order.", examples=["536365"])
+]

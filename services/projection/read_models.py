@@ -1,4 +1,4 @@
-"""The read models of the shop. Each is a folder with fold.py, store.py and schema.sql, and one line here."""
+"""The read models of the shop. Each is a folder (fold.py, store.py, api.py, schema.sql) and one line here."""
 
 from __future__ import annotations
 

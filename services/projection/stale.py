@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
-from services.edge.http import Problem
+from services.edge.problems import Problem
 from services.kernel.read_model import Connection, ReadModel
 
 Stale: TypeAlias = Literal["parked"] | None

@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 import structlog
 
-from services.edge.http import Problem
+from services.edge.problems import Problem
 from services.kernel.envelope import partition_of
 from services.kernel.position import CHANNEL, EVERY_KEY
 from services.kernel.read_model import Connection, Lineage, ReadModel

@@ -16,7 +16,6 @@ from eventsourcing.domain import Aggregate, event
 
 from contracts.order.commands import PlaceOrder
 from services.edge.writes import Write
-from services.order.requests import OrderRequest
 from tests.bench.peers.front import serve_orders
 from tests.bench.peers.outbox import placed
 
@@ -71,7 +70,7 @@ def main() -> None:
         store.save(order)
         return str(order.id)
 
-    async def execute(command: PlaceOrder, _identity: str, _write: Write[OrderRequest]) -> str:
+    async def execute(command: PlaceOrder, _identity: str, _write: Write) -> str:
         return await asyncio.get_running_loop().run_in_executor(threads, save, command)
 
     serve_orders("event-store", execute)

@@ -7,37 +7,46 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
-import msgspec
-from starlette.responses import Response
-from starlette.routing import Route
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from contracts.order.commands import PlaceOrder
+from services.edge.app import Lifespan, api_router, application
 from services.edge.json_logs import configure_logging
-from services.edge.serving import Lifespan, application, serve
-from services.edge.writes import Write, WriteEndpoint, command_id, entity_of_key
+from services.edge.routing import WriteRoute
+from services.edge.serving import serve
+from services.edge.write_headers import Correlated, Headers
+from services.edge.writes import Resource, Write, Writer, command_id, entity_of_key
 from services.kernel.envelope import now_micros
 from services.kernel.tokens import Token
 from services.order.requests import OrderRequest
 
-Place = Callable[[PlaceOrder, str, Write[OrderRequest]], Awaitable[str]]
+Place = Callable[[PlaceOrder, str, Write], Awaitable[str]]
 
 
-def serve_orders(name: str, place: Place, lifespan: Lifespan | None = None) -> None:
+def serve_orders(
+    name: str, place: Place, lifespan: Lifespan | None = None, route_class: type[APIRoute] = WriteRoute
+) -> None:
     """`POST /orders` on DAYBOOK_HTTP_PORT. `place(command, command id, request)` answers the event's id."""
+    writer = Writer(
+        cast(Any, None), Resource("order", "order_id", "/orders/"), os.environ["DAYBOOK_HASH_KEY"].encode()
+    )
+    router = api_router(route_class=route_class)
 
-    async def execute(write: Write[OrderRequest]) -> Response:
-        order_id = write.body.order_id or entity_of_key(write.key)
-        command = write.body.command(order_id, now_micros(), 60.0)
+    @router.post("/orders", status_code=201)
+    async def place_order(request: Request, body: OrderRequest, headers: Headers) -> Response:
+        write = writer.read(request, headers, body)
+        order_id = body.order_id or entity_of_key(write.key)
+        command = body.command(order_id, now_micros(), 60.0)
         identity = command_id(order_id, write.key)
         return created(order_id, identity, await place(command, identity, write))
 
-    endpoint: WriteEndpoint[Any] = WriteEndpoint(
-        OrderRequest, execute, route="/orders", key=os.environ["DAYBOOK_HASH_KEY"].encode()
-    )
     configure_logging(name, "WARNING")
-    app = application([Route("/orders", endpoint, methods=["POST"])], lambda: None, lifespan)
+    app = application([router], lambda: None, lifespan)
+    app.add_middleware(Correlated)
     serve(app, os.environ["DAYBOOK_HTTP_HOST"], int(os.environ["DAYBOOK_HTTP_PORT"]))
 
 
@@ -49,4 +58,4 @@ def created(order_id: str, identity: str, event_id: str) -> Response:
         "Location": f"/orders/{order_id}",
     }
     body = {"order_id": order_id, "version": 1, "status": "placed", "command_id": identity}
-    return Response(msgspec.json.encode(body), 201, headers, "application/json")
+    return JSONResponse(body, 201, headers)

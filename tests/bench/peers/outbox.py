@@ -12,14 +12,13 @@ from typing import Any
 
 import asyncpg
 import msgspec
-from starlette.applications import Starlette
+from fastapi import FastAPI
 
 from contracts.order.commands import PlaceOrder
 from contracts.order.events import OrderPlaced
 from services.edge.writes import Write
 from services.kernel.envelope import Metadata, now_micros, uuid7, write_headers
 from services.kernel.serde import encode
-from services.order.requests import OrderRequest
 from tests.bench.peers.front import serve_orders
 
 CONNECTIONS = 16
@@ -38,7 +37,7 @@ _pool: asyncpg.Pool[Any]
 
 
 @asynccontextmanager
-async def lifespan(_: Starlette) -> AsyncIterator[None]:
+async def lifespan(_: FastAPI) -> AsyncIterator[None]:
     global _pool
     async with asyncpg.create_pool(
         os.environ["DAYBOOK_DATABASE_URL"], min_size=CONNECTIONS, max_size=CONNECTIONS
@@ -48,7 +47,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
 
 
-async def place(command: PlaceOrder, identity: str, write: Write[OrderRequest]) -> str:
+async def place(command: PlaceOrder, identity: str, write: Write) -> str:
     """Both rows, or none."""
     event = placed(command)
     metadata = Metadata(

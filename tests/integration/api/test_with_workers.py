@@ -163,6 +163,22 @@ async def test_refusals_and_conflicts_are_repeated_too(
         assert (unknown.status_code, unknown.json()["code"]) == (404, "order_not_found")
 
 
+async def test_if_match_asks_for_an_entity_or_for_what_no_tag_is(stock: httpx.AsyncClient) -> None:
+    sku = uuid7()
+    body = {"quantity": 1, "reference": "DN-5"}
+
+    async def receive(tags: str) -> httpx.Response:
+        return await stock.post(f"/stock/{sku}/receipts", json=body, headers=keyed() | {"If-Match": tags})
+
+    missing = await receive("*")
+    assert (missing.status_code, missing.headers["etag"]) == (412, '"0"')
+    assert (await receive('"0"')).status_code == 200
+    assert (await receive("*")).status_code == 200
+    weak = await receive('W/"2"')
+    assert (weak.status_code, weak.json()["code"], weak.headers["etag"]) == (412, "version_conflict", '"2"')
+    assert (await receive('W/"1", "2"')).status_code == 200
+
+
 async def test_another_request_under_the_key_is_refused(orders: httpx.AsyncClient) -> None:
     key = keyed()
     await orders.post("/orders", json=order("none"), headers=key)

@@ -18,6 +18,7 @@ import services.projection
 from contracts.order.events import OrderShipped
 from infra.drills.digests import digests
 from services.kernel.read_model import ReadModel
+from services.kernel.tokens import Token
 from services.projection.parked import parked_keys
 from services.projection.read_models import READ_MODELS, read_model
 from tests.integration.projection.conftest import Shop, lived
@@ -36,7 +37,6 @@ CREATE TABLE parcel (order_id text PRIMARY KEY, version bigint NOT NULL, carrier
 from dataclasses import dataclass
 
 from contracts.order.events import OrderShipped
-from infra.drills.digests import digests
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,39 @@ class ParcelStore:
 
 
 STORE = ParcelStore
+''',
+    "api.py": '''
+"""Parcels over HTTP."""
+
+from pydantic import BaseModel
+
+from services.edge.app import api_router
+from services.projection.parameters import OrderId
+from services.projection.read_docs import of_entity
+from services.projection.read_models import READ_MODELS
+from services.projection.reading import ReadRoute, Reads, missing
+from services.projection.stale import stale
+
+(PARCELS,) = (model for model in READ_MODELS if model.name == "parcels")
+
+router = api_router("parcels", route_class=ReadRoute)
+
+
+class ParcelDetails(BaseModel):
+    carrier: str
+
+
+@router.get(
+    "/parcels/{order_id}", summary="One parcel", **of_entity("parcel", "The parcel", {"carrier": "post"})
+)
+async def get_parcel(order_id: OrderId, reads: Reads) -> ParcelDetails:
+    async with reads.connection(PARCELS) as connection:
+        row = await connection.fetchrow("SELECT * FROM parcels.parcel WHERE order_id = $1", order_id)
+        old = await stale(connection, PARCELS, order_id)
+    if row is None:
+        raise missing("parcel", order_id, PARCELS, old)
+    reads.label(old, row["version"])
+    return ParcelDetails(carrier=row["carrier"])
 ''',
 }
 
@@ -161,6 +194,14 @@ async def test_a_read_model_is_one_folder_and_one_line(shop: Shop, parcels: Read
             shown = (await api.get("/projections")).json()["projections"]
             assert {row["read_model"] for row in shown} == {"parcels", *(model.name for model in READ_MODELS)}
             assert 'daybook_position{partition="0",read_model="parcels"' in (await api.get("/metrics")).text
+            shipped = next(event for event in events if isinstance(event.body, OrderShipped)).metadata
+            token = Token(f"order/{shipped.subject}", shipped.version, shipped.id, shipped.epoch).encode()
+            path = f"/parcels/{shipped.subject}"
+            parcel = await api.get(path, headers={"Consistency-Token": token})
+            assert parcel.json() == {"carrier": "post"}
+            assert (await api.get(path, headers={"If-None-Match": parcel.headers["etag"]})).status_code == 304
+            assert (await api.get("/parcels/none")).json()["code"] == "parcel_not_found"
+            assert "/parcels/{order_id}" in (await api.get("/openapi.json")).json()["paths"]
 
 
 async def test_the_comparison_of_two_sites_reads_every_table(shop: Shop) -> None:

@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 import uvicorn
-from starlette.applications import Starlette
+from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from infra.embedded.ports import HOST, free_ports
-from services.edge.serving import application, server_config
+from services.edge.app import application
+from services.edge.serving import server_config
 
 PATIENCE = 20.0
 BIG = 4 * 1024 * 1024
@@ -32,13 +33,13 @@ class Answering:
     called: int = 0
     release: threading.Event = field(default_factory=threading.Event)
 
-    def app(self) -> Starlette:
-        routes = [
+    def app(self) -> FastAPI:
+        routes: list[BaseRoute] = [
             Route("/echo", self._echo, methods=["POST"]),
             Route("/slow", self._slow, methods=["POST"]),
             Route("/big", self._big),
         ]
-        return application(routes, lambda: None)
+        return application([APIRouter(routes=routes)], lambda: None)
 
     async def _echo(self, request: Request) -> Response:
         self.called += 1

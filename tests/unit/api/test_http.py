@@ -3,14 +3,14 @@ from collections.abc import AsyncIterator
 import httpx
 import msgspec
 import pytest
-from starlette.applications import Starlette
+from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
+from services.edge.app import application
 from services.edge.bodies import MAX_BODY_BYTES, read_body
-from services.edge.http import Problem, expected_version, idempotency_key
-from services.edge.serving import application
+from services.edge.problems import Problem
 
 
 async def size(request: Request) -> Response:
@@ -22,14 +22,13 @@ async def broken(_: Request) -> Response:
 
 
 @pytest.fixture
-def app() -> Starlette:
-    return application(
-        [Route("/size", size, methods=["POST"]), Route("/broken", broken)], lambda: "restoring"
-    )
+def app() -> FastAPI:
+    routes: list[BaseRoute] = [Route("/size", size, methods=["POST"]), Route("/broken", broken)]
+    return application([APIRouter(routes=routes)], lambda: "restoring")
 
 
 @pytest.fixture
-async def client(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
+async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as opened:
         yield opened
@@ -37,7 +36,11 @@ async def client(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
-    [("GET", "/none", 404, "not_found"), ("GET", "/size", 405, "method_not_allowed")],
+    [
+        ("GET", "/none", 404, "not_found"),
+        ("GET", "/size", 405, "method_not_allowed"),
+        ("POST", "/metrics", 405, "method_not_allowed"),
+    ],
 )
 async def test_what_is_not_there_is_a_problem(
     client: httpx.AsyncClient, method: str, path: str, status: int, code: str
@@ -46,6 +49,12 @@ async def test_what_is_not_there_is_a_problem(
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["code"] == code
+
+
+async def test_what_may_be_read_is_allowed_without_its_body(client: httpx.AsyncClient) -> None:
+    assert (await client.post("/metrics")).headers["allow"] == "GET, HEAD"
+    whole, head = [await client.request(method, "/health/live") for method in ("GET", "HEAD")]
+    assert (head.status_code, head.content, head.headers) == (200, b"", whole.headers)
 
 
 async def test_a_failure_tells_nothing_of_itself(client: httpx.AsyncClient) -> None:
@@ -73,24 +82,6 @@ async def test_readiness_has_a_reason(client: httpx.AsyncClient) -> None:
     assert (answer.status_code, answer.json()["reason"]) == (503, "restoring")
     assert (await client.get("/health/live")).status_code == 200
     assert b"# HELP" in (await client.get("/metrics")).content
-
-
-@pytest.mark.parametrize("key", ["", "a b", "a\tb", "é", "x" * 256])
-def test_an_idempotency_key_is_visible_and_short(key: str) -> None:
-    with pytest.raises(Problem):
-        idempotency_key({b"idempotency-key": key.encode()})
-
-
-@pytest.mark.parametrize("tag", ["3", 'W/"3"', "*", '"3", "4"', '"-1"', '"٣"'])
-def test_if_match_is_one_strong_entity_tag(tag: str) -> None:
-    with pytest.raises(Problem):
-        expected_version({b"if-match": tag.encode()})
-
-
-def test_preconditions_are_read() -> None:
-    assert idempotency_key({b"idempotency-key": b"x" * 255}) == "x" * 255
-    assert expected_version({b"if-match": b'"12"'}) == 12
-    assert (idempotency_key({}), expected_version({})) == (None, None)
 
 
 def test_a_problem_is_rfc_9457() -> None:

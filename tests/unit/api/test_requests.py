@@ -4,16 +4,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from services.edge.bodies import parse_body
-from services.edge.fields import IN_WORDS
-from services.edge.http import Problem
+from services.edge.problems import IN_WORDS, Problem, invalid_request
 from services.inventory.requests import AdjustmentRequest
 from services.kernel.envelope import format_time
 from services.order.requests import CancellationRequest, OrderRequest
 
 NOW = 1_800_000_000_000_000
-ORDER = msgspec.json.Decoder(OrderRequest)
 GOOD: dict[str, Any] = {
     "country": "United Kingdom",
     "currency": "GBP",
@@ -22,9 +20,16 @@ GOOD: dict[str, Any] = {
 DISCOUNTS = [{"code": "SALE", "amount": "-999999999"}] * 500
 
 
+def parse(body: bytes) -> OrderRequest:
+    try:
+        return OrderRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise invalid_request([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]) from error
+
+
 def refused(**changes: Any) -> Problem:
     with pytest.raises(Problem) as caught:
-        parse_body(ORDER, msgspec.json.encode({**GOOD, **changes})).command("1", NOW, 60)
+        parse(msgspec.json.encode({**GOOD, **changes})).command("1", NOW, 60)
     assert caught.value.status == 422
     return caught.value
 
@@ -98,19 +103,19 @@ def test_people_are_told_what_is_asked_for_and_not_its_pattern(changes: dict[str
 )
 def test_what_is_not_json_is_refused(body: bytes) -> None:
     with pytest.raises(Problem) as caught:
-        parse_body(ORDER, body)
+        parse(body)
     assert caught.value.status == 422
 
 
 @given(st.binary(max_size=200))
 def test_no_body_breaks_the_parser(body: bytes) -> None:
     with pytest.raises(Problem):
-        parse_body(ORDER, body)
+        parse(body)
 
 
 def test_an_order_becomes_a_command() -> None:
     body = {**GOOD, "occurred_at": "2010-12-01T09:26:00+01:00", "charges": [{"code": "D", "amount": "-1.50"}]}
-    command = parse_body(ORDER, msgspec.json.encode(body)).command("536365", NOW, 60)
+    command = parse(msgspec.json.encode(body)).command("536365", NOW, 60)
     assert (command.order_id, command.customer_id) == ("536365", None)
     assert command.occurred_at == 1_291_191_960_000_000
     assert command.settle_by == NOW + 60_000_000
@@ -119,10 +124,10 @@ def test_an_order_becomes_a_command() -> None:
 
 
 def test_the_clock_is_the_default() -> None:
-    assert CancellationRequest("twice").command("1", NOW).occurred_at == NOW
+    assert CancellationRequest(reason="twice").command("1", NOW).occurred_at == NOW
 
 
 def test_an_adjustment_of_nothing_is_refused() -> None:
     with pytest.raises(Problem) as caught:
-        AdjustmentRequest(0, "none").command("85123A", NOW)
+        AdjustmentRequest(quantity=0, reason="none").command("85123A", NOW)
     assert caught.value.extra["field"] == "quantity"

@@ -1,7 +1,7 @@
 """Steps as HTTP: paths, keys and bytes that the APIs accept and that never change."""
 
-import msgspec
 import orjson
+from pydantic import BaseModel
 
 from infra.retail.requests import Api, Call, call
 from services.inventory import requests as inventory
@@ -16,7 +16,7 @@ LIFE = """
     540010,A1,MUG,1,2010-12-11 09:00:00,2.00,7.0,France
     C540011,A1,MUG,-1,2010-12-11 09:20:00,2.00,7.0,France
 """
-SHAPES: dict[str, type[msgspec.Struct]] = {
+SHAPES: dict[str, type[BaseModel]] = {
     "order": order.OrderRequest,
     "shipment": order.ShipmentRequest,
     "cancellation": order.CancellationRequest,
@@ -34,7 +34,7 @@ def test_every_kind_of_step_is_what_the_apis_read() -> None:
     made = calls()
     assert {request.kind for request in made} == SHAPES.keys()
     for request in made:
-        msgspec.json.decode(request.body, type=SHAPES[request.kind])
+        SHAPES[request.kind].model_validate_json(request.body)
 
 
 def test_an_order_in_full() -> None:

@@ -1,0 +1,190 @@
+"""Histories over HTTP: as the audit trail, and folded to what an order was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel, TypeAdapter
+
+from contracts.records import RECORDS
+from services.edge.app import api_router
+from services.edge.money import decimal_text
+from services.edge.problems import invalid
+from services.kernel.envelope import Envelope, Metadata, format_time
+from services.kernel.read_model import Connection, Versioned
+from services.kernel.row_fold import versioned
+from services.projection.orders.fold import Order, fold
+from services.projection.parameters import (
+    PAGE,
+    Cursor,
+    Limit,
+    Number,
+    OrderId,
+    from_cursor,
+    moment,
+    to_cursor,
+)
+from services.projection.read_docs import RECORDED, WHEN, Time, not_found, of_page
+from services.projection.read_models import ORDER_HISTORY
+from services.projection.reading import ReadRoute, Reads, missing
+from services.projection.stale import Stale, stale
+
+EVENT_ID = "0195534d-3c00-7000-8000-000000000001"
+ENTRY = {
+    "version": 2,
+    "event_id": EVENT_ID,
+    "type": "daybook.order.OrderConfirmed",
+    "recorded_at": RECORDED,
+    "occurred_at": WHEN,
+    "epoch": 1,
+    "source": "daybook/order",
+    "correlation_id": EVENT_ID,
+    "causation_id": EVENT_ID,
+    "body": {
+        "order_id": "536365",
+        "occurred_at": WHEN,
+        "reserved": ["85123A", "71053"],
+        "country": "United Kingdom",
+        "currency": "GBP",
+        "gross": "35.64",
+    },
+}
+_VERSION = TypeAdapter(Number)
+_PAGE = "SELECT * FROM order_history.entry WHERE order_id = $1 AND version > $2 ORDER BY version LIMIT $3"
+_UNTIL = """
+SELECT * FROM order_history.entry
+WHERE order_id = $1 AND ($2::bigint IS NULL OR version <= $2)
+  AND ($3::timestamptz IS NULL OR recorded_at <= $3)
+ORDER BY version"""
+_MONEY = frozenset({"gross", "unit_price", "amount", "refund"})
+_TIMES = frozenset({"occurred_at", "placed_at", "settle_by"})
+
+router = api_router("orders", route_class=ReadRoute)
+
+
+class HistoryEntry(BaseModel):
+    """One event: `recorded_at` is when we knew, `occurred_at` when it was so."""
+
+    version: int
+    event_id: str
+    type: str
+    recorded_at: Time
+    occurred_at: Time
+    epoch: int
+    source: str
+    correlation_id: str
+    causation_id: str
+    body: dict[str, Any]
+
+
+class HistoryPage(BaseModel):
+    """Oldest first."""
+
+    order_id: str
+    events: list[HistoryEntry]
+    next: str | None
+    stale: Stale = None
+
+
+@router.get(
+    "/orders/{order_id}/history",
+    summary="Every event of an order",
+    **of_page(
+        "A page of them", {"order_id": "536365", "events": [ENTRY], "next": to_cursor(2)}, not_found("order")
+    ),
+)
+async def get_order_history(
+    order_id: OrderId, reads: Reads, limit: Limit = PAGE, cursor: Cursor = None
+) -> HistoryPage:
+    after = from_cursor(cursor, _VERSION) or 0
+    async with reads.connection(ORDER_HISTORY) as connection:
+        page = await _page(connection, order_id, after, limit)
+        page.stale = await stale(connection, ORDER_HISTORY, order_id)
+    if not page.events and not after:
+        raise missing("order", order_id, ORDER_HISTORY, page.stale)
+    reads.label(page.stale)
+    return page
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """A version, or a recorded time in micros UTC: what we knew then."""
+
+    version: int | None = None
+    recorded_at: int | None = None
+
+    @classmethod
+    def parse(cls, at: str) -> AsOf:
+        """Of the parameter `at`, which has its form. Raises `Problem` 422 for a time that there is not."""
+        if at.startswith("version:"):
+            return cls(version=int(at.removeprefix("version:")))
+        try:
+            return cls(recorded_at=moment(at))
+        except ValueError as error:
+            raise invalid("at", str(error)) from error
+
+
+async def order_as_of(connection: Connection, order_id: str, at: AsOf) -> Versioned[Order] | None:
+    """The order then, by the same fold as the live rows. None: it did not exist, or not in that version."""
+    rows = await connection.fetch(_UNTIL, order_id, at.version, at.recorded_at)
+    if not rows or (at.version is not None and rows[-1]["version"] != at.version):
+        return None
+    nothing: Versioned[Order] | None = None
+    return reduce(partial(versioned, fold), map(_envelope, rows), nothing)
+
+
+async def _page(connection: Connection, order_id: str, after: int, limit: int) -> HistoryPage:
+    """Oldest first, after a version."""
+    rows = await connection.fetch(_PAGE, order_id, after, limit + 1)
+    events = [_entry(row) for row in rows[:limit]]
+    more = len(rows) > limit
+    return HistoryPage(order_id=order_id, events=events, next=to_cursor(events[-1].version) if more else None)
+
+
+def _envelope(row: Mapping[str, Any]) -> Envelope[Any]:
+    metadata = Metadata(
+        id=row["event_id"],
+        type=row["type"],
+        subject=row["order_id"],
+        source=row["source"],
+        recorded_at=row["recorded_at"],
+        correlation_id=row["correlation_id"],
+        causation_id=row["causation_id"],
+        epoch=row["epoch"],
+        version=row["version"],
+    )
+    return Envelope(metadata, msgspec.convert(row["body"], RECORDS[row["type"]]))
+
+
+def _entry(row: Mapping[str, Any]) -> HistoryEntry:
+    return HistoryEntry(
+        version=row["version"],
+        event_id=row["event_id"],
+        type=row["type"],
+        recorded_at=format_time(row["recorded_at"]),
+        occurred_at=format_time(row["occurred_at"]),
+        epoch=row["epoch"],
+        source=row["source"],
+        correlation_id=row["correlation_id"],
+        causation_id=row["causation_id"],
+        body=readable(row["body"]),
+    )
+
+
+def readable(value: Any, name: str = "") -> Any:
+    """Micros as people read them: money as decimals, times as RFC 3339."""
+    match value:
+        case dict():
+            return {key: readable(part, key) for key, part in value.items()}
+        case list():
+            return [readable(part, name) for part in value]
+        case int() if name in _MONEY:
+            return decimal_text(value)
+        case int() if name in _TIMES:
+            return format_time(value)
+        case _:
+            return value

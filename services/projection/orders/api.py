@@ -1,0 +1,241 @@
+"""Orders over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from fastapi import Query
+from pydantic import BaseModel, TypeAdapter
+
+from services.edge.app import api_router
+from services.edge.money import decimal_text
+from services.kernel.envelope import format_time
+from services.kernel.read_model import Connection, Versioned
+from services.projection.order_history.api import AsOf, order_as_of
+from services.projection.orders.fold import Content, Order
+from services.projection.orders.store import content_of, order_of
+from services.projection.parameters import (
+    AS_OF_PATTERN,
+    PAGE,
+    Country,
+    Cursor,
+    Limit,
+    Moment,
+    Name,
+    Number,
+    OrderId,
+    from_cursor,
+    to_cursor,
+)
+from services.projection.read_docs import NEXT, RECORDED, WHEN, Money, Time, of_entity, of_page
+from services.projection.read_models import ORDER_HISTORY, ORDERS
+from services.projection.reading import ReadRoute, Reads, missing
+from services.projection.stale import Stale, stale
+
+# FastAPI leaves nulls out of a document's examples
+SUMMARY: dict[str, Any] = {
+    "order_id": "536365",
+    "version": 4,
+    "status": "partly_returned",
+    "customer_id": "17850",
+    "country": "United Kingdom",
+    "currency": "GBP",
+    "placed_at": WHEN,
+    "changed_at": RECORDED,
+    "units": 12,
+    "gross": "35.64",
+    "refunded": "6.78",
+    "net": "28.86",
+}
+DETAILS: dict[str, Any] = {
+    **SUMMARY,
+    "lines": [
+        {"sku": "85123A", "quantity": 6, "unit_price": "2.55"},
+        {"sku": "71053", "quantity": 6, "unit_price": "3.39"},
+    ],
+    "charges": [],
+    "returned": {"71053": 2},
+    "short": [],
+    "carrier": "Royal Mail",
+    "reference": "RM123456785GB",
+}
+Status: TypeAlias = Literal[
+    "placed", "confirmed", "rejected", "cancelled", "expired", "shipped", "partly_returned", "returned"
+]
+_KEYS = TypeAdapter(tuple[Number, Name])
+_ONE = "SELECT * FROM orders.orders JOIN orders.content USING (order_id) WHERE order_id = $1"
+_PAGE = """
+SELECT * FROM orders.orders
+WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR customer_id = $2)
+  AND ($3::text IS NULL OR country = $3)
+  AND ($4::timestamptz IS NULL OR placed_at >= $4) AND ($5::timestamptz IS NULL OR placed_at < $5)
+  AND ($6::timestamptz IS NULL OR (placed_at, order_id) < ($6, $7))
+ORDER BY placed_at DESC, order_id DESC LIMIT $8"""
+
+router = api_router("orders", route_class=ReadRoute)
+
+
+class OrderLine(BaseModel):
+    """Units of one SKU at a price."""
+
+    sku: str
+    quantity: int
+    unit_price: Money
+
+
+class OrderCharge(BaseModel):
+    """Postage, a fee or (negative) a discount."""
+
+    code: str
+    amount: Money
+
+
+class OrderSummary(BaseModel):
+    """`gross` as ordered, `net` after refunds. `stale`: `parked` where later events wait for an operator."""
+
+    order_id: str
+    version: int
+    status: Status
+    customer_id: str | None
+    country: str
+    currency: str
+    placed_at: Time
+    changed_at: Time
+    units: int
+    gross: Money
+    refunded: Money
+    net: Money
+    stale: Stale = None
+
+
+class OrderDetails(OrderSummary):
+    """`returned`: units by SKU; `short`: the SKUs for which it was rejected."""
+
+    lines: list[OrderLine]
+    charges: list[OrderCharge]
+    returned: dict[str, int]
+    short: list[str]
+    carrier: str | None = None
+    reference: str | None = None
+    reason: str | None = None
+
+
+class OrderPage(BaseModel):
+    """Newest first, by business time."""
+
+    orders: list[OrderSummary]
+    next: str | None
+    stale: Stale = None
+
+
+@router.get("/orders/{order_id}", summary="One order", **of_entity("order", "The order", DETAILS))
+async def get_order(
+    order_id: OrderId,
+    reads: Reads,
+    at: Annotated[
+        str | None,
+        Query(
+            pattern=AS_OF_PATTERN,
+            description="As of then: a time with its offset (when it was recorded), or `version:<n>`.",
+            examples=["version:1"],
+        ),
+    ] = None,
+) -> OrderDetails:
+    then = None if at is None else AsOf.parse(at)
+    model = ORDERS if then is None else ORDER_HISTORY
+    async with reads.connection(model) as connection:
+        if then is None:
+            row = await connection.fetchrow(_ONE, order_id)
+            order = None if row is None else order_of(row, content_of(row))
+        else:
+            order = await order_as_of(connection, order_id, then)
+        old = await stale(connection, model, order_id)
+    if order is None:
+        raise missing("order", order_id, model, old, at)
+    if then is not None and then.version is not None:
+        old = None  # a version is what it always was
+    reads.label(old, order.version)
+    return _details(order, old)
+
+
+@router.get(
+    "/orders",
+    summary="Orders, newest first",
+    **of_page("A page of them", {"orders": [SUMMARY], "next": NEXT}),
+)
+async def list_orders(
+    reads: Reads,
+    status: Annotated[Status | None, Query(description="Only these.")] = None,
+    customer_id: Annotated[
+        Name | None, Query(description="Only this customer's.", examples=["17850"])
+    ] = None,
+    country: Country = None,
+    since: Annotated[
+        Moment | None,
+        Query(alias="from", description="Placed then or later: a day or a time with its offset."),
+    ] = None,
+    before: Annotated[Moment | None, Query(alias="to", description="Placed before then.")] = None,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+) -> OrderPage:
+    after = from_cursor(cursor, _KEYS)
+    async with reads.connection(ORDERS) as connection:
+        page = await _page(connection, (status, customer_id, country, since, before), after, limit)
+        await reads.label_page(connection, ORDERS, page, {order.order_id: order for order in page.orders})
+    return page
+
+
+async def _page(
+    connection: Connection,
+    filters: tuple[str | None, str | None, str | None, int | None, int | None],
+    after: tuple[int, str] | None,
+    limit: int,
+) -> OrderPage:
+    """Newest first; a filter that is None keeps all, `after` are the keys of the page before."""
+    rows = await connection.fetch(_PAGE, *filters, *(after or (None, None)), limit + 1)
+    orders = [order_of(row) for row in rows[:limit]]
+    more = len(rows) > limit
+    return OrderPage(
+        orders=[OrderSummary(**_summary(order)) for order in orders],
+        next=to_cursor((orders[-1].row.placed_at, orders[-1].row.order_id)) if more else None,
+    )
+
+
+def _details(found: Versioned[Order], old: Stale) -> OrderDetails:
+    order = found.row
+    content = order.content or Content((), ())
+    return OrderDetails(
+        **_summary(found),
+        lines=[
+            OrderLine(sku=line.sku, quantity=line.quantity, unit_price=decimal_text(line.unit_price))
+            for line in content.lines
+        ],
+        charges=[
+            OrderCharge(code=charge.code, amount=decimal_text(charge.amount)) for charge in content.charges
+        ],
+        returned=dict(order.returned),
+        short=list(order.short),
+        carrier=order.carrier,
+        reference=order.reference,
+        reason=order.reason,
+        stale=old,
+    )
+
+
+def _summary(found: Versioned[Order]) -> Mapping[str, Any]:
+    order = found.row
+    return {
+        "order_id": order.order_id,
+        "version": found.version,
+        "status": order.status,
+        "customer_id": order.customer_id,
+        "country": order.country,
+        "currency": order.currency,
+        "placed_at": format_time(order.placed_at),
+        "changed_at": format_time(found.changed_at),
+        "units": order.units,
+        "gross": decimal_text(order.gross),
+        "refunded": decimal_text(order.refunded),
+        "net": decimal_text(order.gross - order.refunded),
+    }

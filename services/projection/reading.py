@@ -1,0 +1,134 @@
+"""What the routes of all read models share: a connection that is new enough, and response headers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, Protocol, TypeAlias
+
+import asyncpg
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
+from starlette.middleware.gzip import GZipMiddleware
+
+from services.edge.problems import Problem, invalid
+from services.kernel.read_model import Connection, ReadModel
+from services.kernel.tokens import MalformedToken, Token
+from services.projection.database import borrowed
+from services.projection.lag import Lag
+from services.projection.parameters import ConsistencyToken, Wait
+from services.projection.settings import QuerySettings
+from services.projection.stale import Stale, key_parked, stale, stale_keys
+from services.projection.visibility import Visibility
+
+COMPRESSED_BYTES = 1000
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the application reads from; it makes them when it starts, as `app.state.sources`."""
+
+    settings: QuerySettings
+    pool: asyncpg.Pool[Any]
+    visibility: Visibility
+    lag: Lag
+
+
+async def sources(request: Request) -> Sources:
+    """A dependency."""
+    found: Sources = request.app.state.sources
+    return found
+
+
+AppSources: TypeAlias = Annotated[Sources, Depends(sources)]
+
+
+class Row(Protocol):
+    """A row of a page."""
+
+    stale: Stale
+
+
+class Page(Protocol):
+    """A page is stale where any key of its read model waits: rows may be old, or missing."""
+
+    stale: Stale
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One request's way to the read models, and to the headers of its response."""
+
+    sources: Sources
+    response: Response
+    token: Token | None
+    wait: float
+
+    @asynccontextmanager
+    async def connection(self, model: ReadModel[Any]) -> AsyncIterator[Connection]:
+        """A connection that sees the token's write in the read model. Raises `Problem` where it cannot."""
+        if self.token is not None:
+            await self.sources.visibility.visible(self.token, [model], self.wait)
+        async with borrowed(self.sources.pool) as connection:
+            yield connection
+
+    def label(self, old: Stale, version: int | None = None) -> None:
+        """The headers of staleness, and the version as the ETag. What is stale may not be stored: it changes
+        without a new version."""
+        if version is not None:
+            self.response.headers["ETag"] = f'"{version}"'
+        if old is not None:
+            self.response.headers["Daybook-Stale"] = old
+            self.response.headers["Cache-Control"] = "no-store"
+
+    async def label_page(
+        self,
+        connection: Connection,
+        model: ReadModel[Any],
+        page: Page,
+        rows: Mapping[str, Row] = MappingProxyType({}),
+    ) -> None:
+        """Marks the page, and those of its `rows` (by key) that are stale."""
+        page.stale = await stale(connection, model)
+        for key in await stale_keys(connection, model, [*rows]) if page.stale else ():
+            rows[key].stale = page.stale
+        self.label(page.stale)
+
+
+async def reader(
+    found: AppSources, response: Response, token: ConsistencyToken = None, wait: Wait = None
+) -> Reader:
+    """A dependency: declares the token and how long to wait for its write. Raises `Problem` 422."""
+    seconds = min(found.settings.wait_seconds if wait is None else wait, found.settings.max_wait_seconds)
+    try:
+        return Reader(found, response, None if token is None else Token.decode(token), seconds)
+    except MalformedToken as error:
+        raise invalid("Consistency-Token", str(error)) from error
+
+
+Reads: TypeAlias = Annotated[Reader, Depends(reader)]
+
+
+class ReadRoute(APIRoute):
+    """Compresses responses that are large, except those with an ETag: compressed they would be another
+    representation under the same strong tag (RFC 9110, 8.8.3.3)."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        handle = super().get_route_handler()
+
+        async def handle_compressed(request: Request) -> Any:
+            response = await handle(request)
+            if "etag" in response.headers:
+                return response
+            return GZipMiddleware(response, COMPRESSED_BYTES, compresslevel=5)
+
+        return handle_compressed
+
+
+def missing(kind: str, key: str, model: ReadModel[Any], old: Stale, at: str | None = None) -> Problem:
+    """404, or 503 where the log has it and the read model cannot show it."""
+    if old is not None:
+        return key_parked(model, key, f"{kind} {key}")
+    return Problem(404, f"{kind}_not_found", f"there is no {kind} {key}" + (f" as of {at}" if at else ""))
