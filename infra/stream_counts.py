@@ -7,7 +7,9 @@ import asyncio
 import asyncpg
 
 SECONDS = 2.0
-_STOPPED = "SELECT count(DISTINCT (topic, key)) FROM parked WHERE kind IN ('forked', 'unreadable')"
+_STOPPED = """
+SELECT count(DISTINCT (topic, key)) FROM parked
+WHERE kind IN ('forked', 'unreadable') AND right(read_model, 9) <> '_previous'"""
 _FOREIGN = "SELECT coalesce(sum(records), 0) FROM foreign_count"
 
 

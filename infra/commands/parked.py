@@ -15,6 +15,7 @@ from infra.embedded.stack import addresses
 from infra.parked import NotParked, parked_command, parked_commands, retry, skip
 from infra.parked_keys import events_of, keys, retry_key, skip_first
 from services.kernel.envelope import format_time
+from services.kernel.read_model import OtherCode
 from services.projection.parked import Drained, NothingParked, ParkedKey, StreamForked
 
 app = typer.Typer(
@@ -115,6 +116,8 @@ def _failing() -> Iterator[None]:
     except StreamForked as error:
         stream = plain(str(error), None)
         fail(f"{stream} has forked: decide which record counts, see `./daybook streams show {stream}`")
+    except OtherCode as error:
+        fail(str(error))
     except asyncpg.UndefinedTableError:
         fail(f"nothing is parked there: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:

@@ -8,9 +8,13 @@ from infra.embedded.child import Child
 from infra.embedded.journal import MemberState
 from infra.embedded.stack import SILENT, Member
 from services.kernel.broker_monitor import BrokerSight
-from services.kernel.exit_codes import EXIT_JUDGED, EXIT_STOOD_DOWN
+from services.kernel.exit_codes import EXIT_JUDGED, EXIT_REBUILT, EXIT_STOOD_DOWN
 
-PLANNED = {EXIT_STOOD_DOWN: "stood_down", EXIT_JUDGED: "decision_recorded"}
+PLANNED = {
+    EXIT_STOOD_DOWN: "stood_down",
+    EXIT_JUDGED: "decision_recorded",
+    EXIT_REBUILT: "read_model_rebuilt",
+}
 FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 30.0
 # A process that has lived this long starts again at once.

@@ -1,4 +1,4 @@
-"""Where a read model stands: its positions, and the decisions of `site.journal` that its rows honour."""
+"""Where a read model stands: its positions, the decisions that its rows honour, the code that made them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import asyncpg
+
 from services.kernel.log_rule import Journal, Judged
-from services.kernel.read_model import Connection, PositionLost, ReadModel, TopicPartition
+from services.kernel.read_model import Connection, OtherCode, PositionLost, ReadModel, TopicPartition
 
 CHANNEL = "daybook"
 EVERY_KEY = "*"
@@ -17,9 +19,9 @@ _MOVE = """
 WITH moved AS (
     UPDATE position p SET next_offset = n.next_offset, epoch = n.epoch, applied_at = now()
     FROM unnest($2::text[], $3::int[], $4::bigint[], $5::int[], $6::bigint[], $7::int[])
-        AS n(topic, partition, next_offset, epoch, expected, decisions)
+        AS n(topic, partition, next_offset, epoch, expected, generation)
     WHERE p.read_model = $1 AND p.topic = n.topic AND p.partition = n.partition
-        AND p.next_offset = n.expected AND p.decisions = n.decisions
+        AND p.next_offset = n.expected AND p.generation = n.generation
     RETURNING 1)
 SELECT count(*), pg_notify($8, $9) FROM moved"""
 _START = """
@@ -28,29 +30,39 @@ SELECT $1, n.topic, n.partition FROM unnest($2::text[], $3::int[]) AS n(topic, p
 ON CONFLICT DO NOTHING"""
 JUDGE = """
 INSERT INTO judged (read_model, stream, version, event_id, digest, verdict) VALUES ($1, $2, $3, $4, $5, $6)"""
+# The fingerprint is the schema's comment: it goes with the tables when the schema is renamed.
+_OTHERS = """
+SELECT name FROM unnest($1::text[], $2::text[]) AS own(name, fingerprint)
+WHERE obj_description(to_regnamespace(name), 'pg_namespace') IS DISTINCT FROM fingerprint"""
 _JUDGED = "SELECT stream, version, event_id, digest, verdict FROM judged WHERE read_model = $1"
 
 
 class Position(NamedTuple):
     """Where one read model stands in one partition, as far as this process knows.
 
-    `decisions` counts how often a rebuild brought rows in that honour other decisions.
+    `generation` counts how often a rebuild brought rows in that honour other decisions, or that other code
+    made.
     """
 
     next_offset: int
     epoch: int
-    decisions: int
+    generation: int
 
 
 async def begin(
     connection: Connection, model: ReadModel[Any], places: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Position]:
-    """The positions in these partitions; the beginning of those where the read model never stood."""
+    """The positions in these partitions; the beginning of those where the read model never stood.
+
+    Raises `OtherCode`: checked after the positions are read, so that a rebuild in between changes their
+    generation.
+    """
     own = {place for place in places if place[0] in model.topics}
     await connection.execute(_START, model.name, [topic for topic, _ in own], [number for _, number in own])
     rows = await connection.fetch("SELECT * FROM position WHERE read_model = $1", model.name)
+    await require_own_tables(connection, [model])
     return {
-        place: Position(row["next_offset"], row["epoch"], row["decisions"])
+        place: Position(row["next_offset"], row["epoch"], row["generation"])
         for row in rows
         if (place := (row["topic"], row["partition"])) in own
     }
@@ -65,7 +77,7 @@ async def move(
 ) -> None:
     """Move the positions and notify which keys change.
 
-    Raises `PositionLost` where they, or the decisions that the rows honour, are not those from before.
+    Raises `PositionLost` where they, or their generation, are not those from before.
     """
     moved = await connection.fetchval(
         _MOVE,
@@ -75,12 +87,32 @@ async def move(
         [after.next_offset for after in moves.values()],
         [after.epoch for after in moves.values()],
         [before[place].next_offset for place in moves],
-        [before[place].decisions for place in moves],
+        [before[place].generation for place in moves],
         CHANNEL,
         notification(name, keys),
     )
     if moved != len(moves):
         raise PositionLost(f"{name} {list(moves)}")
+
+
+async def hold(connection: Connection, model: ReadModel[Any]) -> None:
+    """Keep the positions where they are, and the tables in their place, until the transaction's end.
+
+    Raises `OtherCode`.
+    """
+    await connection.execute("SELECT FROM position WHERE read_model = $1 FOR UPDATE", model.name)
+    await require_own_tables(connection, [model])
+
+
+async def require_own_tables(
+    connection: Connection | asyncpg.Pool[Any], models: Iterable[ReadModel[Any]]
+) -> None:
+    """Raises `OtherCode` where the tables are not those of the code that runs."""
+    own = {model.name: model.fingerprint for model in models}
+    rows = await connection.fetch(_OTHERS, list(own), list(own.values()))
+    if rows:
+        names = ", ".join(row["name"] for row in rows)
+        raise OtherCode(f"the tables of {names} were made by other code: `./daybook rebuild` makes them anew")
 
 
 def notification(name: str, keys: Iterable[str]) -> str:

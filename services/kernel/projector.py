@@ -135,7 +135,7 @@ class Projector:
             if batch.next_offset > at.next_offset:
                 new = self.read(name, batch, at.next_offset, at.epoch)
                 found.append(new)
-                moves[batch.place] = Position(batch.next_offset, new.epoch, at.decisions)
+                moves[batch.place] = Position(batch.next_offset, new.epoch, at.generation)
         return found, moves
 
     async def _transaction(

@@ -35,6 +35,10 @@ class PositionLost(Stopped):
     """Another process moved this read model's position: this one is a zombie."""
 
 
+class OtherCode(Stopped):
+    """The tables were made by other code than this process runs."""
+
+
 class TooManyParked(Stopped):
     """So many keys are parked that the code is at fault, not the events."""
 
@@ -97,7 +101,10 @@ StoreIn: TypeAlias = Callable[[str], Store[Row]]
 
 @dataclass(frozen=True)
 class ReadModel(Generic[Row]):
-    """`ddl` makes the tables that `store` reads and writes; `stream` is what the keys are: order or stock."""
+    """`ddl` makes the tables that `store` reads and writes; `stream` is what the keys are: order or stock.
+
+    `fingerprint` names the code and the tables: where it differs, rows may differ.
+    """
 
     name: str
     topics: tuple[str, ...]
@@ -105,6 +112,7 @@ class ReadModel(Generic[Row]):
     fold: Fold[Row]
     store: StoreIn[Row]
     ddl: str
+    fingerprint: str
 
 
 class Record(Protocol):

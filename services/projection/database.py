@@ -21,6 +21,7 @@ QUERY_SECONDS = 10.0
 QUERY_SETTINGS = {"plan_cache_mode": "force_custom_plan"}
 # A projection that is frozen in a transaction would hold up its successor for as long as its host lives.
 WRITER_SETTINGS = {"idle_in_transaction_session_timeout": "10s"}
+_FINGERPRINT = "SELECT obj_description(to_regnamespace($1), 'pg_namespace')"
 _LOCK = 0x6461_7962  # any number, the same for all who migrate
 _MICROS_TO_2000 = 946_684_800_000_000
 
@@ -82,7 +83,10 @@ async def migrating(connection: Connection) -> AsyncIterator[None]:
 
 
 async def migrate(connection: Connection, models: Iterable[ReadModel[Any]]) -> list[int]:
-    """Apply the migrations that are missing and make the tables that are missing; the numbers applied."""
+    """Apply the migrations that are missing and make the tables that are missing; the numbers applied.
+
+    Tables from before fingerprints are taken for those of the code that runs.
+    """
     applied = []
     async with migrating(connection):
         await connection.execute(
@@ -100,12 +104,19 @@ async def migrate(connection: Connection, models: Iterable[ReadModel[Any]]) -> l
         for model in models:
             if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", model.name):
                 await create_tables(connection, model)
+            elif await connection.fetchval(_FINGERPRINT, model.name) is None:
+                await _sign(connection, model)
     return applied
 
 
 async def create_tables(connection: Connection, model: ReadModel[Any]) -> None:
-    """A schema named after the read model, with its tables. Inside the caller's transaction."""
+    """A schema named after the read model, with its tables and fingerprint, in the caller's transaction."""
     await connection.execute(f"CREATE SCHEMA {model.name}")
     await connection.execute(f"SET LOCAL search_path TO {model.name}")
     await connection.execute(model.ddl)
     await connection.execute("SET LOCAL search_path TO DEFAULT")
+    await _sign(connection, model)
+
+
+async def _sign(connection: Connection, model: ReadModel[Any]) -> None:
+    await connection.execute(f"COMMENT ON SCHEMA {model.name} IS '{model.fingerprint}'")

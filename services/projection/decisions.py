@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from contracts.kernel.records import RecordVerdict
 from services.kernel.log_rule import STREAMS, Journal, Judged, home_of
 from services.kernel.parking import apply_run, park, skipped_versions
-from services.kernel.position import CHANNEL, JUDGE, about, honoured, notification
+from services.kernel.position import CHANNEL, JUDGE, about, honoured, notification, require_own_tables
 from services.kernel.projector import Projector
 from services.kernel.read_model import Arrival, Connection, ReadModel, TopicPartition
 from services.kernel.row_fold import BEHIND, fold
@@ -95,6 +95,7 @@ class Decisions:
             try:
                 async with connection.transaction():
                     end = await connection.fetchval(_HOLD, name, *events.place)
+                    await require_own_tables(connection, [model])
                     await asyncio.to_thread(events.read_to, end)
                     found = events.found[_key(stream).encode()]
                     before = await honoured(connection, model, latest)

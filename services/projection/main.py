@@ -16,7 +16,8 @@ import uvloop
 from services.edge.app import application
 from services.edge.json_logs import configure_logging
 from services.edge.serving import serve, server_config
-from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE
+from services.kernel.exit_codes import EXIT_FAILED, EXIT_REBUILT, EXIT_STOPPED, EXIT_USAGE
+from services.kernel.read_model import OtherCode
 from services.projection.database import migrate, pool
 from services.projection.read_models import READ_MODELS
 from services.projection.settings import ProjectionSettings, QuerySettings
@@ -57,6 +58,10 @@ def _project(settings: ProjectionSettings) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(project(settings))
+    except OtherCode as error:
+        log.error("rebuilt", reason=str(error))
+        sys.stdout.flush()
+        os._exit(EXIT_REBUILT)
     except Exception:
         log.exception("the projection stopped")
         sys.stdout.flush()
@@ -66,9 +71,13 @@ def _project(settings: ProjectionSettings) -> int:
 
 def _query(settings: QuerySettings) -> int:
     from services.projection.api import query_app
+    from services.projection.visibility import TABLES_CHANGED
 
     configure_logging("query-api", settings.log_level)
-    return serve(query_app(settings), settings.http_host, settings.http_port)
+    served = serve(query_app(settings), settings.http_host, settings.http_port)
+    if TABLES_CHANGED.is_set():
+        return EXIT_REBUILT
+    return EXIT_STOPPED if served == EXIT_STOPPED else EXIT_FAILED
 
 
 async def _migrate(settings: ProjectionSettings) -> int:

@@ -11,7 +11,7 @@ import msgspec
 from services.kernel.envelope import Malformed, Metadata, read_headers
 from services.kernel.log_rule import Event, Judged, digest_of, stream_of
 from services.kernel.parking import apply_run
-from services.kernel.position import CHANNEL, notification
+from services.kernel.position import CHANNEL, hold, notification
 from services.kernel.read_model import Arrival, Connection, ReadModel, arrive
 
 PORTION = 500  # events of a key that are applied in one transaction, for which the projection waits
@@ -27,7 +27,7 @@ SELECT read_model, count(*) AS keys FROM held GROUP BY read_model"""
 _LIST = """
 SELECT DISTINCT ON (read_model, key) read_model, key, version, topic, partition, "offset",
        kind, reason, parked_at, count(*) OVER (PARTITION BY read_model, key) AS events
-FROM parked WHERE $1::text IS NULL OR read_model = $1
+FROM parked WHERE read_model = $1 OR $1 IS NULL AND right(read_model, 9) <> '_previous'
 ORDER BY read_model, key, topic, partition, "offset" """
 _OF_KEY = """
 SELECT * FROM parked WHERE read_model = $1 AND key = $2 ORDER BY topic, partition, "offset" LIMIT $3"""
@@ -117,10 +117,11 @@ async def show(connection: Connection, read_model: str, key: str) -> list[Parked
 
 
 async def retry(connection: Connection, model: ReadModel[Any], key: str) -> Drained:
-    """Apply the key's events in order, up to the first that still cannot be. Raises `NothingParked`.
+    """Apply the key's events in order, up to the first that still cannot be.
 
     The projection may run: it waits while this holds the read model's position, a portion at a time. What
     is left keeps the key parked, so the order holds; an interrupted retry keeps what it has done.
+    Raises `NothingParked`, `OtherCode`.
     """
     await _first(connection, model, key)
     return await _drain(connection, model, key)
@@ -129,10 +130,10 @@ async def retry(connection: Connection, model: ReadModel[Any], key: str) -> Drai
 async def skip(connection: Connection, model: ReadModel[Any], key: str, reason: str) -> Drained:
     """Leave the key's first event out of the read model for good, and retry those behind it.
 
-    By its version, which the next one must follow. Raises `NothingParked`, `StreamForked`.
+    By its version, which the next one must follow. Raises `NothingParked`, `StreamForked`, `OtherCode`.
     """
     async with connection.transaction():
-        await _hold(connection, model)
+        await hold(connection, model)
         first = await _first(connection, model, key)
         if first["kind"] == "forked":
             raise StreamForked(stream_of(first["topic"], key))
@@ -161,15 +162,11 @@ async def _first(connection: Connection, model: ReadModel[Any], key: str) -> Any
     return row
 
 
-async def _hold(connection: Connection, model: ReadModel[Any]) -> None:
-    await connection.execute("SELECT 1 FROM position WHERE read_model = $1 FOR UPDATE", model.name)
-
-
 async def _drain(connection: Connection, model: ReadModel[Any], key: str) -> Drained:
     applied = 0
     while True:
         async with connection.transaction():
-            await _hold(connection, model)
+            await hold(connection, model)
             verdicts = await _verdicts(connection, model, key)
             rows = await connection.fetch(_OF_KEY, model.name, key, PORTION)
             run = [_arrival(row, verdicts) for row in rows]

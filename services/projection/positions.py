@@ -23,7 +23,8 @@ PARTITION = {
     "observed_at": RECORDED,
 }
 PROJECTION = {"read_model": "orders", "parked_keys": 0, "parked_events": 0, "partitions": [PARTITION]}
-_PARTITIONS = "SELECT * FROM position ORDER BY read_model, topic, partition"
+_PARTITIONS = """
+SELECT * FROM position WHERE right(read_model, 9) <> '_previous' ORDER BY read_model, topic, partition"""
 _PARKED = "SELECT read_model, count(DISTINCT key) AS keys, count(*) AS events FROM parked GROUP BY read_model"
 
 router = api_router("projections", route_class=ReadRoute)

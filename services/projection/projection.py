@@ -14,8 +14,9 @@ import structlog
 from services.kernel.collector import keep_what_is_here
 from services.kernel.foreign import FOREIGN
 from services.kernel.journal import JournalWatch
+from services.kernel.position import require_own_tables
 from services.kernel.projector import Projector
-from services.kernel.read_model import DATABASE_AWAY, ForeignRecord, TopicPartition
+from services.kernel.read_model import DATABASE_AWAY, ForeignRecord, PositionLost, TopicPartition
 from services.projection import metrics
 from services.projection.agents import add_agents
 from services.projection.database import WRITER_SETTINGS, migrate, pool
@@ -59,7 +60,7 @@ class Watch:
     moved: float = field(default_factory=time.monotonic)
 
     async def observe(self) -> None:
-        """Once. Raises `Stalled` after `stall_seconds` without progress while behind."""
+        """Once. Raises `Stalled` after `stall_seconds` without progress while behind, and `OtherCode`."""
         behind = await self.source.lags()
         now = time.monotonic()
         places = {
@@ -71,8 +72,8 @@ class Watch:
             self.before, self.moved = places, now
         if now - self.moved > self.stall_seconds:
             raise Stalled(f"nothing applied for {self.stall_seconds:g} s: {behind}")
-        # An idle projection notices too that PostgreSQL is away.
-        await self.pool.fetchval("SELECT 1")
+        # An idle projection notices too that PostgreSQL is away, or that a rebuild changed the tables.
+        await require_own_tables(self.pool, self.source.projector.models.values())
         await self.source.commit_for_dashboards({place for _, place in behind})
 
 
@@ -82,6 +83,7 @@ async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health)
     async with pool(settings.database_url, len(READ_MODELS) + 3, WRITER_SETTINGS) as connections:
         async with connections.acquire() as connection:
             await migrate(connection, READ_MODELS)
+            await require_own_tables(connection, READ_MODELS)
         watch = await asyncio.to_thread(JournalWatch, settings.kafka)
         projector = Projector(
             connections,
@@ -103,6 +105,9 @@ async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health)
             log.info("projecting", read_models=sorted(projector.models))
             deciding = asyncio.create_task(_decide(connections, decisions, failed))
             await _watch(Watch(source, connections, settings.stall_seconds), health, failed, stop)
+        except PositionLost:
+            await require_own_tables(connections, READ_MODELS)  # names the reason, where it is a rebuild
+            raise
         finally:
             health.reason = "stopping"
             if deciding is not None:

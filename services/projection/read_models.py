@@ -8,6 +8,7 @@ from typing import Any
 
 from services.kernel.log_rule import STREAMS
 from services.kernel.read_model import ReadModel
+from services.projection.fingerprint import fingerprint
 
 
 def read_model(name: str, topic: str) -> ReadModel[Any]:
@@ -18,7 +19,7 @@ def read_model(name: str, topic: str) -> ReadModel[Any]:
     package = f"{__package__}.{name}"
     fold, store = (import_module(f"{package}.{module}") for module in ("fold", "store"))
     ddl = files(package).joinpath("schema.sql").read_text("utf-8")
-    return ReadModel(name, (topic,), STREAMS[topic], fold.fold, store.STORE, ddl)
+    return ReadModel(name, (topic,), STREAMS[topic], fold.fold, store.STORE, ddl, fingerprint(package))
 
 
 READ_MODELS: tuple[ReadModel[Any], ...] = (

@@ -22,7 +22,7 @@ from faust.types import TP, ConsumerMessage
 
 from services.kernel.log_reader import partition_counts
 from services.kernel.projector import Projector
-from services.kernel.read_model import Batch, Stopped, TopicPartition
+from services.kernel.read_model import Batch, OtherCode, Stopped, TopicPartition
 from services.projection.another_log import AnotherLog, no_longer_there, require_within_the_log
 from services.projection.settings import ProjectionSettings
 
@@ -87,7 +87,10 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
         places = {(tp.topic, tp.partition): tp for tp in self.assignment()}
         self.next = {}  # what is fetched before the seek is done does not count
         counts = await asyncio.to_thread(partition_counts, self.app.kafka)
-        starts = await self.app.projector.assigned(places, counts)
+        try:
+            starts = await self.app.projector.assigned(places, counts)
+        except OtherCode as error:
+            raise self.app.stop_for(error) from error
         await self._stand_within_the_log()
         offsets = {places[place]: offset for place, offset in starts.items()}
         await self.seek_wait(offsets)

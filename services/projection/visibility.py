@@ -10,21 +10,25 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from threading import Event
 from typing import Any
 
 import asyncpg
 import structlog
 
 from services.edge.problems import Problem
+from services.edge.serving import end_process
 from services.kernel.envelope import partition_of
-from services.kernel.position import CHANNEL, EVERY_KEY
-from services.kernel.read_model import Connection, Lineage, ReadModel
+from services.kernel.position import CHANNEL, EVERY_KEY, require_own_tables
+from services.kernel.read_model import Connection, Lineage, OtherCode, ReadModel
 from services.kernel.tokens import Token
 from services.projection.database import borrowed
-from services.projection.read_models import ORDERS, STOCK
+from services.projection.read_models import ORDERS, READ_MODELS, STOCK
 from services.projection.stale import key_parked, stale
 
 RECONNECT_SECONDS = 0.5
+TABLES_CHANGED = Event()
+"""Set where the process ends because a rebuild with other code changed the tables."""
 # Of each partition: the highest epoch seen, and whether all that was mirrored before a promotion to a later
 # epoch than the token's is applied.
 _EPOCHS = """
@@ -43,6 +47,7 @@ class Notifications:
 
     def __init__(self) -> None:
         self.listening = False
+        self._rebuilt = asyncio.Event()
         self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
 
     @contextmanager
@@ -60,6 +65,8 @@ class Notifications:
 
     def notified(self, payload: str) -> None:
         model, *keys = payload.split("\n")
+        if keys == [EVERY_KEY]:
+            self._rebuilt.set()
         for name, key in list(self._waiting) if keys == [EVERY_KEY] else [(model, key) for key in keys]:
             for changed in self._waiting.get((name, key), ()):
                 changed.set()
@@ -70,13 +77,24 @@ class Notifications:
                 changed.set()
 
     async def listen(self, database_url: str) -> None:
-        """For ever: whoever waited while the connection was down looks again when it is back."""
+        """For ever: whoever waited while the connection was down looks again when it is back.
+
+        Ends the process where a rebuild with other code changed the tables.
+        """
         while True:
             try:
-                async with _listening(database_url, self.notified) as lost:
+                async with _listening(database_url, self.notified) as (connection, lost):
+                    await require_own_tables(connection, READ_MODELS)
                     self.listening = True
                     self.everything_may_have_changed()
-                    await lost.wait()
+                    while not lost.is_set():
+                        await _either(lost, self._rebuilt)
+                        self._rebuilt.clear()
+                        await require_own_tables(connection, READ_MODELS)
+            except OtherCode as error:
+                TABLES_CHANGED.set()
+                end_process(str(error))
+                return
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 log.warning("cannot listen for changes", error=repr(error))
             self.listening = False
@@ -84,15 +102,24 @@ class Notifications:
 
 
 @asynccontextmanager
-async def _listening(database_url: str, notified: Any) -> AsyncIterator[asyncio.Event]:
+async def _listening(database_url: str, notified: Any) -> AsyncIterator[tuple[Connection, asyncio.Event]]:
     lost = asyncio.Event()
     connection = await asyncpg.connect(database_url)
     try:
         connection.add_termination_listener(lambda _: lost.set())
         await connection.add_listener(CHANNEL, lambda _connection, _pid, _channel, payload: notified(payload))
-        yield lost
+        yield connection, lost
     finally:
         connection.terminate()
+
+
+async def _either(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 class Visibility:

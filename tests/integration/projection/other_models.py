@@ -2,22 +2,42 @@
 
 DAYBOOK_TEST_FOLDER holds their folders; one that has the name of a read model of the shop takes its place.
 DAYBOOK_TEST_REGISTER names one to register, which reads `order.events`.
+DAYBOOK_TEST_STATEMENTS is how many statements PostgreSQL gets to see before the process kills itself.
 """
 
+import itertools
 import os
+import signal
 import sys
+from typing import Any
+
+from asyncpg import Connection
 
 import services.projection
-from services.projection import read_models
 
 
 def take(folder: str, registered: str) -> None:
     services.projection.__path__.insert(0, folder)
+    from services.projection import read_models  # after the path is set: it imports the folders
+
     if registered:
         vars(read_models)["READ_MODELS"] += (read_models.read_model(registered, "order.events"),)
 
 
+def die_after(statements: int) -> None:
+    execute, number = Connection.execute, itertools.count()
+
+    async def executing(self: Any, *arguments: Any, **named: Any) -> Any:
+        if next(number) >= statements:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await execute(self, *arguments, **named)
+
+    Connection.execute = executing  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
+    if number := os.environ.get("DAYBOOK_TEST_STATEMENTS"):
+        die_after(int(number))
     take(os.environ["DAYBOOK_TEST_FOLDER"], os.environ.get("DAYBOOK_TEST_REGISTER", ""))
     if sys.argv[1] in ("project", "query"):
         from services.projection.main import main

@@ -79,6 +79,24 @@ class Process:
         return self.said()[-3000:]
 
 
+WITH_OTHER_MODELS = "tests.integration.projection.other_models"
+
+
+def daybook(
+    kafka: str, database_url: str, *arguments: str, module: str = "infra.cli", **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """A command of `daybook` on these stores, in a process of its own."""
+    settings |= {"kafka": kafka, "database_url": database_url, "home": "no-stack-here"}
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        env={**os.environ, **{f"DAYBOOK_{name.upper()}": value for name, value in settings.items()}},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
 @contextmanager
 def running(room: str, kafka: str, database_url: str, log: Path, **settings: str) -> Iterator[Process]:
     process = Process(room, kafka, database_url, log, **settings)

@@ -12,8 +12,9 @@ import pytest
 
 from services.kernel import parking
 from services.kernel.envelope import write_headers
+from services.kernel.position import hold, require_own_tables
 from services.kernel.projector import Projector
-from services.kernel.read_model import Batch, ForeignRecord, PositionLost, SourceGap
+from services.kernel.read_model import Batch, ForeignRecord, OtherCode, PositionLost, SourceGap
 from services.kernel.serde import encode
 from services.projection.database import MIGRATIONS, migrate, pool
 from services.projection.parked import StoredRecord
@@ -161,10 +162,28 @@ async def test_of_many_foreign_records_the_first_are_kept_and_all_are_counted(
 async def test_rows_that_a_rebuild_made_under_other_decisions_stop_the_process(bench: Bench) -> None:
     """It would go on with the decisions that it read at its start."""
     await bench.apply(LIFE[:3], 0)
-    await bench.pool.execute("UPDATE position SET decisions = decisions + 1")
+    await bench.pool.execute("UPDATE position SET generation = generation + 1")
     with pytest.raises(PositionLost):
         await bench.apply(LIFE[3:4], 3)
     assert await bench.version() == 3
+
+
+async def test_tables_that_other_code_made_stop_the_process(bench: Bench) -> None:
+    await bench.pool.execute("COMMENT ON SCHEMA stock IS 'another fingerprint'")
+    with pytest.raises(OtherCode, match="stock"):
+        await bench.projector.assigned([PLACE], {PLACE[0]: 1})
+    async with bench.pool.acquire() as connection:
+        with pytest.raises(OtherCode, match="stock"):
+            await hold(connection, STOCK)
+
+
+async def test_tables_from_before_fingerprints_are_those_of_the_code_that_migrates(bench: Bench) -> None:
+    await bench.pool.execute("COMMENT ON SCHEMA stock IS NULL")
+    async with bench.pool.acquire() as connection:
+        with pytest.raises(OtherCode):
+            await require_own_tables(connection, READ_MODELS)
+        assert await migrate(connection, READ_MODELS) == []
+        await require_own_tables(connection, READ_MODELS)
 
 
 async def test_rows_and_position_are_one(bench: Bench) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,10 +20,17 @@ from services.kernel.tokens import Token
 from services.projection.parked import parked_keys
 from services.projection.read_models import READ_MODELS, read_model
 from tests.integration.projection.conftest import Shop, lived
-from tests.integration.projection.processes import differences, running, stored_versions, tables, until
+from tests.integration.projection.processes import (
+    WITH_OTHER_MODELS,
+    daybook,
+    differences,
+    running,
+    stored_versions,
+    tables,
+    until,
+)
 from tests.integration.projection.shop_log import Event, history
 
-WITH_OTHERS = "tests.integration.projection.other_models"
 FOLDER = {
     "__init__.py": "",
     "schema.sql": """
@@ -135,13 +140,9 @@ def registered(shop: Shop) -> dict[str, str]:
     return {"test_folder": str(shop.folder / "models"), "test_register": "parcels"}
 
 
-async def daybook(shop: Shop, *arguments: str) -> str:
-    where = {"kafka": shop.kafka, "database_url": shop.database_url, "home": str(shop.folder / "no-stack")}
-    settings = {f"DAYBOOK_{name.upper()}": value for name, value in (where | registered(shop)).items()}
-    done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-m", WITH_OTHERS, *arguments],
-        env={**os.environ, **settings}, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+async def said(shop: Shop, *arguments: str) -> str:
+    own = {**registered(shop), "module": WITH_OTHER_MODELS}
+    done = await asyncio.to_thread(daybook, shop.kafka, shop.database_url, *arguments, **own)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -157,7 +158,7 @@ def carried_by_pigeon() -> list[Event]:
 async def test_a_read_model_is_one_folder_and_one_line(shop: Shop, parcels: ReadModel[Any]) -> None:
     events = await lived(shop, 21, 60)
     assert shop.projection.stop() == 0
-    own = {**registered(shop), "module": WITH_OTHERS}
+    own = {**registered(shop), "module": WITH_OTHER_MODELS}
     group = {"projection_group": f"projection-{shop.folder.name}", "session_seconds": "6"}
     with (
         running("project", shop.kafka, shop.database_url, shop.folder / "own.log", **own, **group) as process,
@@ -181,10 +182,10 @@ async def test_a_read_model_is_one_folder_and_one_line(shop: Shop, parcels: Read
         await until(parked, "the order was not parked in it alone")
         await until(lambda: all_but_it(shop, [*events, *more]), "the others did not go on")
         before = await tables(shop.connection, parcels)
-        assert (await daybook(shop, "rebuild", "parcels")).startswith("parcels: ")
+        assert (await said(shop, "rebuild", "parcels")).startswith("parcels: ")
         assert await tables(shop.connection, parcels) == before
         url = ("--database-url", shop.database_url)
-        await daybook(shop, "parked", "skip", f"parcels:{pigeon.subject}", *url)
+        await said(shop, "parked", "skip", f"parcels:{pigeon.subject}", *url)
         assert await parked_keys(shop.connection) == []
         last = max(event.metadata.version for event in more if event.metadata.subject == pigeon.subject)
         assert await stored_versions(shop.connection, parcels, [pigeon.subject]) == {pigeon.subject: last}

@@ -12,8 +12,16 @@ from services.kernel.serde import encode
 from services.projection.bulk import replay_into
 from services.projection.parked import NothingParked, StreamForked, parked_keys, retry, show, skip
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, READ_MODELS, SALES_DAILY
+from services.projection.rebuild import roll_back
 from tests.integration.projection.conftest import Shop
-from tests.integration.projection.processes import applied, differences, folded, running, until
+from tests.integration.projection.processes import (
+    applied,
+    differences,
+    folded,
+    running,
+    stored_versions,
+    until,
+)
 from tests.integration.projection.shop_log import history, order_life
 
 OF_ORDERS = (ORDERS, ORDER_HISTORY, SALES_DAILY, CONVERSATIONS)
@@ -91,6 +99,35 @@ async def test_a_rebuild_honours_what_was_skipped(shop: Shop) -> None:
         assert rebuilt["orders"].parked == 0
     stored = await ORDERS.store("orders").load(shop.connection, ["victim"])
     assert stored["victim"].version == len(victim)
+
+
+async def test_previous_tables_come_back_with_what_waits_in_them(shop: Shop) -> None:
+    victim = order_life("victim", random.Random(11))
+    shop.writer.write(victim[:1])
+    shop.writer.write_raw("order.events", victim[1].metadata, b"junk")
+    shop.writer.write(victim[2:3])
+
+    async def waits() -> list[tuple[str, int]]:
+        return [(key.read_model, key.events) for key in await parked_keys(shop.connection)]
+
+    async def parked() -> bool:
+        return len(await waits()) == len(OF_ORDERS)
+
+    await until(parked, "the victim was not parked")
+    for model in OF_ORDERS[1:]:
+        await skip(shop.connection, model, "victim", "not of this test")
+    await replay_into(shop.kafka, shop.database_url, [ORDERS])
+    assert await waits() == [("orders", 2)]
+    await skip(shop.connection, ORDERS, "victim", "cannot be read")
+    assert await waits() == []
+    shop.writer.write(victim[3:])
+    await until(lambda: applied(shop.connection, victim), "later events did not follow")
+    rolled_back = await roll_back(shop.kafka, shop.database_url, ORDERS)
+    assert (rolled_back.events, rolled_back.parked) == (len(victim) - 3, 1)
+    assert await waits() == [("orders", len(victim) - 1)]
+    await skip(shop.connection, ORDERS, "victim", "cannot be read")
+    assert (await stored_versions(shop.connection, ORDERS, ["victim"])) == {"victim": len(victim)}
+    assert shop.projection.child.poll() is None, "its code is that of the tables"
 
 
 async def test_a_fork_is_not_skipped_by_its_version(shop: Shop) -> None:

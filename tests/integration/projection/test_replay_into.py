@@ -35,17 +35,19 @@ from tests.integration.projection.shop_log import fresh_topics, history, order_l
 LAKE_MODELS = (ORDERS, SALES_DAILY, CONVERSATIONS, STOCK)
 OF_ORDERS = 4
 ALONGSIDE = {
-    "parked": 'SELECT read_model, topic, partition, "offset", key, version, headers, reason FROM parked',
-    "position": "SELECT * FROM position",
-    "indexes": "SELECT schemaname, indexdef FROM pg_indexes WHERE schemaname !~ '^pg_'",
+    "parked": 'SELECT read_model, topic, partition, "offset", key, version, headers, reason FROM parked '
+    "WHERE read_model = ANY($1)",
+    "position": "SELECT * FROM position WHERE read_model = ANY($1)",
+    "indexes": "SELECT schemaname, indexdef FROM pg_indexes WHERE schemaname = ANY($1)",
 }
 
 
 async def all_tables(shop: Shop) -> Mapping[str, Any]:
     """Every row of every read model, and what belongs to them."""
     found: dict[str, Any] = {model.name: await tables(shop.connection, model) for model in READ_MODELS}
+    names = list(found)
     for name, query in ALONGSIDE.items():
-        found[name] = sorted(map(repr, await shop.connection.fetch(query)))
+        found[name] = sorted(map(repr, await shop.connection.fetch(query, names)))
     return found
 
 
