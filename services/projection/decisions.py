@@ -23,6 +23,8 @@ from services.kernel.read_model import Arrival, Connection, ReadModel, TopicPart
 from services.kernel.row_fold import BEHIND, fold
 from services.projection.key_events import KeyEvents, judged_by
 
+# Nothing is asked of PostgreSQL while a long stream is read.
+_READS_THE_LOG = "SET LOCAL idle_in_transaction_session_timeout = '60s'"
 _HOLD = """
 SELECT next_offset FROM position WHERE read_model = $1 AND topic = $2 AND partition = $3 FOR UPDATE"""
 _UNPARK = "DELETE FROM parked WHERE read_model = $1 AND key = $2"
@@ -94,6 +96,7 @@ class Decisions:
         async with self._projector.locks[name], self._pool.acquire() as connection:
             try:
                 async with connection.transaction():
+                    await connection.execute(_READS_THE_LOG)
                     end = await connection.fetchval(_HOLD, name, *events.place)
                     await require_own_tables(connection, [model])
                     await asyncio.to_thread(events.read_to, end)
