@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from analytics.evidence import aggregates, expected, sales
-from analytics.evidence.domain_fold import Fold, Row, folded
+from analytics.evidence.domain_fold import DomainFold, Row, folded
 from analytics.evidence.entities import Accounts
 from analytics.evidence.read_models import ReadModels, read_models, read_positions
 from analytics.evidence.verdict import Verdict, aside
@@ -29,7 +29,7 @@ from services.order.domain.state import Order, Placed, units_of
 
 
 @dataclass(frozen=True)
-class Sources:
+class AuditSources:
     """What is audited. The topics have other names where a copy of the log is audited."""
 
     kafka: str
@@ -53,7 +53,7 @@ def _look_at_stock(stock: Stock, _event: Any, _row: Row) -> Row:
     return {"on_hand": stock.on_hand, "reserved": stock.reserved}
 
 
-ORDER = Fold(
+ORDER = DomainFold(
     "daybook.order.",
     order_decider.initial,
     order_decider.evolve,
@@ -62,7 +62,7 @@ ORDER = Fold(
     {"status": "unknown", "gross": 0, "refund": 0, "units": 0},
     "status string, gross bigint, refund bigint, units bigint",
 )
-STOCK = Fold(
+STOCK = DomainFold(
     "daybook.inventory.",
     stock_decider.initial,
     stock_decider.evolve,
@@ -74,7 +74,7 @@ STOCK = Fold(
 
 
 def audit(
-    session: SparkSession, sources: Sources, wait_seconds: float, say: Callable[[str], None]
+    session: SparkSession, sources: AuditSources, wait_seconds: float, say: Callable[[str], None]
 ) -> Verdict:
     """Compare everything up to where the read models stand, after they have read what is committed now.
 
@@ -120,7 +120,7 @@ def audit(
     return Verdict(log.ends, count, comparisons, differences, not_counted, parked, revenue, seconds)
 
 
-def _caught_up(sources: Sources, seconds: float, say: Callable[[str], None]) -> ReadModels:
+def _caught_up(sources: AuditSources, seconds: float, say: Callable[[str], None]) -> ReadModels:
     """The read models, once each has read what the log holds now."""
     ends = end_offsets(sources.kafka, (sources.orders, sources.inventory))
     deadline = time.monotonic() + seconds

@@ -21,7 +21,7 @@ HEADER = struct.Struct(">bI")
 _BROKEN = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
 
 
-class Undecodable(Exception):
+class UndecodableValue(Exception):
     """A value that is not what its schema id says."""
 
 
@@ -32,10 +32,10 @@ def read_record(value: bytes, lock: Lock) -> tuple[str, Record]:
         body = io.BytesIO(value[HEADER.size :])
         record = fastavro.schemaless_reader(body, _schema(schema_id), None)
         if body.read(1):
-            raise Undecodable(f"longer than schema {schema_id} says")
+            raise UndecodableValue(f"longer than schema {schema_id} says")
         return lock.type_of(schema_id), upcast(record, schema_id, lock)
     except _BROKEN as error:
-        raise Undecodable(str(error) or type(error).__name__) from error
+        raise UndecodableValue(str(error) or type(error).__name__) from error
 
 
 def read_event(value: bytes, lock: Lock) -> Any:
@@ -60,7 +60,7 @@ def upcast_batches(
         for value in batch.column("value").to_pylist():
             try:
                 records.append(read_record(value, lock)[1])
-            except Undecodable:
+            except UndecodableValue:
                 records.append(None)
         columns = [batch.column(name).cast(schema.field(name).type) for name in kept]
         columns += [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from analytics.decoding import Undecodable, read_record
+from analytics.decoding import UndecodableValue, read_record
 from analytics.offsets import ANSWER_SECONDS, LogUnreachable
 from contracts.kernel.records import EpochsRecorded, RecordJudged
 from contracts.lock import Lock, load_lock
@@ -19,17 +19,17 @@ Subject = tuple[str, int, str, str]
 
 
 @dataclass(frozen=True)
-class Decisions:
+class RecordedDecisions:
     """Of one record the last verdict counts, of one topic the last epochs."""
 
     verdicts: Mapping[Subject, str] = field(default_factory=dict)
     epochs: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
-NO_DECISIONS = Decisions()
+NO_DECISIONS = RecordedDecisions()
 
 
-def read_decisions(kafka: str) -> Decisions:
+def read_decisions(kafka: str) -> RecordedDecisions:
     """What is recorded now; nothing where the log is older than the journal. Raises LogUnreachable."""
     try:
         known = AdminClient({"bootstrap.servers": kafka, "log_level": 0}).list_topics(timeout=ANSWER_SECONDS)
@@ -38,21 +38,21 @@ def read_decisions(kafka: str) -> Decisions:
         raise LogUnreachable(f"the broker at {kafka} does not answer: {error}") from error
 
 
-def decisions(values: Iterable[bytes | None], lock: Lock) -> Decisions:
+def decisions(values: Iterable[bytes | None], lock: Lock) -> RecordedDecisions:
     """From the journal's records in their order. What is no decision of ours changes nothing."""
     verdicts: dict[Subject, str] = {}
     epochs: dict[str, frozenset[int]] = {}
     for value in values:
         try:
             name, record = read_record(value or b"", lock)
-        except Undecodable:
+        except UndecodableValue:
             continue
         if name == RecordJudged.TYPE:
             subject = (record["stream"], record["version"], record["event_id"], record["digest"])
             verdicts[subject] = record["verdict"]
         elif name == EpochsRecorded.TYPE:
             epochs[record["topic"]] = frozenset(record["epochs"])
-    return Decisions(verdicts, epochs)
+    return RecordedDecisions(verdicts, epochs)
 
 
 def _values(kafka: str) -> Iterable[bytes | None]:

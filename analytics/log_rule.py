@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from analytics.envelope import OPENING, event_types, once, struct
-from analytics.journal import Decisions
+from analytics.journal import RecordedDecisions
 from analytics.stream_steps import APPLIED, EPOCH, FOUND, GIVEN, STOPPED, Place, exceptions
 from contracts.lock import Lock
 
@@ -51,7 +51,7 @@ NOTHING_FOUND = Exceptions()
 
 
 def find_exceptions(
-    log: DataFrame, partitions: Mapping[str, int], decisions: Decisions, lock: Lock
+    log: DataFrame, partitions: Mapping[str, int], decisions: RecordedDecisions, lock: Lock
 ) -> Exceptions:
     """Read the log once, twice where a record's epoch is not open; `partitions` is how many each topic has.
 
@@ -101,7 +101,7 @@ def with_fault(log: DataFrame, found: Exceptions) -> DataFrame:
 
 
 def open_epochs(
-    found: Iterable[Row], decisions: Decisions
+    found: Iterable[Row], decisions: RecordedDecisions
 ) -> tuple[Intervals, list[tuple[str, int, int, str]]]:
     """Where epochs open, from the openings and, of recorded epochs, the first events; and what the openings
     are: one that goes back is foreign."""
@@ -161,7 +161,7 @@ def _epoch_at(opened: Sequence[tuple[int, int]], offset: int) -> int:
     return max((epoch for since, epoch in opened if since <= offset), default=FIRST_EPOCH)
 
 
-def _is_shut(epochs: Intervals, decisions: Decisions) -> Column:
+def _is_shut(epochs: Intervals, decisions: RecordedDecisions) -> Column:
     """Whether a record's epoch is not open; a later one that is recorded would open with it."""
     now = _open_epoch(epochs)
     recorded = (
@@ -181,7 +181,7 @@ def _open_epoch(epochs: Intervals) -> Column:
     return found.otherwise(FIRST_EPOCH)
 
 
-def _verdict(decisions: Decisions) -> Column:
+def _verdict(decisions: RecordedDecisions) -> Column:
     """What was decided about a record; the digest of its value is asked only in streams with decisions."""
     if not decisions.verdicts:
         return F.lit(None).cast("string")

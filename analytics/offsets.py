@@ -29,7 +29,7 @@ class AheadOfLog(Exception):
     """A reader stands behind the log's end: it has read another log."""
 
 
-class NotCaughtUp(Exception):
+class ReplayIncomplete(Exception):
     """A reader of the log did not come to its fixed end in time."""
 
 
@@ -89,7 +89,7 @@ def wait_until_read(kafka: str, ends: Offsets, positions: Callable[[], Offsets],
     while behind := _behind(kafka, ends, positions()):
         if time.monotonic() > deadline:
             where = ", ".join(f"{topic}/{number} at {at}" for topic, number, at in behind)
-            raise NotCaughtUp(f"not read within {seconds:.0f} s: {where}")
+            raise ReplayIncomplete(f"not read within {seconds:.0f} s: {where}")
         time.sleep(POLL_SECONDS)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pyarrow.parquet as pq
 
-from infra.retail.expectation import Expectation, ExpectedDay
-from infra.retail.plan import Load
+from infra.retail.expectation import ExpectedDay, RetailExpectation
+from infra.retail.plan import LoadPlan
 from infra.retail.requests import Api, call
 from infra.retail.shop import CLIENT_SECONDS, Shop
 from infra.retail.steps import Place, Step
@@ -77,7 +77,7 @@ class OwnWrite:
     read_ms: float
 
 
-def write_and_read(plan: Load, urls: Mapping[Api, str], shop: Shop, count: int) -> Iterator[OwnWrite]:
+def write_and_read(plan: LoadPlan, urls: Mapping[Api, str], shop: Shop, count: int) -> Iterator[OwnWrite]:
     """The plan's first `count` orders, each read straight after it was placed, not yet settled.
 
     What they need is delivered first. Raises httpx.HTTPStatusError where a write is not accepted.
@@ -116,7 +116,7 @@ def write_and_read(plan: Load, urls: Mapping[Api, str], shop: Shop, count: int) 
             )
 
 
-def mart_differences(folder: Path, expected: Expectation) -> list[tuple[str, str]]:
+def mart_differences(folder: Path, expected: RetailExpectation) -> list[tuple[str, str]]:
     """(day, country) where Spark's mart of daily revenue is not what the data says, in order.
 
     Only of the expected days: what is sold by hand is sold today.

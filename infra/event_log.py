@@ -28,7 +28,7 @@ _EVERY_EPOCH = Journal(epochs=dict.fromkeys(EVENT_TOPICS, range(FIRST_EPOCH, LAR
 
 
 @dataclass(frozen=True)
-class ForeignRecord:
+class SkippedRecord:
     """A record that is not of our log, where it stands. `reason` is one of the codes of `REASONS`."""
 
     topic: str
@@ -78,10 +78,10 @@ def read_log(
         yield record, kind
 
 
-def foreign_records(bootstrap: str) -> list[ForeignRecord]:
+def foreign_records(bootstrap: str) -> list[SkippedRecord]:
     """The foreign records of both logs. Raises NotCaughtUp."""
     return [
-        ForeignRecord(topic, record.partition(), record.offset(), kind.reason)
+        SkippedRecord(topic, record.partition(), record.offset(), kind.reason)
         for topic in EVENT_TOPICS
         for record, kind in read_log(bootstrap, topic)
         if isinstance(kind, Foreign)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from analytics.journal import read_decisions
-from analytics.lake.copying import AnotherLog
+from analytics.lake.copying import LakeOfAnotherLog
 from analytics.lake.manifest import Manifest, check_part, part_folder, read_manifest
 from analytics.offsets import topic_ids
 from services.kernel.envelope import Envelope, Metadata
@@ -51,7 +51,7 @@ def lake_for(kafka: str, folder: Path, models: Sequence[ReadModel[Any]]) -> Lake
             )
     lake = read_manifest(folder)
     if dict(lake.log) != topic_ids(kafka, lake.log):
-        raise AnotherLog(f"{folder} is a copy of another log: `./daybook analytics lake rebuild`")
+        raise LakeOfAnotherLog(f"{folder} is a copy of another log: `./daybook analytics lake rebuild`")
     for part in lake.parts:
         check_part(folder, part)
     ends = {(topic, number): end for topic, parts in lake.ends.items() for number, end in parts.items()}

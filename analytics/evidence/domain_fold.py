@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from analytics.decoding import Undecodable, read_event
+from analytics.decoding import UndecodableValue, read_event
 from analytics.replay import Replay
 from contracts.lock import Lock, load_lock
 
@@ -19,11 +19,11 @@ ROWS_PER_BATCH = 5000
 FORGET_EVERY = 200
 Row = dict[str, Any]
 # A sound domain raises none of these; on a damaged stream, the first that does is where it breaks.
-_CANNOT_FOLLOW = (Undecodable, AssertionError, LookupError, AttributeError, TypeError, ValueError)
+_CANNOT_FOLLOW = (UndecodableValue, AssertionError, LookupError, AttributeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
-class Fold:
+class DomainFold:
     """How one kind of entity is folded and looked at.
 
     `evolve` and `forget` are the domain's own; `look(state, event, row)` answers the fields as they are after
@@ -39,7 +39,7 @@ class Fold:
     fields: str
 
 
-def folded(log: Replay, fold: Fold, every_version: bool = False) -> DataFrame:
+def folded(log: Replay, fold: DomainFold, every_version: bool = False) -> DataFrame:
     """One row per entity: entity, version, the fold's fields, and `broken_at`; or one per event.
 
     `broken_at` is the first version that is missing, repeated, undecodable or cannot follow its predecessor
@@ -54,10 +54,10 @@ def folded(log: Replay, fold: Fold, every_version: bool = False) -> DataFrame:
 
 
 def _fold_batches(
-    batches: Iterator[pa.RecordBatch], fold: Fold, schema: pa.Schema, every_version: bool
+    batches: Iterator[pa.RecordBatch], fold: DomainFold, schema: pa.Schema, every_version: bool
 ) -> Iterator[pa.RecordBatch]:
     lock = load_lock()
-    stream: Stream | None = None
+    stream: FoldedStream | None = None
     rows: list[Row] = []
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in ("entity", "version", "value"))
@@ -65,7 +65,7 @@ def _fold_batches(
             if stream is None or stream.entity != entity:
                 if stream is not None and not every_version:
                     rows.append(stream.row)
-                stream = Stream(entity, fold, lock)
+                stream = FoldedStream(entity, fold, lock)
             stream.add(version, value)
             if every_version:
                 rows.append(stream.row)
@@ -77,10 +77,10 @@ def _fold_batches(
     yield pa.RecordBatch.from_pylist(rows, schema)
 
 
-class Stream:
+class FoldedStream:
     """One entity while it is folded."""
 
-    def __init__(self, entity: str, fold: Fold, lock: Lock) -> None:
+    def __init__(self, entity: str, fold: DomainFold, lock: Lock) -> None:
         self.entity = entity
         self._fold, self._lock = fold, lock
         self._state, self._fields = fold.initial, fold.start

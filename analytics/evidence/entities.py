@@ -16,7 +16,7 @@ from analytics.evidence.comparing import (
     summary,
     with_digest,
 )
-from analytics.evidence.domain_fold import Fold, folded
+from analytics.evidence.domain_fold import DomainFold, folded
 from analytics.replay import Replay
 
 ACCOUNTS = ("log", "read_model", "spark")
@@ -30,7 +30,7 @@ class Accounts:
     session: SparkSession
     log: Replay
     kind: str
-    fold: Fold
+    fold: DomainFold
     aggregate: Callable[[Replay, bool], DataFrame]
     fields: Sequence[str]
 

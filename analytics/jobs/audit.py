@@ -3,13 +3,13 @@
 import argparse
 import sys
 
-from analytics.audit import Sources, audit
+from analytics.audit import AuditSources, audit
 from analytics.evidence.read_models import DatabaseUnreachable
 from analytics.evidence.report import print_verdict, to_html
 from analytics.evidence.verdict import BadExpectation
 from analytics.jobs import arguments
 from analytics.jobs.switching import replaced
-from analytics.offsets import AheadOfLog, LogUnreachable, NotCaughtUp
+from analytics.offsets import AheadOfLog, LogUnreachable, ReplayIncomplete
 from analytics.session import JarsMissing, open_session
 from analytics.terminal import Console
 
@@ -19,8 +19,8 @@ if __name__ == "__main__":
     parser.add_argument("--wait", type=float, default=60, help="seconds for the read models to catch up")
     parser.add_argument("--out", type=arguments.writable_folder, help="folder for audit.json and audit.html")
     given, settings = parser.parse_args(), arguments.settings_or_exit(parser)
-    sources = Sources(settings.kafka, settings.database_url, expectation=given.expectation)
-    known = (JarsMissing, LogUnreachable, DatabaseUnreachable, NotCaughtUp, AheadOfLog, BadExpectation)
+    sources = AuditSources(settings.kafka, settings.database_url, expectation=given.expectation)
+    known = (JarsMissing, LogUnreachable, DatabaseUnreachable, ReplayIncomplete, AheadOfLog, BadExpectation)
     with arguments.failures_said(*known):
         arguments.say("starting Spark")
         verdict = audit(open_session("daybook audit", settings), sources, given.wait, arguments.say)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from analytics.jobs import arguments
 from analytics.lake.compaction import compact
-from analytics.lake.copying import AnotherLog, rebuild, update
+from analytics.lake.copying import LakeOfAnotherLog, rebuild, update
 from analytics.lake.manifest import LakeDamaged, Manifest, NoLake, read_manifest
 from analytics.lake.parts import LakeBusy
 from analytics.lake.showing import described
@@ -19,7 +19,7 @@ STEPS = {
     "rebuild": "copy the log from its beginning, then take the lake's place",
     "show": "say how far the lake is complete; needs neither Spark nor the log",
 }
-KNOWN = (JarsMissing, LogUnreachable, NoLake, LakeBusy, LakeDamaged, AnotherLog, AheadOfLog)
+KNOWN = (JarsMissing, LogUnreachable, NoLake, LakeBusy, LakeDamaged, LakeOfAnotherLog, AheadOfLog)
 
 
 def run(step: str, folder: Path, settings: AnalyticsSettings) -> Manifest:

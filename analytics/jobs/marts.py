@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analytics.as_of import Knowledge, moment
 from analytics.jobs import arguments
-from analytics.jobs.outputs import Reading, preview, read_ends, write
+from analytics.jobs.outputs import OutputReading, preview, read_ends, write
 from analytics.jobs.reading import Wanted, events, sources
 from analytics.lake.manifest import LakeDamaged, NoLake
 from analytics.marts.catalogue import MARTS
@@ -34,7 +34,7 @@ def run(names: Sequence[str], wanted: Wanted, out: Path, settings: AnalyticsSett
     found = log.set_aside.persist()
     first = tuple(row.asDict() for row in found.limit(NAMED_RECORDS).collect())
     at = wanted.moment.isoformat() if wanted.moment else None
-    reading = Reading(source, log.ends, at, wanted.knowledge if at else None, found.count(), first)
+    reading = OutputReading(source, log.ends, at, wanted.knowledge if at else None, found.count(), first)
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)
     made_of = sources(session, log, wanted)
     made_of.orders.persist()

@@ -21,7 +21,7 @@ REVENUE = MONEY | {"returned"}  # elsewhere, orders or units
 
 
 @dataclass(frozen=True)
-class Reading:
+class OutputReading:
     """What one run has read, for every output of it.
 
     `ends`: topic → partition → exclusive offset. `as_of` (ISO) and `knowledge` are null where all was read.
@@ -41,7 +41,7 @@ class Reading:
         return {"source": self.source, "ends": self.ends, "set_aside": aside} | cut
 
 
-def write(frame: DataFrame, name: str, mart: Mart, reading: Reading, folder: Path) -> None:
+def write(frame: DataFrame, name: str, mart: Mart, reading: OutputReading, folder: Path) -> None:
     """One Parquet file in the order of its grain, and LOG_FILE; they take the place of `folder` together."""
     with replaced(folder) as fresh:
         frame.coalesce(1).sort(*mart.grain).write.parquet(str(fresh))

@@ -29,7 +29,7 @@ EVENTS_PER_BATCH = 1_000_000
 Say = Callable[[str], None]
 
 
-class AnotherLog(Exception):
+class LakeOfAnotherLog(Exception):
     """The lake is a copy of topics that are gone."""
 
 
@@ -52,7 +52,7 @@ def update(
         except NoLake:
             lake = _empty(ids)
         if lake.log != ids:
-            raise AnotherLog(f"{folder} is a copy of another log: `./daybook analytics lake rebuild`")
+            raise LakeOfAnotherLog(f"{folder} is a copy of another log: `./daybook analytics lake rebuild`")
         check_within(ends, {"the lake": lake.ends})
         return _copy(session, kafka, folder / MANIFEST, lake, ends, say, events_per_batch)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analytics.journal import NO_DECISIONS, Decisions
+from analytics.journal import NO_DECISIONS, RecordedDecisions
 from analytics.offsets import Offsets
 from contracts.lock import Lock
 
@@ -56,7 +56,7 @@ class Manifest:
     contracts: str
     parts: tuple[Part, ...] = ()
     retired: tuple[str, ...] = ()
-    decisions: Decisions = NO_DECISIONS
+    decisions: RecordedDecisions = NO_DECISIONS
 
     @property
     def schemas(self) -> Mapping[str, int]:
@@ -80,7 +80,7 @@ def read_manifest(folder: Path) -> Manifest:
         topic: {int(number): offset for number, offset in partitions.items()}
         for topic, partitions in content["ends"].items()
     }
-    content["decisions"] = Decisions(
+    content["decisions"] = RecordedDecisions(
         {(*subject,): verdict for *subject, verdict in content["decisions"]["verdicts"]},
         {topic: frozenset(epochs) for topic, epochs in content["decisions"]["epochs"].items()},
     )

@@ -14,7 +14,7 @@ import httpx
 from infra.cluster.cluster import Cluster
 from infra.cluster.settings import ClusterSettings
 from infra.embedded.errors import NotReady
-from infra.embedded.journal import Journal, Phase
+from infra.embedded.journal import Phase, StackJournal
 from infra.embedded.stack import members
 from infra.embedded.supervisor import Supervisor
 from infra.embedded.watched import broker_was_away
@@ -48,7 +48,7 @@ class Rig:
         self.settings = ClusterSettings(
             home=folder / "shop", port_base=port_base, bootstrap=self.cluster.bootstrap
         )
-        self.journal = Journal(self.settings.home)
+        self.journal = StackJournal(self.settings.home)
         self._supervisor: Supervisor | None = None
         self._thread: threading.Thread | None = None
 

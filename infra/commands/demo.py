@@ -22,10 +22,10 @@ from infra.demo import (
     mart_differences,
     write_and_read,
 )
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.retail.load import Pace
 from infra.retail.loaded import known_since, read_loaded
-from infra.retail.plan import Book, Load, Period
+from infra.retail.plan import Book, LoadPlan, Period
 from infra.retail.shop import NotAtRest, Rest, Shop, api_urls
 from infra.retail.tally import Tally
 from infra.settings import StackSettings
@@ -89,7 +89,7 @@ class Story:
         results.print(_census_line(census(self._shop)))
         self._ask()
 
-    def _load(self, days: tuple[date, date]) -> tuple[Load, Tally]:
+    def _load(self, days: tuple[date, date]) -> tuple[LoadPlan, Tally]:
         _chapter(f"The invoices of {days[0]} to {days[1]}, over HTTP")
         return send(self._book, self._period(days), self._settings, self._pace)
 
@@ -140,7 +140,7 @@ class Story:
 
 def _opened() -> StackSettings:
     """The settings of the running stack; it is started if it is not up."""
-    journal = Journal(StackSettings().home)
+    journal = StackJournal(StackSettings().home)
     if journal.supervised():
         notes.print("The shop is open already.")
     else:

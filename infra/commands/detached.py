@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from infra.commands.output import fail, notes
 from infra.embedded.housekeeping import site_storage
-from infra.embedded.journal import Journal, Phase, StackState
+from infra.embedded.journal import Phase, StackJournal, StackState
 from infra.settings import ROOT, StackSettings
 
 POLL_SECONDS = 0.1
@@ -32,7 +32,7 @@ def waiting_bar() -> Progress:
 
 def start(
     settings: StackSettings,
-    journal: Journal,
+    journal: StackJournal,
     module: str,
     names: list[str],
     progress: Progress,
@@ -47,7 +47,7 @@ def start(
         fail(f"{state.failure or 'stopped while starting'}\nLogs are in {settings.logs}")
 
 
-def stop(journal: Journal, doing: str) -> bool:
+def stop(journal: StackJournal, doing: str) -> bool:
     """Stop a living supervisor and wait for its end; False when there is none."""
     state = journal.read()
     if state is None or not journal.supervised():
@@ -85,7 +85,7 @@ def _spawn(
 
 def _started(
     settings: StackSettings,
-    journal: Journal,
+    journal: StackJournal,
     supervisor: subprocess.Popen[bytes],
     progress: Progress,
     task: TaskID,

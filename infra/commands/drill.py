@@ -19,7 +19,7 @@ from infra.drills.planned import planned as hold_planned
 from infra.drills.report import DrillReport
 from infra.drills.split_brain import split_brain as hold_split_brain
 from infra.drills.unplanned import unplanned as hold_unplanned
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.settings import StackSettings
 from infra.sites.site import home_settings
 from infra.sites.steps import Show
@@ -103,7 +103,7 @@ def _settings(running: bool) -> StackSettings:
     home = home_settings(StackSettings())
     if not running:
         return StackSettings(home=home.home / "drill", port_base=home.port_base + OWN_PORTS)
-    state = Journal(home.home).read()
+    state = StackJournal(home.home).read()
     if state is None:
         fail("the stack is not up: `./daybook up --sites 2`, or leave --running away")
     return StackSettings(home=home.home, port_base=state.port_base, site="home")

@@ -12,7 +12,7 @@ from infra.commands.output import fail, notes, results
 from infra.embedded.errors import EmbeddedError
 from infra.settings import StackSettings
 from infra.sites.plan import PlanFile
-from infra.sites.steps import NotDone, Step
+from infra.sites.steps import NotDone, SiteStep
 from infra.sites.switchover import Failover, abort, switch_over
 from infra.sites.takeover import take_over
 from services.kernel.log_reader import NotCaughtUp
@@ -81,7 +81,7 @@ def show(done: Failover) -> None:
         )
 
 
-def table_of(steps: tuple[Step, ...]) -> Table:
+def table_of(steps: tuple[SiteStep, ...]) -> Table:
     table = Table("step", "seconds", "")
     for step in steps:
         table.add_row(step.name, f"{step.seconds:.2f}", step.detail)

@@ -16,7 +16,7 @@ from analytics.terminal import Table, lines
 from infra.commands import in_containers, two_sites
 from infra.commands.output import fail, notes, results
 from infra.embedded.housekeeping import site_storage
-from infra.embedded.journal import Journal, MemberState, StackState
+from infra.embedded.journal import MemberState, StackJournal, StackState
 from infra.embedded.stack import NAMES, SILENT, SITE_NAMES, STORES, addresses, log_file, members
 from infra.settings import StackSettings
 from infra.sites.site import Site, peer
@@ -126,7 +126,7 @@ def running_settings(exit_code: int = 1) -> StackSettings:
     settings = StackSettings()
     if settings.stack == "compose":
         return settings
-    journal = Journal(settings.home)
+    journal = StackJournal(settings.home)
     state: StackState | None = journal.read()
     if state is None or not journal.supervised():
         fail(NOT_UP, exit_code)
@@ -136,7 +136,7 @@ def running_settings(exit_code: int = 1) -> StackSettings:
 def own_settings() -> StackSettings:
     """Where the stack's files are, for what needs no running stack; its ports if it is up."""
     settings = StackSettings()
-    return running_settings() if Journal(settings.home).supervised() else settings
+    return running_settings() if StackJournal(settings.home).supervised() else settings
 
 
 class Row(NamedTuple):

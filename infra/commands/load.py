@@ -16,13 +16,13 @@ from infra.commands.load_report import (
     unmapped_table,
 )
 from infra.commands.output import fail, notes, results
-from infra.retail.expectation import Expectation, expect, expected_refusals
+from infra.retail.expectation import RetailExpectation, expect, expected_refusals
 from infra.retail.invoices import entries
 from infra.retail.load import Pace
 from infra.retail.loaded import known_since, read_loaded, record_loaded, steps_of, without_forgotten
-from infra.retail.plan import Book, Load, Period, read_book
+from infra.retail.plan import Book, LoadPlan, Period, read_book
 from infra.retail.rows import read_rows
-from infra.retail.sender import NothingThere, Unanswered
+from infra.retail.sender import NoResponse, NothingThere
 from infra.retail.shop import api_urls
 from infra.retail.tally import Tally
 from infra.settings import StackSettings
@@ -79,12 +79,12 @@ def open_book() -> Book:
         return read_book(entries(read_rows()))
 
 
-def planned(book: Book, period: Period, settings: StackSettings) -> Load:
+def planned(book: Book, period: Period, settings: StackSettings) -> LoadPlan:
     """What of a period is sent now."""
     return without_forgotten(book, book.load(period), read_loaded(settings.home), datetime.now(UTC))
 
 
-def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tuple[Load, Tally]:
+def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tuple[LoadPlan, Tally]:
     """Send a period and remember it; leaves with exit code 1 where an answer is missing or not the data's."""
     now = datetime.now(UTC)
     plan = planned(book, period, settings)
@@ -92,7 +92,7 @@ def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tup
         tally = load_with_progress(plan, api_urls(settings), pace)
     except NothingThere as reason:
         fail(f"the shop does not answer ({reason}): is it open? `./daybook up` opens it")
-    except Unanswered as reason:
+    except NoResponse as reason:
         fail(f"no answer: {reason}. See `./daybook status`; the same load again goes on.")
     expected = expected_refusals(plan.steps())
     if tally.refused != expected:
@@ -101,12 +101,12 @@ def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tup
     return plan, tally
 
 
-def expected_now(book: Book, settings: StackSettings) -> Expectation:
+def expected_now(book: Book, settings: StackSettings) -> RetailExpectation:
     """What must be in the shop after every load so far."""
     return expect(steps_of(book, (load.period for load in read_loaded(settings.home))))
 
 
-def write_expectation(expected: Expectation, settings: StackSettings) -> Path:
+def write_expectation(expected: RetailExpectation, settings: StackSettings) -> Path:
     """The expectation as a file for the audit."""
     file = settings.home / "expectation.json"
     file.write_text(json.dumps(expected.to_json()), "utf-8")

@@ -10,14 +10,14 @@ from analytics.terminal import Table
 from infra.commands.output import notes
 from infra.retail.invoices import Unmapped
 from infra.retail.load import Pace, load
-from infra.retail.plan import Load
+from infra.retail.plan import LoadPlan
 from infra.retail.requests import Api
-from infra.retail.sender import Answer
+from infra.retail.sender import ApiResponse
 from infra.retail.steps import Place, Step
 from infra.retail.tally import KindTally, Tally
 
 
-def load_with_progress(plan: Load, urls: Mapping[Api, str], pace: Pace) -> Tally:
+def load_with_progress(plan: LoadPlan, urls: Mapping[Api, str], pace: Pace) -> Tally:
     """Send the load under a progress bar that counts commands and order lines. Raises Unanswered."""
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -29,7 +29,7 @@ def load_with_progress(plan: Load, urls: Mapping[Api, str], pace: Pace) -> Tally
         bar = progress.add_task("commands", total=sum(1 for _ in plan.steps()))
         lines = progress.add_task("order lines settled", total=plan.order_lines)
 
-        def answered(step: Step, _answer: Answer) -> None:
+        def answered(step: Step, _answer: ApiResponse) -> None:
             progress.advance(bar)
             if isinstance(step, Place):
                 progress.advance(lines, len(step.lines))

@@ -18,7 +18,7 @@ from infra.sites.losses import Loss, Report, report
 from infra.sites.old_log import readable
 from infra.sites.plan import both_sites, controls
 from infra.sites.reconcile import (
-    Standing,
+    ReconStanding,
     Undecidable,
     chosen,
     load,
@@ -128,7 +128,7 @@ def keep_report(settings: StackSettings) -> None:
     notes.print(f"{count} acknowledged commands did not cross; listed in {file}")
 
 
-def _show(found: Report, entries: Sequence[Standing]) -> None:
+def _show(found: Report, entries: Sequence[ReconStanding]) -> None:
     acknowledged = [entry for entry in entries if entry.loss.acknowledged]
     if acknowledged:
         results.print(_table(acknowledged))
@@ -150,7 +150,7 @@ def _show(found: Report, entries: Sequence[Standing]) -> None:
         results.print(f"{len(found.parted)} versions hold another event at the new site: see --json")
 
 
-def _table(entries: Sequence[Standing]) -> Table:
+def _table(entries: Sequence[ReconStanding]) -> Table:
     table = Table("command", "what", "entity", "amount", "answered", "at", "now", whole=True)
     for entry in entries:
         loss = entry.loss
@@ -173,12 +173,16 @@ def amount(loss: Loss) -> str:
     return ", ".join([*money, *units])
 
 
-def _now(entry: Standing) -> str:
+def _now(entry: ReconStanding) -> str:
     outcome = getattr(entry.decision, "outcome", "")
     return f"{entry.state}: {outcome}" if outcome else entry.state
 
 
-def _ask(waiting: Sequence[Standing], again: list[Standing], given_up: list[Standing]) -> None:
+def _ask(
+    waiting: Sequence[ReconStanding],
+    again: list[ReconStanding],
+    given_up: list[ReconStanding],
+) -> None:
     for entry in waiting:
         loss = entry.loss
         results.print(f"{loss.at} {loss.command_type} of {loss.subject} {amount(loss)}")
@@ -189,7 +193,7 @@ def _ask(waiting: Sequence[Standing], again: list[Standing], given_up: list[Stan
                 given_up.append(entry)
 
 
-def _tell(entry: Standing) -> None:
+def _tell(entry: ReconStanding) -> None:
     text = f"{entry.loss.command_id} of {entry.loss.subject}: {_now(entry)}"
     notes.print(text)
 

@@ -16,12 +16,12 @@ from infra.settings import StackSettings
 app = typer.Typer()
 
 
-class Source(StrEnum):
+class MartSource(StrEnum):
     log = "log"
     lake = "lake"
 
 
-class Knowledge(StrEnum):
+class KnowledgeChoice(StrEnum):
     happened = "happened"
     recorded = "recorded"
 
@@ -31,10 +31,10 @@ def run(
     marts: Annotated[list[str] | None, typer.Argument(help="Their names; default: all.")] = None,
     as_of: Annotated[str | None, typer.Option(metavar="T", help="A day (its end) or a time, UTC.")] = None,
     knowledge: Annotated[
-        Knowledge,
+        KnowledgeChoice,
         typer.Option(help="As of T: what had happened by then in business time, or what was recorded."),
-    ] = Knowledge.happened,
-    source: Annotated[Source, typer.Option("--from", help="Where the events are read.")] = Source.log,
+    ] = KnowledgeChoice.happened,
+    source: Annotated[MartSource, typer.Option("--from", help="Where the events are read.")] = MartSource.log,
     as_read_by: Annotated[
         Path | None, typer.Option(help="Only what this earlier output of a mart has seen.")
     ] = None,
@@ -46,10 +46,10 @@ def run(
 
     Exit code 0: done. 2: it could not be done; a mart that was not finished is as it was.
     """
-    settings = own_settings() if source is Source.lake else running_settings(NOT_MADE)
+    settings = own_settings() if source is MartSource.lake else running_settings(NOT_MADE)
     place = (out or default_marts(settings)).absolute()
     arguments = [*(marts or ()), "--out", str(place), "--from", source, "--knowledge", knowledge]
-    if source is Source.lake:
+    if source is MartSource.lake:
         arguments += ["--lake", str(default_lake(settings).absolute())]
     if as_of is not None:
         arguments += ["--as-of", as_of]

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from infra.commands.inspect import running_settings
 from infra.commands.output import fail, notes, results
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.embedded.stack import addresses
 from infra.settings import StackSettings
 from services.kernel.read_model import Stopped, TooManyParked
@@ -110,7 +110,7 @@ def projection_settings() -> ProjectionSettings:
     Never their defaults: another checkout's shop may listen there.
     """
     stack = StackSettings()
-    journal = Journal(stack.home)
+    journal = StackJournal(stack.home)
     if stack.stack == "embedded" and not journal.supervised():
         named = ProjectionSettings()
         if not {"kafka", "database_url"} <= named.model_fields_set:

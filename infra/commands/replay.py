@@ -25,7 +25,7 @@ app = typer.Typer()
 ALL = "all"
 
 
-class Source(StrEnum):
+class ReplaySource(StrEnum):
     log = "log"
     lake = "lake"
 
@@ -37,8 +37,8 @@ def replay(
         typer.Option(metavar="READ_MODEL", help=f"{', '.join(NAMES)}, or {ALL}; may be repeated."),
     ] = None,
     source: Annotated[
-        Source, typer.Option("--from", help="The lake as far as it goes, or the log alone.")
-    ] = Source.log,
+        ReplaySource, typer.Option("--from", help="The lake as far as it goes, or the log alone.")
+    ] = ReplaySource.log,
     lake: Annotated[
         Path | None, typer.Option(help="The lake's folder; default: DAYBOOK_LAKE, or in .daybook/.")
     ] = None,
@@ -68,12 +68,12 @@ def replay(
             fail("either --into READ_MODEL, or --group, --topic and --since together")
 
 
-def _fill(into: list[str], source: Source, lake: Path | None) -> None:
+def _fill(into: list[str], source: ReplaySource, lake: Path | None) -> None:
     unknown = [name for name in into if name not in (*NAMES, ALL)]
     if unknown:
         fail(f"there is no read model {', '.join(unknown)}; there are {', '.join(NAMES)}")
     names = NAMES if ALL in into else into
-    folder = (lake or default_lake(StackSettings())).absolute() if source is Source.lake else None
+    folder = (lake or default_lake(StackSettings())).absolute() if source is ReplaySource.lake else None
     began = time.perf_counter()
     settings = projection_settings()
     events = build(names, settings, _lake(settings, folder, names) if folder else None)
@@ -83,12 +83,12 @@ def _fill(into: list[str], source: Source, lake: Path | None) -> None:
 
 def _lake(settings: ProjectionSettings, folder: Path, names: list[str]) -> Lake:
     # Only here: PyArrow is slow to import, and the other commands do without.
-    from analytics.lake.copying import AnotherLog
+    from analytics.lake.copying import LakeOfAnotherLog
     from analytics.lake.manifest import LakeDamaged, NoLake
     from analytics.offsets import LogUnreachable
     from infra.lake_runs import NotInTheLake, lake_for
 
     try:
         return lake_for(settings.kafka, folder, [model for model in READ_MODELS if model.name in names])
-    except (AnotherLog, LakeDamaged, NoLake, LogUnreachable, NotInTheLake) as error:
+    except (LakeOfAnotherLog, LakeDamaged, NoLake, LogUnreachable, NotInTheLake) as error:
         fail(str(error))

@@ -10,7 +10,7 @@ from infra.commands.in_containers import failing
 from infra.commands.output import fail, notes, results
 from infra.containers.engine import containers
 from infra.containers.sites import Engine, sites_in_containers
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.embedded.link import LinkState, write_link
 from infra.settings import StackSettings
 from infra.sites.overview import MirrorView, SitesView, SiteView, overview
@@ -81,8 +81,8 @@ def _in_containers() -> SitesView:
 def _both() -> dict[str, Site]:
     home = home_settings(StackSettings())
     # The ports of a running stack were chosen when it started.
-    state = Journal(home.home).read() if home.home.exists() else None
-    if state is not None and Journal(home.home).supervised():
+    state = StackJournal(home.home).read() if home.home.exists() else None
+    if state is not None and StackJournal(home.home).supervised():
         home = StackSettings(home=home.home, port_base=state.port_base, site="home")
     found = sites_of(home)
     if len(found) < 2:

@@ -45,7 +45,7 @@ Stream = Annotated[str, typer.Argument(help="order/<order id> or stock/<SKU>.")]
 AsJson = Annotated[bool, typer.Option("--json", help="For other tools.")]
 
 
-class Verdict(StrEnum):
+class VerdictChoice(StrEnum):
     foreign = "foreign"
     genuine = "genuine"
 
@@ -116,7 +116,9 @@ def resolve(
     version: Annotated[int, typer.Option(min=1, help="The version of the record.")],
     reason: Annotated[str, typer.Option(help="Why; kept with the decision for ever.")],
     event: Annotated[str, typer.Option(metavar="ID", help="The event id of the record.")] = "",
-    verdict: Annotated[Verdict, typer.Option("--as", help="What the record is.")] = Verdict.foreign,
+    verdict: Annotated[
+        VerdictChoice, typer.Option("--as", help="What the record is.")
+    ] = VerdictChoice.foreign,
     keep: Annotated[
         str, typer.Option(metavar="ID", help="Instead: all other records of the version are foreign.")
     ] = "",

@@ -25,7 +25,7 @@ COMPATIBILITY = "FULL_TRANSITIVE"
 ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 10.0, 120.0, 0.5
 
 
-class RegistrySettings(BaseSettings):
+class FillSettings(BaseSettings):
     """Environment variable: DAYBOOK_REGISTRY_URL."""
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
@@ -81,7 +81,7 @@ def _ask(url: str, path: str, body: Mapping[str, str] | None = None, method: str
 
 def main() -> int:
     """The process's exit code."""
-    url = RegistrySettings().registry_url  # type: ignore[call-arg] # from the environment
+    url = FillSettings().registry_url  # type: ignore[call-arg] # from the environment
     try:
         print(f"{fill(url, load_lock())} versions of subjects are registered")
     except (OtherIds, OSError) as reason:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from infra.sites.steps import Step
+from infra.sites.steps import SiteStep
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _besides(report: DrillReport) -> list[str]:
     return ["## Counted besides", "", *(f"- {name}: {figure:,.4g}" for name, figure in free.items()), ""]
 
 
-def step_line(step: Step) -> str:
+def step_line(step: SiteStep) -> str:
     """A step of a failover, for the story."""
     return f"{step.name}: {step.seconds:.2f} s {step.detail}".rstrip()
 

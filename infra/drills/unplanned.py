@@ -38,7 +38,7 @@ WORKERS = ("order-worker", "inventory-worker")
 
 
 @dataclass
-class Loss:
+class LossFigures:
     """The course of one unplanned failover, as it was seen from outside."""
 
     active: Site
@@ -61,7 +61,9 @@ def unplanned(pair: Pair, seed: int, folder: Path, show: Show, kind: Kind | None
     pair.await_mirrored(active, passive)
     chosen = chance.choice(list(Kind)) if kind is None else kind
     shopping = Shopping(seed, f"u{seed}-{epoch}")
-    loss = Loss(active, passive, epoch, Load(pair.urls(), active.name, shopping, folder / "told.jsonl"))
+    loss = LossFigures(
+        active, passive, epoch, Load(pair.urls(), active.name, shopping, folder / "told.jsonl")
+    )
     with ReadProbe(pair.urls()[passive.name][Api.QUERY]) as reads, loss.load:
         show("clients at work")
         time.sleep(chance.uniform(*WARM))
@@ -90,7 +92,7 @@ def unplanned(pair: Pair, seed: int, folder: Path, show: Show, kind: Kind | None
     return report
 
 
-def _fail_over(pair: Pair, loss: Loss, show: Show) -> None:
+def _fail_over(pair: Pair, loss: LossFigures, show: Show) -> None:
     """The command as it is typed; clients are sent to the other site when it begins."""
     show(f"failover to {loss.passive.name}")
     loss.load.switch(loss.passive.name)
@@ -99,7 +101,7 @@ def _fail_over(pair: Pair, loss: Loss, show: Show) -> None:
     loss.done = msgspec.json.decode(said, type=Failover)
 
 
-def _tell(report: DrillReport, loss: Loss) -> None:
+def _tell(report: DrillReport, loss: LossFigures) -> None:
     assert loss.damage is not None and loss.done is not None
     report.story += [
         f"{loss.active.name} was active in epoch {loss.epoch}; {len(loss.told)} commands were answered.",
@@ -109,7 +111,7 @@ def _tell(report: DrillReport, loss: Loss) -> None:
     ]
 
 
-def _writes(report: DrillReport, loss: Loss) -> None:
+def _writes(report: DrillReport, loss: LossFigures) -> None:
     """From the command to the first new acknowledgement; and how long clients had none at all."""
     assert loss.damage is not None
     new = [each.at for each in loss.told if each.epoch > loss.epoch]
@@ -123,7 +125,7 @@ def _writes(report: DrillReport, loss: Loss) -> None:
     report.story.append(f"No write was acknowledged for {gap:.1f} s, the operator's hesitation included.")
 
 
-def _lost(pair: Pair, loss: Loss, folder: Path, show: Show) -> Report:
+def _lost(pair: Pair, loss: LossFigures, folder: Path, show: Show) -> Report:
     """What the old site's disk says did not cross."""
     assert loss.damage is not None
     undo(pair, loss.damage)
@@ -152,7 +154,7 @@ def await_passive(pair: Pair, site: Site, epoch: int) -> None:
         time.sleep(0.2)
 
 
-def _losses(report: DrillReport, loss: Loss, lost: Report) -> None:
+def _losses(report: DrillReport, loss: LossFigures, lost: Report) -> None:
     """Recovery point, and the list."""
     assert loss.damage is not None
     found = missing(loss.passive.bootstrap, loss.told, loss.epoch + 1, lost, loss.load.sent.keys())

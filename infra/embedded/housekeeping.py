@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.embedded.rotation import rotate
 from infra.embedded.stack import log_file
 from infra.settings import StackSettings
@@ -41,7 +41,7 @@ class Housekeeping:
         """From now on the broker there knows `site.control`, which is told when space is short."""
         self._bootstrap = bootstrap
 
-    def record(self, journal: Journal) -> str:
+    def record(self, journal: StackJournal) -> str:
         """Record when space gets short and when there is enough again. Returns that event, else nothing."""
         if self.storage.short == self._recorded:
             return ""

@@ -50,7 +50,7 @@ class StackState(msgspec.Struct, frozen=True):
     short: bool = False
 
 
-class Journal:
+class StackJournal:
     """The state file, the events file, the held members and the lock of one stack."""
 
     def __init__(self, home: Path) -> None:

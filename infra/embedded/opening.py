@@ -7,7 +7,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException
 
 from infra.embedded.errors import NotReady
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.settings import StackSettings
 from infra.sites.site import own_site, peer
 from infra.sites.start import prove_role
@@ -20,7 +20,7 @@ PAUSE_SECONDS = 0.1
 TOLD_ACTIVE = "DAYBOOK_TOLD_ACTIVE"
 
 
-def open_site(settings: StackSettings, journal: Journal, stopping: Callable[[], bool]) -> None:
+def open_site(settings: StackSettings, journal: StackJournal, stopping: Callable[[], bool]) -> None:
     """Before any service asks: what the catalogue names, who this site is, and whether it may be active.
 
     Returns early when `stopping`. Raises NotReady.
@@ -37,7 +37,7 @@ def open_site(settings: StackSettings, journal: Journal, stopping: Callable[[], 
     journal.record("site", "role", standing)
 
 
-def _create_topics(settings: StackSettings, journal: Journal, stopping: Callable[[], bool]) -> None:
+def _create_topics(settings: StackSettings, journal: StackJournal, stopping: Callable[[], bool]) -> None:
     deadline = time.monotonic() + TOPICS_SECONDS
     while not stopping():
         try:

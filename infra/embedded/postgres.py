@@ -27,7 +27,7 @@ _NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
 @dataclass(frozen=True)
-class Account:
+class DatabaseAccount:
     """Under whom PostgreSQL runs: a command prefix and, failing that, a numeric user."""
 
     prefix: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ def _version(place: PostgresPlace) -> str:
     return file.read_text().strip() if file.exists() else ""
 
 
-def _initialise(place: PostgresPlace, account: Account) -> None:
+def _initialise(place: PostgresPlace, account: DatabaseAccount) -> None:
     password(place.folder)
     if account.user is not None:
         os.chown(place.folder, account.user, account.user)
@@ -150,13 +150,13 @@ def _forget_stale_lock(lock: Path) -> None:
 
 
 @functools.cache
-def _account() -> Account:
+def _account() -> DatabaseAccount:
     """Ourselves; as root, a user namespace, and where the kernel forbids one, the user nobody."""
     if os.getuid() != 0:
-        return Account()
+        return DatabaseAccount()
     if shutil.which("unshare") and subprocess.run([*_NAMESPACE, "true"], capture_output=True).returncode == 0:
-        return Account(prefix=_NAMESPACE)
-    return Account(user=_NOBODY)
+        return DatabaseAccount(prefix=_NAMESPACE)
+    return DatabaseAccount(user=_NOBODY)
 
 
 @functools.cache

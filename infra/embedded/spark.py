@@ -16,7 +16,7 @@ from typing import Any
 from infra.embedded.child import Program
 from infra.embedded.errors import NotReady
 from infra.embedded.java import java_home_for_spark
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.embedded.ports import HOST
 from infra.embedded.stack import Member
 from infra.embedded.supervisor import supervise
@@ -33,9 +33,9 @@ _PROBE_SECONDS = 3.0
 _CLASSES = "org.apache.spark.deploy"
 
 
-def cluster_journal(settings: StackSettings) -> Journal:
+def cluster_journal(settings: StackSettings) -> StackJournal:
     """Where the cluster's supervisor writes; apart from the stack's own."""
-    return Journal(settings.home / "spark")
+    return StackJournal(settings.home / "spark")
 
 
 def master_url(settings: StackSettings) -> str:

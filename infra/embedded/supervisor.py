@@ -14,7 +14,7 @@ from types import FrameType
 from infra.embedded.child import Child
 from infra.embedded.errors import EmbeddedError, NotReady
 from infra.embedded.housekeeping import ENOUGH, Housekeeping
-from infra.embedded.journal import Journal, Phase, StackState
+from infra.embedded.journal import Phase, StackJournal, StackState
 from infra.embedded.opening import open_site
 from infra.embedded.ports import require_free
 from infra.embedded.stack import Member, log_file, members
@@ -42,7 +42,7 @@ class Supervisor:
         self,
         settings: StackSettings,
         pid: int,
-        journal: Journal,
+        journal: StackJournal,
         rows: Sequence[Sequence[Member]],
         broker_was_away: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -227,7 +227,7 @@ class Supervisor:
 
 def supervise(
     settings: StackSettings,
-    journal: Journal,
+    journal: StackJournal,
     rows: Sequence[Sequence[Member]],
     was_away: Callable[[], bool] = lambda: False,
 ) -> int:
@@ -244,4 +244,4 @@ def supervise(
 if __name__ == "__main__":
     stack = StackSettings()
     rows = members(stack, sys.argv[1:])
-    sys.exit(supervise(stack, Journal(stack.home), rows, broker_was_away(stack.kafka)))
+    sys.exit(supervise(stack, StackJournal(stack.home), rows, broker_was_away(stack.kafka)))

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.retail.invoices import Line
+from infra.retail.invoices import InvoiceLine
 from infra.retail.steps import Cancel, OrderStep, Place, Return, Ship
 from infra.retail.stocking import NEVER_STOCKED
 
@@ -99,7 +99,7 @@ class Account:
         )
 
 
-def _refund(left: list[Line], step: Return) -> int:
+def _refund(left: list[InvoiceLine], step: Return) -> int:
     """Micros: the price paid. Of an article in several lines, the first line's units come back first.
 
     `left` is what the customer still has; it shrinks.
@@ -108,7 +108,7 @@ def _refund(left: list[Line], step: Return) -> int:
     for sku, units in step.lines:
         for position, line in enumerate(left):
             taken = min(units, line.quantity) if line.sku == sku else 0
-            left[position] = Line(line.sku, line.quantity - taken, line.unit_price)
+            left[position] = InvoiceLine(line.sku, line.quantity - taken, line.unit_price)
             refund += taken * line.unit_price
             units -= taken
     return refund

@@ -43,7 +43,7 @@ class ExpectedDay:
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
+class RetailExpectation:
     """`totals`: events by short type name, then `commands`, `refused`, `orders`, `order_lines`.
 
     `ReservationsRecorded` and `MovementsRecorded` are not counted: how many answers of inventory travel
@@ -83,7 +83,7 @@ def _is_refused(step: Step) -> bool:
     return isinstance(step, Adjust) and step.quantity < 0 and step.sku in NEVER_STOCKED
 
 
-def expect(steps: Iterable[Step]) -> Expectation:
+def expect(steps: Iterable[Step]) -> RetailExpectation:
     """The end of a load, or of several that compose. Steps of one order must be in their order."""
     moves: dict[str, Counter[str]] = {}
     lives: dict[str, list[OrderStep]] = {}
@@ -109,7 +109,7 @@ def expect(steps: Iterable[Step]) -> Expectation:
     orders = {order_id: account.order() for order_id, account in accounts.items()}
     totals += Counter({"orders": len(orders), "order_lines": sum(order.lines for order in orders.values())})
     totals["refused"] = refused.total()
-    return Expectation(orders, _stock(moves), _days(accounts.values()), refused, totals)
+    return RetailExpectation(orders, _stock(moves), _days(accounts.values()), refused, totals)
 
 
 def _stock(moves: Mapping[str, Counter[str]]) -> dict[str, ExpectedStock]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from infra.retail.rows import Row
+from infra.retail.rows import SheetRow
 
 CHARGE_CODES = frozenset(
     {"POST", "DOT", "M", "D", "S", "C2", "BANK CHARGES", "AMAZONFEE", "CRUK", "PADS", "B"},
@@ -29,7 +29,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InvoiceLine:
     """Units of one article; `unit_price` in micros."""
 
     sku: str
@@ -38,7 +38,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
+class InvoiceCharge:
     """Postage, a fee or a discount; `amount` in micros, negative for a discount."""
 
     code: str
@@ -57,25 +57,25 @@ class Unmapped:
 
 
 @dataclass(frozen=True, slots=True)
-class Sale:
+class InvoiceSale:
     """An ordinary invoice: the order it stands for. Lines as written, the same SKU may stand on several."""
 
     number: str
     at: datetime
     customer_id: str | None
     country: str
-    lines: tuple[Line, ...]
-    charges: tuple[Charge, ...]
+    lines: tuple[InvoiceLine, ...]
+    charges: tuple[InvoiceCharge, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
+class CreditNote:
     """A cancellation or return of goods; quantities are positive. It does not say of which purchase."""
 
     number: str
     at: datetime
     customer_id: str
-    lines: tuple[Line, ...]
+    lines: tuple[InvoiceLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class StockCount:
     reason: str
 
 
-Entry = Sale | Credit | StockCount | Unmapped
+Entry = InvoiceSale | CreditNote | StockCount | Unmapped
 
 
 def is_charge(sku: str) -> bool:
@@ -97,16 +97,16 @@ def is_charge(sku: str) -> bool:
     return sku in CHARGE_CODES or sku.startswith("GIFT_")
 
 
-def entries(rows: Iterable[Row]) -> Sequence[Entry]:
+def entries(rows: Iterable[SheetRow]) -> Sequence[Entry]:
     """What the rows say, invoice by invoice, by time; invoices of the same minute keep the data's order."""
-    invoices: dict[str, list[Row]] = {}
+    invoices: dict[str, list[SheetRow]] = {}
     for row in rows:
         invoices.setdefault(row.invoice, []).append(row)
     read = [entry for invoice in invoices.values() for entry in _read_invoice(invoice)]
     return sorted(read, key=lambda entry: entry.at)
 
 
-def _read_invoice(rows: Sequence[Row]) -> Iterator[Entry]:
+def _read_invoice(rows: Sequence[SheetRow]) -> Iterator[Entry]:
     first = rows[0]
     goods = [row for row in rows if not is_charge(row.sku)]
     charges = [row for row in rows if is_charge(row.sku)]
@@ -121,17 +121,17 @@ def _read_invoice(rows: Sequence[Row]) -> Iterator[Entry]:
     elif not goods:
         yield _unmapped(Reason.NO_GOODS, charges)
     else:
-        yield Sale(
+        yield InvoiceSale(
             number=first.invoice,
             at=_at(rows),
             customer_id=first.customer_id,
             country=first.country,
-            lines=tuple(Line(row.sku, row.quantity, row.unit_price) for row in goods),
-            charges=tuple(Charge(row.sku, row.quantity * row.unit_price) for row in charges),
+            lines=tuple(InvoiceLine(row.sku, row.quantity, row.unit_price) for row in goods),
+            charges=tuple(InvoiceCharge(row.sku, row.quantity * row.unit_price) for row in charges),
         )
 
 
-def _read_credit(goods: Sequence[Row], charges: Sequence[Row]) -> Iterator[Entry]:
+def _read_credit(goods: Sequence[SheetRow], charges: Sequence[SheetRow]) -> Iterator[Entry]:
     if charges:
         yield _unmapped(Reason.CHARGE_CREDITED, charges)
     if not goods:
@@ -139,21 +139,21 @@ def _read_credit(goods: Sequence[Row], charges: Sequence[Row]) -> Iterator[Entry
     if goods[0].customer_id is None:
         yield _unmapped(Reason.GUEST_CREDIT, goods)
         return
-    lines = tuple(Line(row.sku, -row.quantity, row.unit_price) for row in goods)
-    yield Credit(goods[0].invoice, _at(goods), goods[0].customer_id, lines)
+    lines = tuple(InvoiceLine(row.sku, -row.quantity, row.unit_price) for row in goods)
+    yield CreditNote(goods[0].invoice, _at(goods), goods[0].customer_id, lines)
 
 
-def _count(row: Row, position: int) -> StockCount:
+def _count(row: SheetRow, position: int) -> StockCount:
     number = row.invoice if position == 0 else f"{row.invoice}-{position + 1}"
     fallback = "found" if row.quantity > 0 else "written off"
     return StockCount(number, row.at, row.sku, row.quantity, row.description or fallback)
 
 
-def _unmapped(reason: Reason, rows: Sequence[Row]) -> Unmapped:
+def _unmapped(reason: Reason, rows: Sequence[SheetRow]) -> Unmapped:
     value = sum(row.quantity * row.unit_price for row in rows)
     return Unmapped(reason, rows[0].invoice, _at(rows), len(rows), value)
 
 
-def _at(rows: Sequence[Row]) -> datetime:
+def _at(rows: Sequence[SheetRow]) -> datetime:
     # A few invoices were typed over two minutes: the first one counts.
     return min(row.at for row in rows)

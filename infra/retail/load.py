@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from infra.retail.plan import Load
+from infra.retail.plan import LoadPlan
 from infra.retail.requests import Api, call
-from infra.retail.sender import REQUEST_SECONDS, Answer, Sender
+from infra.retail.sender import REQUEST_SECONDS, ApiResponse, Sender
 from infra.retail.steps import Step
 from infra.retail.tally import Tally
 
-Progress = Callable[[Step, Answer], None]
+Progress = Callable[[Step, ApiResponse], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Pace:
     rate: float | None = None
 
 
-async def load(plan: Load, urls: Mapping[Api, str], pace: Pace, progress: Progress) -> Tally:
+async def load(plan: LoadPlan, urls: Mapping[Api, str], pace: Pace, progress: Progress) -> Tally:
     """Send everything. Raises Unanswered where the shop does not answer in time: load again to go on."""
     tally = Tally(order_lines=plan.order_lines)
     started = time.perf_counter()
@@ -53,7 +53,7 @@ async def load(plan: Load, urls: Mapping[Api, str], pace: Pace, progress: Progre
     return tally
 
 
-def _lives(plan: Load) -> Iterator[Sequence[Step]]:
+def _lives(plan: LoadPlan) -> Iterator[Sequence[Step]]:
     yield from ((step,) for step in plan.adjustments)
     yield from (chain.steps for chain in plan.chains)
 

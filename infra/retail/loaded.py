@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from infra.retail.plan import Book, Load, Period
+from infra.retail.plan import Book, LoadPlan, Period
 from infra.retail.requests import call
 from infra.retail.steps import Step
 
@@ -63,7 +63,7 @@ def steps_of(book: Book, periods: Iterable[Period]) -> Iterator[Step]:
                 yield step
 
 
-def without_forgotten(book: Book, load: Load, loaded: Iterable[Loaded], now: datetime) -> Load:
+def without_forgotten(book: Book, load: LoadPlan, loaded: Iterable[Loaded], now: datetime) -> LoadPlan:
     """The load without what was sent so long ago that the shop may take a repeat for something new."""
     old = [each.period for each in loaded if now - each.at > REMEMBERED]
     forgotten = {_name(step) for step in steps_of(book, old)}

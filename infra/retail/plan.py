@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 
-from infra.retail.invoices import Credit, Entry, Reason, Sale, StockCount, Unmapped
-from infra.retail.returns import Ledger
+from infra.retail.invoices import CreditNote, Entry, InvoiceSale, Reason, StockCount, Unmapped
+from infra.retail.returns import ReturnsLedger
 from infra.retail.steps import Adjust, Chain, OrderStep, Place, Receive, Return, Step
 from infra.retail.stocking import NEVER_STOCKED, deliveries, demand, month_of
 
@@ -36,7 +36,7 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadPlan:
     """What is sent: deliveries, then each order's chain and the adjustments, in any order among them."""
 
     deliveries: tuple[Receive, ...]
@@ -66,7 +66,7 @@ class Book:
     chains: tuple[Chain, ...]
     unmapped: tuple[Unmapped, ...]
 
-    def load(self, period: Period) -> Load:
+    def load(self, period: Period) -> LoadPlan:
         """The steps of a period, by each step's own time."""
         adjustments = tuple(step for step in self.adjustments if step.at in period)
         unmapped = [gap for gap in self.unmapped if gap.at in period]
@@ -81,21 +81,21 @@ class Book:
         for chain in chains:
             touched |= _taken(chain)
         received = tuple(deliveries(self.needed, touched))
-        return Load(received, adjustments, tuple(chains), tuple(unmapped))
+        return LoadPlan(received, adjustments, tuple(chains), tuple(unmapped))
 
 
 def read_book(entries: Iterable[Entry]) -> Book:
     """Read entries, in the order of time, into a Book."""
-    ledger = Ledger()
-    takers: list[Sale | StockCount] = []
+    ledger = ReturnsLedger()
+    takers: list[InvoiceSale | StockCount] = []
     adjustments: list[Adjust] = []
     unmapped: list[Unmapped] = []
     for entry in entries:
         match entry:
-            case Sale():
+            case InvoiceSale():
                 ledger.sell(entry)
                 takers.append(entry)
-            case Credit():
+            case CreditNote():
                 unmapped += ledger.credit(entry)
             case StockCount(number, at, sku, quantity, reason):
                 if quantity > 0 and sku in NEVER_STOCKED:

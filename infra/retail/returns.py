@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from infra.retail.invoices import Credit, Line, Reason, Sale, Unmapped
+from infra.retail.invoices import CreditNote, InvoiceLine, InvoiceSale, Reason, Unmapped
 from infra.retail.steps import Cancel, Chain, OrderStep, Place, Return, Ship
 from infra.retail.stocking import is_rejected
 
@@ -19,7 +19,7 @@ from infra.retail.stocking import is_rejected
 class OpenOrder:
     """An order while the data is being read: `left` is what is with the customer, or on its way to them."""
 
-    sale: Sale
+    sale: InvoiceSale
     left: Counter[str]
     rejected: bool
     cancelled: Cancel | None = None
@@ -48,7 +48,7 @@ def lead_time(order_id: str) -> timedelta:
     return timedelta(hours=4 + int(order_id) % 45)
 
 
-class Ledger:
+class ReturnsLedger:
     """Who bought what and still has it; fed with sales and credits in the order of time."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Ledger:
         self._bought: dict[tuple[str, str], list[OpenOrder]] = defaultdict(list)
         self._by_customer: dict[str, list[OpenOrder]] = defaultdict(list)
 
-    def sell(self, sale: Sale) -> None:
+    def sell(self, sale: InvoiceSale) -> None:
         """Remember an order; a guest's can be shipped, but nothing can be matched to it."""
         order = OpenOrder(sale, _units(sale.lines), is_rejected(sale.lines))
         self.orders.append(order)
@@ -65,7 +65,7 @@ class Ledger:
             for sku in order.left:
                 self._bought[sale.customer_id, sku].append(order)
 
-    def credit(self, credit: Credit) -> Sequence[Unmapped]:
+    def credit(self, credit: CreditNote) -> Sequence[Unmapped]:
         """Match one credit note; what finds no order is the result."""
         mirrored = self._mirrored(credit)
         if mirrored is not None:
@@ -84,7 +84,7 @@ class Ledger:
             order.returns.append(Return(credit.at, order.sale.number, credit.number, tuple(units.items())))
         return unmapped
 
-    def _mirrored(self, credit: Credit) -> OpenOrder | None:
+    def _mirrored(self, credit: CreditNote) -> OpenOrder | None:
         units = _units(credit.lines)
         for order in reversed(self._by_customer[credit.customer_id]):
             if order.usual_shipping <= credit.at:
@@ -93,7 +93,9 @@ class Ledger:
                 return order
         return None
 
-    def _take(self, customer_id: str, line: Line, taken: dict[str, tuple[OpenOrder, Counter[str]]]) -> int:
+    def _take(
+        self, customer_id: str, line: InvoiceLine, taken: dict[str, tuple[OpenOrder, Counter[str]]]
+    ) -> int:
         missing = line.quantity
         for order in reversed(self._bought[customer_id, line.sku]):
             units = 0 if order.rejected else min(missing, order.left[line.sku])
@@ -112,7 +114,7 @@ class Ledger:
         return Reason.WAS_REJECTED if all(order.rejected for order in bought) else Reason.ALL_RETURNED
 
 
-def _units(lines: Sequence[Line]) -> Counter[str]:
+def _units(lines: Sequence[InvoiceLine]) -> Counter[str]:
     units: Counter[str] = Counter()
     for line in lines:
         units[line.sku] += line.quantity

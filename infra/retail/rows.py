@@ -18,7 +18,7 @@ class UnreadableRow(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SheetRow:
     """One line of an invoice. `unit_price`: micros of a pound; `at`: the shop's local time, read as UTC."""
 
     invoice: str
@@ -31,17 +31,17 @@ class Row:
     country: str
 
 
-def read_rows(path: Path = RETAIL_CSV) -> Iterator[Row]:
+def read_rows(path: Path = RETAIL_CSV) -> Iterator[SheetRow]:
     """Every row of the file, in the file's order. Raises UnreadableRow."""
     with lzma.open(path, "rt", encoding="utf-8", newline="") as file:
         for record in csv.DictReader(file):
             yield parse(record)
 
 
-def parse(record: Mapping[str, str]) -> Row:
+def parse(record: Mapping[str, str]) -> SheetRow:
     """One CSV record as a Row. Raises UnreadableRow."""
     try:
-        return Row(
+        return SheetRow(
             invoice=record["InvoiceNo"],
             sku=record["StockCode"].strip().upper(),  # "85123a" and "85123A" are one article
             description=record["Description"].strip(),

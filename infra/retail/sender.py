@@ -18,16 +18,16 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
 
 
-class Unanswered(Exception):
+class NoResponse(Exception):
     """A call had no answer for PATIENCE_SECONDS; the text names it and the last reason."""
 
 
-class NothingThere(Unanswered):
+class NothingThere(NoResponse):
     """Nothing has answered since the beginning, and no connection is taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """What became of a call. `refused` is the stable code of a refusal, empty where it was acknowledged.
 
     `status`: the entity's; `token`: the write's Consistency-Token; `replayed`: the shop had answered this
@@ -55,7 +55,7 @@ class Sender:
         # Whether orders are likely new, so that waiting pays; a second load finds them settled.
         self._new_orders = True
 
-    async def send(self, call: Call) -> Answer:
+    async def send(self, call: Call) -> ApiResponse:
         """The answer of one call; where it `settles` an order, that of the settled one.
 
         Raises Unanswered; NothingThere where no call ever had an answer.
@@ -81,11 +81,11 @@ class Sender:
             except (aiohttp.ClientError, TimeoutError, _Unavailable) as error:
                 reason = str(error) or type(error).__name__
             if time.perf_counter() - started > self._patience:
-                raise Unanswered(f"{call.path} {call.key}: {reason}")
+                raise NoResponse(f"{call.path} {call.key}: {reason}")
             await asyncio.sleep(pause)
         raise AssertionError("pauses never end")
 
-    async def _attempt(self, call: Call) -> Answer:
+    async def _attempt(self, call: Call) -> ApiResponse:
         wait = "?wait=settled" if call.settles and self._new_orders else ""
         url = f"{self._urls[call.api]}{call.path}{wait}"
         headers = {
@@ -98,14 +98,14 @@ class Sender:
             content = await response.read()
             if response.status in (503, 507):
                 raise _Unavailable(_member(content, "code") or str(response.status))
-            return Answer(
+            return ApiResponse(
                 refused="" if response.ok else _member(content, "code") or str(response.status),
                 status=_member(content, "status") if response.ok else "",
                 token=response.headers.get("Consistency-Token", ""),
                 replayed=response.headers.get("Idempotency-Replayed") == "true",
             )
 
-    async def _settled(self, order_id: str, answer: Answer) -> str:
+    async def _settled(self, order_id: str, answer: ApiResponse) -> str:
         """The status of an order that was answered "placed": a replayed answer is as old as its order."""
         self._new_orders = not answer.replayed
         if not answer.replayed:

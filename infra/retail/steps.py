@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from infra.retail.invoices import Charge, Line
+from infra.retail.invoices import InvoiceCharge, InvoiceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Place:
     order_id: str
     customer_id: str | None
     country: str
-    lines: tuple[Line, ...]
-    charges: tuple[Charge, ...]
+    lines: tuple[InvoiceLine, ...]
+    charges: tuple[InvoiceCharge, ...]
 
 
 @dataclass(frozen=True, slots=True)

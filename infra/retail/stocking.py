@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from infra.retail.invoices import Line, Sale, StockCount
+from infra.retail.invoices import InvoiceLine, InvoiceSale, StockCount
 from infra.retail.steps import Receive
 
 NEVER_STOCKED = frozenset({"84880", "22922", "85067", "21062"})
 """Four articles of middling sale: 1 to 3 orders in a hundred have one of them, and none has two."""
 
 
-def is_rejected(lines: Iterable[Line]) -> bool:
+def is_rejected(lines: Iterable[InvoiceLine]) -> bool:
     """Whether an order of these lines is rejected."""
     return any(line.sku in NEVER_STOCKED for line in lines)
 
@@ -26,13 +26,13 @@ def month_of(at: datetime) -> datetime:
     return at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def demand(takers: Iterable[Sale | StockCount]) -> Counter[tuple[datetime, str]]:
+def demand(takers: Iterable[InvoiceSale | StockCount]) -> Counter[tuple[datetime, str]]:
     """Units by (month, SKU) that orders ask for, the rejected ones too, and that write-offs take."""
     units: Counter[tuple[datetime, str]] = Counter()
     for taker in takers:
         month = month_of(taker.at)
         match taker:
-            case Sale(lines=lines):
+            case InvoiceSale(lines=lines):
                 for line in lines:
                     units[month, line.sku] += line.quantity
             case StockCount(sku=sku, quantity=quantity) if quantity < 0:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from infra.retail.requests import Call
-from infra.retail.sender import Answer
+from infra.retail.sender import ApiResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Tally:
     seconds: float = 0.0
     order_seconds: float = 0.0
     order_lines: int = 0
-    _answers: dict[str, list[Answer]] = field(default_factory=dict)
+    _answers: dict[str, list[ApiResponse]] = field(default_factory=dict)
 
-    def add(self, call: Call, answer: Answer) -> None:
+    def add(self, call: Call, answer: ApiResponse) -> None:
         self._answers.setdefault(call.kind, []).append(answer)
         if answer.refused:
             self.refused[answer.refused] += 1
@@ -64,7 +64,7 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, -(-int(share * 100) * len(ordered) // 100) - 1)] if ordered else 0.0
 
 
-def _kind(kind: str, answers: Sequence[Answer]) -> KindTally:
+def _kind(kind: str, answers: Sequence[ApiResponse]) -> KindTally:
     times = [answer.seconds for answer in answers]
     refused = sum(bool(answer.refused) for answer in answers)
     return KindTally(

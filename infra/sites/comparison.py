@@ -22,7 +22,7 @@ UNCOMPARED = ("site.canary",)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SiteComparison:
     """`records` were equal; `different` are places (topic/partition at the nth record) that were not;
     `missing` records of the active log are not in the passive one, at its end."""
 
@@ -31,7 +31,7 @@ class Comparison:
     missing: int
 
 
-def compare(active: str, passive: str) -> Comparison:
+def compare(active: str, passive: str) -> SiteComparison:
     """Compare the logs at two addresses, the passive one as far as it is. Raises NotCaughtUp.
 
     A record copied twice, left out or in another place makes everything behind it different.
@@ -45,7 +45,7 @@ def compare(active: str, passive: str) -> Comparison:
             records, missing = records + equal, missing + left
             if at is not None:
                 different.append(f"{topic}/{number} at record {at}")
-    return Comparison(records, tuple(different), missing)
+    return SiteComparison(records, tuple(different), missing)
 
 
 def _partition(active: str, passive: str, topic: str, number: int) -> tuple[int, int | None, int]:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from contracts.kernel.records import LossReissued, LossWrittenOff, Outcome, OutcomeBatch
 from infra.event_log import EVENT_TOPICS, event_in_any_epoch
-from infra.sites.losses import Request
+from infra.sites.losses import LostRequest
 from services.kernel.envelope import ReplyAddress
 from services.kernel.log_reader import end_offsets, partitions_of, read_to_end
 from services.kernel.serde import decode, encode
@@ -82,7 +82,7 @@ class Desk:
     ) -> None:
         self._consumer.close()
 
-    def send(self, service: str, request: Request, epoch: int) -> Outcome:
+    def send(self, service: str, request: LostRequest, epoch: int) -> Outcome:
         """The command as it was, in this epoch, and what became of it. Raises `NoOutcome`."""
         ours = {"ce_epoch": b"%d" % epoch, "ce_replyto": str(self._replies[service]).encode()}
         headers = [(name, ours.pop(name, value)) for name, value in request.headers]

@@ -15,14 +15,14 @@ import httpx
 from contracts.kernel.records import SiteRole
 from infra.embedded.broker import EmbeddedBroker
 from infra.settings import StackSettings
-from infra.sites.comparison import Comparison, compare
+from infra.sites.comparison import SiteComparison, compare
 from infra.sites.control import write_role
 from infra.sites.mirror_position import MirrorMeter
 from infra.sites.overview import read_models
 from infra.sites.plan import PlanFile, both_sites, heard
 from infra.sites.promotion import MIRROR
 from infra.sites.site import Site
-from infra.sites.steps import NotDone, Show, Step, Steps, wait_until
+from infra.sites.steps import NotDone, Show, SiteStep, Steps, wait_until
 from infra.sites.switchover import Failover, switch_over
 from infra.topics import SERVICES, create_topics, ensure_site
 
@@ -45,9 +45,9 @@ class Failback:
     """`archive` holds the old site's log and database; `comparison` is of both logs at the end."""
 
     archive: Path
-    steps: tuple[Step, ...]
+    steps: tuple[SiteStep, ...]
     switchover: Failover
-    comparison: Comparison
+    comparison: SiteComparison
 
 
 def fail_back(
@@ -151,7 +151,7 @@ def _standing_by(site: Site, service: str) -> bool:
     return answer.status_code == 200 and answer.json().get("status") == "standby"
 
 
-def _compare(active: Site, passive: Site) -> Comparison:
+def _compare(active: Site, passive: Site) -> SiteComparison:
     """Once the mirror that was turned round runs: it must have begun at the right place."""
     until = time.monotonic() + COMPARE_SECONDS
     with MirrorMeter(active.link, passive.bootstrap, active.name) as meter:

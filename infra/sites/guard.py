@@ -54,7 +54,7 @@ class GuardSettings(BaseSettings):
     log_level: str = "INFO"
 
 
-class Watch:
+class SiteWatch:
     """Compares the two sites' epochs. `control` is what the own site said last."""
 
     def __init__(self, site: Address, other: Address) -> None:
@@ -96,7 +96,7 @@ class Watch:
         return None if silent < SILENT_SECONDS else "the site's broker does not answer"
 
 
-def _watch_for_ever(watch: Watch) -> None:
+def _watch_for_ever(watch: SiteWatch) -> None:
     while True:
         try:
             watch.turn()
@@ -114,7 +114,7 @@ def main() -> int:
     settings = GuardSettings()  # type: ignore[call-arg] # from the environment
     configure_logging("guard", settings.log_level)
     site, other = Address(settings.site, settings.kafka), Address(settings.peer, settings.peer_kafka)
-    watch = Watch(site, other)
+    watch = SiteWatch(site, other)
     measure = Measure(site, other, watch.pulse, lambda: watch.control, settings.database_url)
     for name, work, of in (("watch", _watch_for_ever, watch), ("measure", _measure_for_ever, measure)):
         threading.Thread(target=_or_end, args=(work, of), name=name, daemon=True).start()

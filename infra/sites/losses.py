@@ -30,7 +30,7 @@ class LostRecord:
 
 
 @dataclass(frozen=True)
-class Request:
+class LostRequest:
     """A command as it stood in the old site's command topic, to be sent again."""
 
     topic: str
@@ -60,7 +60,7 @@ class Loss:
     version: int
     amounts: Amounts
     events: tuple[LostRecord, ...]
-    request: Request | None
+    request: LostRequest | None
     again: Again | None
 
 
@@ -107,7 +107,7 @@ def report(old: str, new: str, old_site: str, new_site: str, progress: Progress 
 
 
 def _by_command(
-    events: Iterable[LostEvent], requests: Mapping[str, Request], again: Mapping[str, Again]
+    events: Iterable[LostEvent], requests: Mapping[str, LostRequest], again: Mapping[str, Again]
 ) -> Iterable[Loss]:
     by_command: dict[str, list[LostEvent]] = defaultdict(list)
     for lost in events:
@@ -134,7 +134,7 @@ def _by_command(
 
 
 def _refusals(
-    answers: Iterable[LostAnswer], requests: Mapping[str, Request], again: Mapping[str, Again]
+    answers: Iterable[LostAnswer], requests: Mapping[str, LostRequest], again: Mapping[str, Again]
 ) -> Iterable[Loss]:
     for lost in answers:
         outcome, request = lost.outcome, requests.get(lost.outcome.command_id)
@@ -156,12 +156,12 @@ def _refusals(
         )
 
 
-def _requests(old: str, wanted: set[tuple[str, str]]) -> dict[str, Request]:
+def _requests(old: str, wanted: set[tuple[str, str]]) -> dict[str, LostRequest]:
     """The commands with these ids, as they were first sent; what retention has removed is absent.
 
     A foreign record may have any bytes as its headers.
     """
-    found: dict[str, Request] = {}
+    found: dict[str, LostRequest] = {}
     for service in sorted({service for service, _ in wanted}):
         topic = f"{service}.commands"
         ids = {command_id for asked, command_id in wanted if asked == service}
@@ -170,7 +170,7 @@ def _requests(old: str, wanted: set[tuple[str, str]]) -> dict[str, Request]:
             command_id = dict(headers).get("ce_id", b"").decode(errors="replace")
             if command_id in ids and command_id not in found:
                 key, value = record.key() or b"", record.value() or b""
-                found[command_id] = Request(topic, key.decode(), value, headers)
+                found[command_id] = LostRequest(topic, key.decode(), value, headers)
     return found
 
 
@@ -194,14 +194,14 @@ def _service(topic: str) -> str:
     return topic.partition(".")[0]
 
 
-def _type(request: Request | None) -> str:
+def _type(request: LostRequest | None) -> str:
     return _header(request, "ce_type")
 
 
-def _epoch(request: Request | None) -> int:
+def _epoch(request: LostRequest | None) -> int:
     return int(_header(request, "ce_epoch") or 0)
 
 
-def _header(request: Request | None, name: str) -> str:
+def _header(request: LostRequest | None, name: str) -> str:
     """Empty where retention has removed the command, or it has no such header."""
     return dict(request.headers).get(name, b"").decode() if request is not None else ""

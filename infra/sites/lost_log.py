@@ -84,7 +84,7 @@ class Parted:
 
 
 @dataclass
-class Difference:
+class LogDifference:
     """`held` are stock events that did cross, near the cut; `again` is by command id; `continued` is the
     first offset of each partition of the new log whose record may be the new site's own, `epochs` the epoch
     that is open there."""
@@ -98,12 +98,12 @@ class Difference:
     epochs: dict[Place, int] = field(default_factory=dict)
 
 
-def difference(old: str, new: str, progress: Progress = lambda _: None) -> Difference:
+def difference(old: str, new: str, progress: Progress = lambda _: None) -> LogDifference:
     """What the log at `old` (host:port) holds that the one at `new` does not, and what `new` did since.
 
     Raises NotCaughtUp where a log cannot be read to its end.
     """
-    found = Difference()
+    found = LogDifference()
     for topic in EVENTS:
         for number in partitions_of(old, topic):
             progress(f"{topic}/{number}")
@@ -118,7 +118,7 @@ def difference(old: str, new: str, progress: Progress = lambda _: None) -> Diffe
     return found
 
 
-def _events(old: str, new: str, place: Place, found: Difference) -> None:
+def _events(old: str, new: str, place: Place, found: LogDifference) -> None:
     crossed, epochs, end = _known(new, place)
     from_time = min((lost.metadata.recorded_at for lost in found.events), default=None)
     last_epoch = FIRST_EPOCH
@@ -165,7 +165,7 @@ def _lost(record: Message, metadata: Metadata, place: Place) -> LostEvent:
     return LostEvent(*place, record.offset(), metadata, event)
 
 
-def _answers(old: str, new: str, place: Place, found: Difference) -> None:
+def _answers(old: str, new: str, place: Place, found: LogDifference) -> None:
     """By entity and command. What retention has removed at the new site already is not lost."""
     crossed: set[tuple[str, str]] = set()
     begin: int | None = None
@@ -186,7 +186,7 @@ def _answers(old: str, new: str, place: Place, found: Difference) -> None:
         found.answers.append(LostAnswer(*place, record.offset(), outcome, answer.recorded_at))
 
 
-def _since(new: str, found: Difference) -> None:
+def _since(new: str, found: LogDifference) -> None:
     """What became of the lost commands and streams at the new site, from where its own records begin."""
     commands = {lost.metadata.causation_id for lost in found.events}
     commands |= {lost.outcome.command_id for lost in found.answers}

@@ -23,7 +23,7 @@ class Undecidable(Exception):
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReconStanding:
     """A lost command and what became of it so far.
 
     `state` is `open`, `reissued`, `written off`, `done again` (a client repeated it at the new site) or
@@ -48,13 +48,13 @@ def load(file: Path) -> Report:
     return msgspec.json.decode(file.read_bytes(), type=Report)
 
 
-def standings(bootstrap: str, report: Report) -> list[Standing]:
+def standings(bootstrap: str, report: Report) -> list[ReconStanding]:
     """Every entry of the report, oldest first, with what was decided at the new active site."""
     decided = decisions(bootstrap)
     return [_standing(loss, decided.get(loss.command_id)) for loss in report.losses]
 
 
-def chosen(entries: Iterable[Standing], ids: Sequence[str]) -> list[Standing]:
+def chosen(entries: Iterable[ReconStanding], ids: Sequence[str]) -> list[ReconStanding]:
     """The entries with these command ids, or beginnings of ids. Raises `Undecidable`."""
     every = list(entries)
     found = []
@@ -69,9 +69,9 @@ def chosen(entries: Iterable[Standing], ids: Sequence[str]) -> list[Standing]:
 def reissue(
     bootstrap: str,
     report: Report,
-    entries: Sequence[Standing],
-    progress: Callable[[Standing], None],
-) -> list[Standing]:
+    entries: Sequence[ReconStanding],
+    progress: Callable[[ReconStanding], None],
+) -> list[ReconStanding]:
     """Send commands again under their old ids, in their old order, one by one; record what came of it.
 
     Sent twice, a command is executed once. Raises `Undecidable`, `NoOutcome` or TimeoutError; what was
@@ -92,7 +92,7 @@ def reissue(
     return done
 
 
-def write_off(bootstrap: str, entries: Sequence[Standing], reason: str) -> list[Standing]:
+def write_off(bootstrap: str, entries: Sequence[ReconStanding], reason: str) -> list[ReconStanding]:
     """Give commands up. Raises `Undecidable` for one that was decided already, TimeoutError."""
     done = []
     for entry in entries:
@@ -100,25 +100,25 @@ def write_off(bootstrap: str, entries: Sequence[Standing], reason: str) -> list[
         if entry.decision is not None:
             raise Undecidable(f"{loss.command_id} is {entry.state} already")
         about = loss.command_id, loss.command_type, loss.subject, loss.epoch
-        done.append(Standing(loss, "written off", LossWrittenOff(*about, reason, now_micros())))
+        done.append(ReconStanding(loss, "written off", LossWrittenOff(*about, reason, now_micros())))
     with Desk(bootstrap, {}, {}) as desk:
         desk.write([entry.decision for entry in done if entry.decision is not None])
     return done
 
 
-def _standing(loss: Loss, decision: Decision | None) -> Standing:
+def _standing(loss: Loss, decision: Decision | None) -> ReconStanding:
     match decision:
         case LossReissued():
-            return Standing(loss, "reissued", decision)
+            return ReconStanding(loss, "reissued", decision)
         case LossWrittenOff():
-            return Standing(loss, "written off", decision)
+            return ReconStanding(loss, "written off", decision)
         case None if not loss.acknowledged or loss.outcome != "accepted":
-            return Standing(loss, "no promise")
+            return ReconStanding(loss, "no promise")
         case None:
-            return Standing(loss, "done again" if loss.again else "open")
+            return ReconStanding(loss, "done again" if loss.again else "open")
 
 
-def _check(entry: Standing) -> None:
+def _check(entry: ReconStanding) -> None:
     loss = entry.loss
     if entry.state == "written off":
         raise Undecidable(f"{loss.command_id} is written off already")
@@ -130,7 +130,7 @@ def _check(entry: Standing) -> None:
         raise Undecidable(f"{loss.command_id} is no longer in the old site's commands: write it off")
 
 
-def _reissue(desk: Desk, loss: Loss, epoch: int) -> Standing:
+def _reissue(desk: Desk, loss: Loss, epoch: int) -> ReconStanding:
     """What an order and its stock said to each other in between comes first: an early repeat is refused.
 
     A delivery or a correction of stock depends on nothing before it, and its stream goes another way now.
@@ -143,7 +143,7 @@ def _reissue(desk: Desk, loss: Loss, epoch: int) -> Standing:
     about = loss.command_id, loss.command_type, loss.subject, loss.epoch
     decision = LossReissued(*about, outcome.kind, outcome.code, now_micros())
     desk.write([decision])
-    return Standing(loss, "reissued", decision)
+    return ReconStanding(loss, "reissued", decision)
 
 
 def _streams(report: Report) -> dict[tuple[str, str], int]:

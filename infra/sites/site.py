@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.embedded.ports import HOST
 from infra.embedded.postgres import PostgresPlace
 from infra.settings import AWAY_PORTS, StackSettings
@@ -50,8 +50,8 @@ class Site:
         return PostgresPlace(self.settings.home / "postgres", self.settings.port("postgres")).url()
 
     @property
-    def journal(self) -> Journal:
-        return Journal(self.settings.home)
+    def journal(self) -> StackJournal:
+        return StackJournal(self.settings.home)
 
 
 def home_settings(settings: StackSettings) -> StackSettings:

@@ -19,7 +19,7 @@ OWN_SECONDS = 20.0
 FENCE_TIMEOUT_MS, FENCE_SECONDS = 2_000, 5.0  # the supervisor waits meanwhile
 
 
-class Standing(StrEnum):
+class SiteStanding(StrEnum):
     """How a site starts."""
 
     PASSIVE = "passive"
@@ -36,27 +36,27 @@ def prove_role(
     told: bool = False,
     patience: float = PEER_SECONDS,
     stopping: Callable[[], bool] = lambda: False,
-) -> Standing:
+) -> SiteStanding:
     """Decide how `site`, whose own broker is up, starts, and write that to its `site.control`.
 
     Raises TimeoutError where the own broker does not answer.
     """
     own = ask(site.bootstrap, OWN_SECONDS)
     if own.role.role == "passive":
-        return Standing.PASSIVE
+        return SiteStanding.PASSIVE
     if told:
         lift_hold(site.bootstrap)
-        return Standing.TOLD
+        return SiteStanding.TOLD
     epoch = _epoch_of(other, patience, stopping)
     if epoch is None:
         write_hold(site.bootstrap, "unproven", own.role.epoch)
-        return Standing.UNPROVEN
+        return SiteStanding.UNPROVEN
     if epoch > own.role.epoch:
         stand_down(site.bootstrap, site.name, epoch)
-        return Standing.STOOD_DOWN
+        return SiteStanding.STOOD_DOWN
     if own.held == "unproven":
         lift_hold(site.bootstrap)
-    return Standing.PROVEN
+    return SiteStanding.PROVEN
 
 
 def require_passive(site: Site) -> None:

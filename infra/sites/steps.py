@@ -17,7 +17,7 @@ class NotDone(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class SiteStep:
     """One step that is done; `detail` is what it found."""
 
     name: str
@@ -37,14 +37,14 @@ class Steps:
     """What was done so far; `show` is told each step when it begins."""
 
     show: Show = lambda _: None
-    done: list[Step] = field(default_factory=list)
+    done: list[SiteStep] = field(default_factory=list)
 
     @contextmanager
     def step(self, name: str) -> Iterator[Doing]:
         self.show(name)
         doing, began = Doing(), time.monotonic()
         yield doing
-        self.done.append(Step(name, time.monotonic() - began, doing.detail))
+        self.done.append(SiteStep(name, time.monotonic() - began, doing.detail))
 
 
 def wait_until(true: Callable[[], bool], seconds: float, otherwise: Callable[[], str]) -> None:

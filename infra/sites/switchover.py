@@ -14,7 +14,7 @@ from infra.sites.mirror_position import MirrorMeter
 from infra.sites.plan import Plan, PlanFile, both_sites, controls, find_target, heard
 from infra.sites.promotion import mirror_running, promote, stop_mirror
 from infra.sites.site import Site
-from infra.sites.steps import NotDone, Show, Step, Steps
+from infra.sites.steps import NotDone, Show, SiteStep, Steps
 from infra.sites.turning import start_reverse
 from services.kernel.control import Control
 
@@ -31,7 +31,7 @@ class Failover:
     source: str
     target: str
     epoch: int
-    steps: tuple[Step, ...]
+    steps: tuple[SiteStep, ...]
     seconds_without_writes: float | None
     torn: tuple[TornTransaction, ...] = ()
 

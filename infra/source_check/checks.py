@@ -7,7 +7,7 @@ from datetime import date
 from infra.source_check.figures import Figures, micros
 from infra.source_check.in_common import FIGURES
 from infra.source_check.outputs import Marts, Row
-from infra.source_check.source import Known, Source
+from infra.source_check.source import InvoiceSource, Known
 
 NAMED = 5
 
@@ -23,7 +23,7 @@ class Check:
     first: Sequence[str]
 
 
-def check(source: Source, marts: Marts, first: date, last: date) -> list[Check]:
+def check(source: InvoiceSource, marts: Marts, first: date, last: date) -> list[Check]:
     """Everything that must agree exactly, for the days that are loaded."""
     days = source.between(first, last)
     orders = marts["orders"]
@@ -42,7 +42,7 @@ def _compare(mart: str, figure: str, by_file: Figures, by_mart: Figures) -> Chec
     return Check(mart, figure, len(keys), len(wrong), first)
 
 
-def _cancellations(source: Source, cancelled: Mapping[str, Row]) -> Check:
+def _cancellations(source: InvoiceSource, cancelled: Mapping[str, Row]) -> Check:
     """Which order a note is about is derived; but a note of that customer, time and goods must exist."""
     notes = {(note.customer, note.at, frozenset(note.units.items())) for note in source.credits.values()}
     proven = {}

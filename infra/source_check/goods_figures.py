@@ -8,7 +8,7 @@ from typing import Any
 from analytics.marts.basket_pairs import LEAST_BASKETS, LEAST_SUPPORT, MOST_SKUS
 from infra.source_check.figures import Figures, added, micros, month, not_zero
 from infra.source_check.outputs import Row
-from infra.source_check.source import NEVER_STOCKED, Credit, Known, Sale, Source
+from infra.source_check.source import NEVER_STOCKED, Credit, InvoiceSource, Known, Sale
 
 
 def bought(known: Known) -> Figures:
@@ -48,7 +48,7 @@ def delivered(known: Known) -> Figures:
     return {(sku, begun): (needed[sku, begun],) for sku, begun in touched if sku not in NEVER_STOCKED}
 
 
-def _taken(source: Source) -> Counter[tuple[str, date]]:
+def _taken(source: InvoiceSource) -> Counter[tuple[str, date]]:
     units: Counter[tuple[str, date]] = Counter()
     for sale in source.sales.values():
         units.update({(sku, month(sale.day)): count for sku, count in sale.by_sku().items()})

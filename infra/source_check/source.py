@@ -75,16 +75,16 @@ class Credit:
 
 
 @dataclass
-class Source:
+class InvoiceSource:
     """`sales` and `credits` by invoice number, in the file's order; `counts`: (day, SKU, units)."""
 
     sales: dict[str, Sale] = field(default_factory=dict)
     credits: dict[str, Credit] = field(default_factory=dict)
     counts: list[tuple[date, str, int]] = field(default_factory=list)
 
-    def between(self, first: date, last: date) -> "Source":
+    def between(self, first: date, last: date) -> "InvoiceSource":
         """What is of these days, both included."""
-        return Source(
+        return InvoiceSource(
             {number: sale for number, sale in self.sales.items() if first <= sale.day <= last},
             {number: note for number, note in self.credits.items() if first <= note.at.date() <= last},
             [count for count in self.counts if first <= count[0] <= last],
@@ -95,8 +95,8 @@ class Source:
 class Known:
     """`whole`: the file; `source`: its loaded days; `cancelled`: the orders that the shop says were."""
 
-    whole: Source
-    source: Source
+    whole: InvoiceSource
+    source: InvoiceSource
     cancelled: frozenset[str]
 
     def sold(self) -> Iterator[tuple[str, Sale]]:
@@ -105,19 +105,19 @@ class Known:
                 yield number, sale
 
 
-def read_source(path: Path = CSV) -> Source:
+def read_source(path: Path = CSV) -> InvoiceSource:
     """The whole file."""
     invoices: dict[str, list[dict[str, str]]] = {}
     with lzma.open(path, "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             invoices.setdefault(row["InvoiceNo"], []).append(row)
-    source = Source()
+    source = InvoiceSource()
     for place, (number, rows) in enumerate(invoices.items()):
         _enter(source, place, number, rows)
     return source
 
 
-def _enter(source: Source, place: int, number: str, rows: list[dict[str, str]]) -> None:
+def _enter(source: InvoiceSource, place: int, number: str, rows: list[dict[str, str]]) -> None:
     goods = [row for row in rows if not NOT_GOODS.fullmatch(_sku(row))]
     customer = rows[0]["CustomerID"].partition(".")[0] or None
     if number.startswith("A") or not goods:

@@ -19,9 +19,9 @@ from services.edge.serving import end_process
 from services.edge.write_docs import succeeded, write_problems
 from services.edge.write_headers import Correlated, EntityId, Headers
 from services.edge.writes import Resource, Write, Writer
-from services.inventory.domain.refusals import Refusal
+from services.inventory.domain.refusals import StockRefusal
 from services.inventory.requests import AdjustmentRequest, ReceiptRequest, StockAnswer
-from services.inventory.settings import ApiSettings
+from services.inventory.settings import StockApiSettings
 from services.kernel.envelope import now_micros
 
 ABOUT = {"sku": "85123A"}
@@ -59,8 +59,8 @@ def routes(api: StockApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
     """The two writes."""
     router = api_router("stock", route_class=route_class)
     for path, endpoint, summary, refusal in (
-        ("receipts", api.receive_stock, "Take a delivery", Refusal.BAD_QUANTITY),
-        ("adjustments", api.adjust_stock, "Write off or find units", Refusal.BELOW_RESERVED),
+        ("receipts", api.receive_stock, "Take a delivery", StockRefusal.BAD_QUANTITY),
+        ("adjustments", api.adjust_stock, "Write off or find units", StockRefusal.BELOW_RESERVED),
     ):
         refused = {refusal.name.lower(): Code(409, refusal.value, ABOUT)}
         router.add_api_route(
@@ -77,7 +77,7 @@ def routes(api: StockApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
     return router
 
 
-def create(settings: ApiSettings) -> FastAPI:
+def create(settings: StockApiSettings) -> FastAPI:
     """The application; it connects when it starts."""
     gateway = Gateway(
         GatewaySettings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from services.edge.json_logs import configure_logging
-from services.inventory.settings import ApiSettings, WorkerSettings
+from services.inventory.settings import StockApiSettings, StockWorkerSettings
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def _api() -> int:
     from services.edge.serving import serve
     from services.inventory.api import create
 
-    settings = ApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment
+    settings = StockApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment
     configure_logging("inventory-api", settings.log_level)
     return serve(create(settings), settings.http_host, settings.http_port)
 
@@ -31,7 +31,7 @@ def _api() -> int:
 def _worker() -> int:
     from services.inventory.worker import run
 
-    settings = WorkerSettings()
+    settings = StockWorkerSettings()
     configure_logging("inventory-worker", settings.log_level)
     return run(settings)
 

@@ -44,7 +44,7 @@ DEMOTED_SECONDS = 1.0
 log = structlog.get_logger()
 
 
-class Judged(Exception):
+class RecordsJudged(Exception):
     """An operator decided on records of this service: their keys are folded anew at the next start."""
 
 
@@ -87,7 +87,7 @@ def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings, me
             "stood_down", reason=str(error), next="the supervisor starts this slot again, to stand by"
         )
         return EXIT_STOOD_DOWN
-    except Judged as news:
+    except RecordsJudged as news:
         log.info("decision_recorded", service=str(news), next="the supervisor starts this slot again")
         return EXIT_JUDGED
     except (OwnershipLost, Aborted, KafkaException, TimeoutError) as error:
@@ -185,9 +185,9 @@ def _run_loop(
 
 
 def _require_honoured(slot: Slot[Any, Any, Any], watch: JournalWatch) -> None:
-    """Raises `Judged` for decisions on this service's records that its fold does not know."""
+    """Raises `RecordsJudged` for decisions on this service's records that its fold does not know."""
     if watch.news(slot.fold.journal, f"{slot.aggregate.name}.events"):
-        raise Judged(slot.aggregate.name)
+        raise RecordsJudged(slot.aggregate.name)
 
 
 def _demoted(watch: ControlWatch) -> bool:

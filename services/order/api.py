@@ -21,7 +21,7 @@ from services.edge.write_docs import succeeded, write_problems
 from services.edge.write_headers import Correlated, EntityId, Headers
 from services.edge.writes import Resource, Write, Writer, entity_of_key
 from services.kernel.envelope import now_micros
-from services.order.domain.refusals import Refusal
+from services.order.domain.refusals import OrderRefusal
 from services.order.requests import (
     CancellationRequest,
     OrderAnswer,
@@ -29,19 +29,19 @@ from services.order.requests import (
     ReturnRequest,
     ShipmentRequest,
 )
-from services.order.settings import ApiSettings
+from services.order.settings import OrderApiSettings
 from services.order.settled import Settled, SettledTail
 
 ABOUT = {"order_id": "536365"}
 EXAMPLE = {**ABOUT, "version": 3, "command_id": "0d3f8d0e-6d0c-5f4b-9d5a-1c3b1f0f7a11"}
-PLACING = (Refusal.ORDER_EXISTS, Refusal.AMOUNT_TOO_LARGE, Refusal.TOO_MANY_UNITS)
-CANCELLING = (Refusal.ALREADY_REJECTED, Refusal.ALREADY_EXPIRED, Refusal.ALREADY_SHIPPED)
-SHIPPING = (Refusal.NOT_CONFIRMED, Refusal.ALREADY_CANCELLED, *CANCELLING)
+PLACING = (OrderRefusal.ORDER_EXISTS, OrderRefusal.AMOUNT_TOO_LARGE, OrderRefusal.TOO_MANY_UNITS)
+CANCELLING = (OrderRefusal.ALREADY_REJECTED, OrderRefusal.ALREADY_EXPIRED, OrderRefusal.ALREADY_SHIPPED)
+SHIPPING = (OrderRefusal.NOT_CONFIRMED, OrderRefusal.ALREADY_CANCELLED, *CANCELLING)
 RETURNING = (
-    Refusal.NOT_SHIPPED,
-    Refusal.SKU_NOT_IN_ORDER,
-    Refusal.RETURNED_TOO_MUCH,
-    Refusal.NOTHING_TO_RETURN,
+    OrderRefusal.NOT_SHIPPED,
+    OrderRefusal.SKU_NOT_IN_ORDER,
+    OrderRefusal.RETURNED_TOO_MUCH,
+    OrderRefusal.NOTHING_TO_RETURN,
 )
 Wait = Annotated[
     Literal["settled"] | None,
@@ -52,7 +52,7 @@ Wait = Annotated[
 class OrderApi:
     """One handler per route."""
 
-    def __init__(self, writer: Writer, tail: SettledTail, settings: ApiSettings) -> None:
+    def __init__(self, writer: Writer, tail: SettledTail, settings: OrderApiSettings) -> None:
         self._writer = writer
         self._tail = tail
         self._settings = settings
@@ -136,20 +136,22 @@ def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
             response_model=OrderAnswer,
             responses={
                 200: succeeded("Done, or it was so already", OrderAnswer, {**EXAMPLE, "status": status}),
-                **write_problems(ABOUT, _refusals(Refusal.ORDER_NOT_FOUND, *refusals)),
+                **write_problems(ABOUT, _refusals(OrderRefusal.ORDER_NOT_FOUND, *refusals)),
             },
         )
     return router
 
 
-def _refusals(*refusals: Refusal) -> dict[str, Code]:
+def _refusals(*refusals: OrderRefusal) -> dict[str, Code]:
     return {
-        refusal.name.lower(): Code(404 if refusal is Refusal.ORDER_NOT_FOUND else 409, refusal.value, ABOUT)
+        refusal.name.lower(): Code(
+            404 if refusal is OrderRefusal.ORDER_NOT_FOUND else 409, refusal.value, ABOUT
+        )
         for refusal in refusals
     }
 
 
-def create(settings: ApiSettings) -> FastAPI:
+def create(settings: OrderApiSettings) -> FastAPI:
     """The application; it connects when it starts."""
     gateway = Gateway(
         GatewaySettings(

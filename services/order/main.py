@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from services.edge.json_logs import configure_logging
-from services.order.settings import ApiSettings, WorkerSettings
+from services.order.settings import OrderApiSettings, OrderWorkerSettings
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def _api() -> int:
     from services.edge.serving import serve
     from services.order.api import create
 
-    settings = ApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment
+    settings = OrderApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment
     configure_logging("order-api", settings.log_level)
     return serve(create(settings), settings.http_host, settings.http_port)
 
@@ -31,7 +31,7 @@ def _api() -> int:
 def _worker() -> int:
     from services.order.worker import run
 
-    settings = WorkerSettings()
+    settings = OrderWorkerSettings()
     configure_logging("order-worker", settings.log_level)
     return run(settings)
 

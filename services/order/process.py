@@ -31,7 +31,7 @@ from services.order.domain.state import (
     Cancelled,
     Confirmed,
     Expired,
-    Line,
+    LineState,
     NotPlaced,
     Order,
     Owed,
@@ -92,7 +92,7 @@ def again(event: OrderEvent, order: Order, _epoch: int) -> Sequence[Ask]:
         case OrderPlaced(order_id=order_id, occurred_at=at, lines=placed):
             if isinstance(order, Rejected | Cancelled | Expired):
                 return ()
-            lines = tuple(Line(line.sku, line.quantity, line.unit_price) for line in placed)
+            lines = tuple(LineState(line.sku, line.quantity, line.unit_price) for line in placed)
             return _reserves(order_id, lines, at, tuple(units_by_sku(lines)))
         case (
             OrderRejected(order_id=order_id, release=skus, occurred_at=at)
@@ -112,7 +112,7 @@ def again(event: OrderEvent, order: Order, _epoch: int) -> Sequence[Ask]:
             assert_never(event)
 
 
-def _reserves(order_id: str, lines: tuple[Line, ...], at: int, skus: Sequence[str]) -> Sequence[Ask]:
+def _reserves(order_id: str, lines: tuple[LineState, ...], at: int, skus: Sequence[str]) -> Sequence[Ask]:
     units = units_by_sku(lines)
     return [
         Ask(_id(order_id, "reserve", sku, 0), sku, ReserveStock(sku, order_id, units[sku], at))

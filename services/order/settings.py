@@ -15,7 +15,7 @@ Positive = Annotated[float, Field(gt=0)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class Settings(BaseSettings):
+class OrderSettings(BaseSettings):
     """What API and worker share: `kafka` is host:port[,host:port…], `http_host` the address to listen on."""
 
     model_config = SettingsConfigDict(
@@ -28,7 +28,7 @@ class Settings(BaseSettings):
     log_level: str = "INFO"
 
 
-class ApiSettings(Settings):
+class OrderApiSettings(OrderSettings):
     """The HTTP side.
 
     `replica`: its own partition of `order.outcomes`. `hash_key`: a secret of at least 16 characters,
@@ -50,7 +50,7 @@ class ApiSettings(Settings):
     settled_wait_seconds: Positive = 5.0
 
 
-class WorkerSettings(Settings):
+class OrderWorkerSettings(OrderSettings):
     """The owner of a slot; `layout` is the number of the slot layout that it belongs to."""
 
     http_port: Port = 27411

@@ -21,7 +21,7 @@ from services.projection.database import QUERY_SECONDS, QUERY_SETTINGS, migrate,
 from services.projection.lag import Lag
 from services.projection.metrics import LagMetrics, scraped
 from services.projection.read_models import READ_MODELS
-from services.projection.reading import Sources
+from services.projection.reading import ReadSources
 from services.projection.settings import QuerySettings
 from services.projection.site import SiteHeaders, Standing
 from services.projection.visibility import Notifications, Visibility
@@ -48,7 +48,9 @@ def query_app(settings: QuerySettings) -> FastAPI:
         ) as connections:
             async with connections.acquire() as connection:
                 await migrate(connection, READ_MODELS)
-            app.state.sources = Sources(settings, connections, Visibility(connections, notifications), lag)
+            app.state.sources = ReadSources(
+                settings, connections, Visibility(connections, notifications), lag
+            )
             following = [
                 asyncio.create_task(notifications.listen(settings.database_url)),
                 asyncio.create_task(standing.follow(connections)),

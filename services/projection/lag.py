@@ -30,7 +30,7 @@ _POSITIONS = "SELECT * FROM position WHERE read_model = ANY($1)"
 log = structlog.get_logger(__name__)
 
 
-class Place(NamedTuple):
+class LagPlace(NamedTuple):
     """One partition of one read model's log."""
 
     read_model: str
@@ -42,7 +42,7 @@ class Place(NamedTuple):
         return self.read_model, self.topic, str(self.partition)
 
 
-class Position(NamedTuple):
+class AppliedPosition(NamedTuple):
     """The next offset to apply, and when the one before was applied (micros UTC; None: none ever was)."""
 
     next_offset: int
@@ -55,7 +55,7 @@ class Stored:
 
     read_at: float
     observed_at: int
-    positions: Mapping[Place, Position]
+    positions: Mapping[LagPlace, AppliedPosition]
     parked: Mapping[str, int]
 
 
@@ -64,9 +64,9 @@ class Measured:
     """What was left behind each position when it was stored."""
 
     stored: Stored
-    behind: Mapping[Place, Behind]
+    behind: Mapping[LagPlace, Behind]
 
-    def seconds(self, place: Place) -> float:
+    def seconds(self, place: LagPlace) -> float:
         """The age of the oldest event that is not applied; 0 where all are."""
         oldest = self.behind[place].oldest_ms
         return 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
@@ -130,7 +130,7 @@ class Lag:
             parked = {row["read_model"]: row["keys"] for row in await connection.fetch(PARKED_KEYS)}
         parked = {model.name: parked.get(model.name, 0) for model in self._models}
         stored = {
-            Place(row["read_model"], row["topic"], row["partition"]): Position(
+            LagPlace(row["read_model"], row["topic"], row["partition"]): AppliedPosition(
                 row["next_offset"], row["applied_at"]
             )
             for row in rows
@@ -153,18 +153,18 @@ class Lag:
             {place: behind[(place.topic, place.partition), offset] for place, offset in at.items()},
         )
 
-    def _places(self, partitions: Sequence[Partition]) -> Sequence[Place]:
+    def _places(self, partitions: Sequence[Partition]) -> Sequence[LagPlace]:
         """Also those where a read model stands nowhere yet: there it has applied nothing."""
         return [
-            Place(model.name, topic, partition)
+            LagPlace(model.name, topic, partition)
             for model in self._models
             for topic, partition in partitions
             if topic in model.topics
         ]
 
 
-def _position(stored: Stored, place: Place) -> Position:
-    return stored.positions.get(place, Position(0, None))
+def _position(stored: Stored, place: LagPlace) -> AppliedPosition:
+    return stored.positions.get(place, AppliedPosition(0, None))
 
 
 def _fresh(stored: Stored) -> bool:

@@ -8,7 +8,7 @@ from services.edge.app import api_router
 from services.kernel.envelope import format_time
 from services.kernel.read_model import Connection
 from services.projection.database import borrowed
-from services.projection.lag import Measured, Place
+from services.projection.lag import LagPlace, Measured
 from services.projection.read_docs import RECORDED, Time, of_status
 from services.projection.reading import AppSources, ReadRoute
 
@@ -73,7 +73,7 @@ async def list_projections(sources: AppSources) -> ProjectionsStatus:
     async with borrowed(sources.pool) as connection:
         parked = await _parked(connection)
         for row in await connection.fetch(_PARTITIONS):
-            place = Place(row["read_model"], row["topic"], row["partition"])
+            place = LagPlace(row["read_model"], row["topic"], row["partition"])
             events, seconds, observed_at = _lag(lag, place)
             partitions.setdefault(place.read_model, []).append(
                 PartitionStatus(
@@ -101,7 +101,7 @@ async def _parked(connection: Connection) -> dict[str, tuple[int, int]]:
     return {row["read_model"]: (row["keys"], row["events"]) for row in await connection.fetch(_PARKED)}
 
 
-def _lag(lag: Measured | None, place: Place) -> tuple[int, float, str] | tuple[None, None, None]:
+def _lag(lag: Measured | None, place: LagPlace) -> tuple[int, float, str] | tuple[None, None, None]:
     if lag is None or place not in lag.behind:
         return None, None, None
     return lag.behind[place].records, lag.seconds(place), format_time(lag.stored.observed_at)

@@ -27,7 +27,7 @@ COMPRESSED_BYTES = 1000
 
 
 @dataclass(frozen=True)
-class Sources:
+class ReadSources:
     """What the application reads from; it makes them when it starts, as `app.state.sources`."""
 
     settings: QuerySettings
@@ -36,16 +36,16 @@ class Sources:
     lag: Lag
 
 
-async def sources(request: Request) -> Sources:
+async def sources(request: Request) -> ReadSources:
     """A dependency."""
-    found: Sources = request.app.state.sources
+    found: ReadSources = request.app.state.sources
     return found
 
 
-AppSources: TypeAlias = Annotated[Sources, Depends(sources)]
+AppSources: TypeAlias = Annotated[ReadSources, Depends(sources)]
 
 
-class Row(Protocol):
+class StaleRow(Protocol):
     """A row of a page."""
 
     stale: Stale
@@ -61,7 +61,7 @@ class Page(Protocol):
 class Reader:
     """One request's way to the read models, and to the headers of its response."""
 
-    sources: Sources
+    sources: ReadSources
     response: Response
     token: Token | None
     wait: float
@@ -88,7 +88,7 @@ class Reader:
         connection: Connection,
         model: ReadModel[Any],
         page: Page,
-        rows: Mapping[str, Row] = MappingProxyType({}),
+        rows: Mapping[str, StaleRow] = MappingProxyType({}),
     ) -> None:
         """Marks the page, and those of its `rows` (by key) that are stale."""
         page.stale = await stale(connection, model)

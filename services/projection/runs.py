@@ -20,7 +20,7 @@ WAIT_SECONDS = 0.5
 STALL_SECONDS = 60.0
 
 
-class LogUnreachable(TimeoutError):
+class SourceUnreachable(TimeoutError):
     """Nothing came for too long, though there is more."""
 
 
@@ -59,7 +59,7 @@ class Runs:
     def fetch(self, ends: Mapping[Place, int], seek: int) -> list[Batch]:
         """The next run of each partition, none at or beyond its end; empty when all ends are reached.
 
-        Blocks. Raises `AnotherLog`, `LogUnreachable`, KafkaException.
+        Blocks. Raises `AnotherLog`, `SourceUnreachable`, KafkaException.
         """
         deadline = time.monotonic() + STALL_SECONDS
         while any(self.next[place] < end for place, end in ends.items()):
@@ -68,7 +68,7 @@ class Runs:
             if any(runs.values()):
                 return [Batch(place, seek, starts[place], run) for place, run in runs.items() if run]
             if time.monotonic() > deadline:
-                raise LogUnreachable(f"at {self.next}, and nothing more came for {STALL_SECONDS:g} s")
+                raise SourceUnreachable(f"at {self.next}, and nothing more came for {STALL_SECONDS:g} s")
             self._consume()
         return []
 

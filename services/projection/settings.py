@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 SECRETS = os.environ.get("DAYBOOK_SECRETS")
 
 
-class Settings(BaseSettings):
+class ReadSettings(BaseSettings):
     """Shared by the projection and the query API; times are seconds."""
 
     model_config = SettingsConfigDict(
@@ -24,7 +24,7 @@ class Settings(BaseSettings):
     log_level: str = "INFO"
 
 
-class ProjectionSettings(Settings):
+class ProjectionSettings(ReadSettings):
     http_port: int = 27413
     projection_group: str = "daybook-projection"
     # a name that no other process of the group has, and that stays over restarts; empty: none
@@ -36,7 +36,7 @@ class ProjectionSettings(Settings):
     max_parked_keys: int = 100
 
 
-class QuerySettings(Settings):
+class QuerySettings(ReadSettings):
     http_port: int = 27403
     database_connections: int = 10
     wait_seconds: float = 2

@@ -23,7 +23,7 @@ import httpx
 from infra.drills.load import Load
 from infra.drills.pair import DrillFailed, Pair
 from infra.drills.shopping import SKUS, Request, Shopping
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.retail.requests import Api
 from infra.retail.shop import api_urls
 from infra.settings import StackSettings
@@ -110,7 +110,7 @@ def _crashes(settings: StackSettings, folder: Path, rounds: int, say: Say) -> di
     deliveries = Load({"home": urls}, "home", Deliveries(1, "p12-d"), folder / "deliveries.jsonl", RATE / 2)
     crashes: dict[str, list[Crash]] = {victim: [] for victim in VICTIMS}
     with orders, deliveries, FreshReads(urls[Api.QUERY], orders) as reads:
-        observed = Observed(Journal(settings.home), (orders, deliveries), reads)
+        observed = Observed(StackJournal(settings.home), (orders, deliveries), reads)
         observed.await_calm(time.time())
         for number in range(rounds):
             for victim in VICTIMS:
@@ -125,7 +125,7 @@ def _crashes(settings: StackSettings, folder: Path, rounds: int, say: Say) -> di
 class Observed:
     """The shop under load, as its clients see it."""
 
-    def __init__(self, journal: Journal, loads: Sequence[Load], reads: FreshReads) -> None:
+    def __init__(self, journal: StackJournal, loads: Sequence[Load], reads: FreshReads) -> None:
         self._journal, self._loads, self._reads = journal, loads, reads
 
     def crash(self, victim: str) -> Crash:

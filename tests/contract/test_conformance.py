@@ -12,18 +12,18 @@ from contracts.inventory.commands import AdjustStock, ReceiveStock
 from contracts.kernel.records import Outcome, SiteRole
 from contracts.order.commands import CancelOrder, PlaceOrder, ReturnLines, ShipOrder
 from services.edge.unanswered import LogUnavailable, NotTaking, OutcomeUnknown, Overloaded
-from services.inventory.domain.refusals import Refusal as StockRefusal
+from services.inventory.domain.refusals import StockRefusal
 from services.kernel.control import Control
 from services.order.api import CANCELLING, PLACING, RETURNING, SHIPPING
-from services.order.domain.refusals import Refusal
+from services.order.domain.refusals import OrderRefusal
 from tests.contract.conformance import started, statuses
 from tests.contract.test_openapi import APPS
 
 REFUSALS: dict[str, Any] = {
     PlaceOrder.TYPE: PLACING,
-    CancelOrder.TYPE: (Refusal.ORDER_NOT_FOUND, *CANCELLING),
-    ShipOrder.TYPE: (Refusal.ORDER_NOT_FOUND, *SHIPPING),
-    ReturnLines.TYPE: (Refusal.ORDER_NOT_FOUND, *RETURNING),
+    CancelOrder.TYPE: (OrderRefusal.ORDER_NOT_FOUND, *CANCELLING),
+    ShipOrder.TYPE: (OrderRefusal.ORDER_NOT_FOUND, *SHIPPING),
+    ReturnLines.TYPE: (OrderRefusal.ORDER_NOT_FOUND, *RETURNING),
     ReceiveStock.TYPE: (StockRefusal.BAD_QUANTITY,),
     AdjustStock.TYPE: (StockRefusal.BELOW_RESERVED,),
 }

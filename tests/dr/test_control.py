@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.mirror_settings import MirrorPlace
-from infra.sites.comparison import Comparison, compare
+from infra.sites.comparison import SiteComparison, compare
 from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 from services.kernel.transactions import transactional_producer
 from tests.dr.bare import ATTEMPTS, broker, ends, mirror, mirror_place, quiet
@@ -75,7 +75,7 @@ def test_kills_double_records_only_without_exactly_once(tmp_path: Path, exactly_
             assert found.different != ()
 
 
-def copied_to_the_end(place: MirrorPlace) -> Comparison:
+def copied_to_the_end(place: MirrorPlace) -> SiteComparison:
     """Both logs compared, once the mirror has nothing left to copy."""
     for _ in range(ATTEMPTS):
         # the last writing came after the last kill: there is work, also for one that has to wait first

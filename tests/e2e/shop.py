@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.embedded.journal import Journal, MemberState
+from infra.embedded.journal import MemberState, StackJournal
 from infra.embedded.ports import HOST
 from infra.embedded.stack import http_ready
 from infra.settings import ROOT, StackSettings
@@ -47,7 +47,7 @@ class Shop:
 
     def member(self, name: str) -> MemberState:
         """One process, as the supervisor sees it."""
-        state = Journal(self.settings.home).read()
+        state = StackJournal(self.settings.home).read()
         assert state is not None
         return next(member for member in state.members if member.name == name)
 

@@ -14,7 +14,7 @@ from infra.checker.evidence import Evidence, read_evidence
 from infra.checker.invariants import check
 from infra.drills.load import Load
 from infra.drills.shopping import Shopping
-from infra.embedded.journal import Journal, StackState
+from infra.embedded.journal import StackJournal, StackState
 from infra.retail.requests import Api
 from infra.retail.shop import Shop as Reader
 from infra.retail.shop import api_urls
@@ -54,12 +54,12 @@ class SmallShop(Shop):
         return process.returncode, output
 
     def state(self) -> StackState:
-        state = Journal(self.settings.home).read()
+        state = StackJournal(self.settings.home).read()
         assert state is not None
         return state
 
     def events(self) -> set[tuple[str, str]]:
-        return {(event["process"], event["event"]) for event in Journal(self.settings.home).events()}
+        return {(event["process"], event["event"]) for event in StackJournal(self.settings.home).events()}
 
     def write(self) -> tuple[int, str]:
         """Status and code of an attempt to place an order."""

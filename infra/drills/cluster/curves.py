@@ -47,7 +47,7 @@ class Setting:
 
 
 @dataclass
-class Window:
+class CurveWindow:
     """One run: bytes acknowledged a second, and how long each record took, in seconds."""
 
     seconds: float = 0.0
@@ -72,7 +72,7 @@ def curves(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:
     create_placed(rig.cluster.admin, topic, [BROKERS] * 3, {**DURABLE, "max.message.bytes": "4194304"})
     batches = [Setting(codec, OF_EVENTS, linger) for codec in CODECS for linger in LINGERS]
     by_size = [Setting(codec, size, LINGER) for codec in ("none", "lz4") for size in SIZES]
-    runs: dict[Setting, list[Window]] = {each: [] for each in (*batches, *by_size)}
+    runs: dict[Setting, list[CurveWindow]] = {each: [] for each in (*batches, *by_size)}
     _window(rig.cluster.bootstrap, topic, text, batches[0])  # cold code misleads
     for number in range(1, ROUNDS + 1):
         show(f"round {number} of {ROUNDS}")
@@ -92,12 +92,12 @@ def curves(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:
     return report
 
 
-def _middle(found: Sequence[Window]) -> Window:
+def _middle(found: Sequence[CurveWindow]) -> CurveWindow:
     return sorted(found, key=lambda window: window.throughput)[len(found) // 2]
 
 
 def _draw(
-    found: Mapping[Setting, Window], batches: Sequence[Setting], by_size: Sequence[Setting], folder: Path
+    found: Mapping[Setting, CurveWindow], batches: Sequence[Setting], by_size: Sequence[Setting], folder: Path
 ) -> None:
     batching: dict[str, list[tuple[float, float]]] = defaultdict(list)
     sizes: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -113,9 +113,9 @@ def _draw(
     (folder / "payload.svg").write_text(chart(title, "bytes of a record", "MiB/s, and ms", sizes))
 
 
-def _window(bootstrap: str, topic: str, text: bytes, setting: Setting) -> Window:
+def _window(bootstrap: str, topic: str, text: bytes, setting: Setting) -> CurveWindow:
     """Write as fast as it goes with so much ahead. Raises NotReady where nothing is acknowledged."""
-    found, size = Window(), setting.size
+    found, size = CurveWindow(), setting.size
     under_way = 0
     producer = Producer(
         {

@@ -27,7 +27,7 @@ from infra.drills.shopping import Shopping
 from infra.retail.requests import Api
 from infra.sites.steps import Show
 from services.kernel.envelope import format_time, now_micros
-from services.order.domain.refusals import Refusal
+from services.order.domain.refusals import OrderRefusal
 
 RATE = 20.0
 WARM_SECONDS = 5.0
@@ -36,7 +36,7 @@ BETWEEN_SECONDS = 3.0
 STATIC = ("queued.max.requests", "400")
 # Taken while a broker runs.
 DYNAMIC = ("log.cleaner.threads", "2")
-RULES = tuple(rule.name.lower() for rule in Refusal)
+RULES = tuple(rule.name.lower() for rule in OrderRefusal)
 
 
 def rolling(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:

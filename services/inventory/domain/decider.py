@@ -29,7 +29,7 @@ from contracts.inventory.events import (
     StockReserved,
     StockReturned,
 )
-from services.inventory.domain.refusals import Refusal
+from services.inventory.domain.refusals import StockRefusal
 from services.inventory.domain.state import Stock, closed_key, forget, return_step
 from services.kernel.decider import Decider
 
@@ -60,9 +60,9 @@ def receive(command: ReceiveStock) -> Sequence[InventoryEvent]:
 
 def adjust(command: AdjustStock, stock: Stock) -> Sequence[InventoryEvent]:
     if command.quantity == 0:
-        raise Refusal.ZERO_ADJUSTMENT.refused()
+        raise StockRefusal.ZERO_ADJUSTMENT.refused()
     if stock.available + command.quantity < 0:
-        raise Refusal.BELOW_RESERVED.refused(f"on hand {stock.on_hand}, reserved {stock.reserved}")
+        raise StockRefusal.BELOW_RESERVED.refused(f"on hand {stock.on_hand}, reserved {stock.reserved}")
     return [StockAdjusted(command.sku, command.quantity, command.reason, command.occurred_at)]
 
 
@@ -72,14 +72,16 @@ def reserve(command: ReserveStock, stock: Stock) -> Sequence[InventoryEvent]:
     if _issued(command.order_id, stock):
         return []
     if _released(command.order_id, stock):
-        raise Refusal.RESERVATION_CLOSED.refused()
+        raise StockRefusal.RESERVATION_CLOSED.refused()
     held = stock.reservations.get(command.order_id)
     if held == command.quantity:
         return []
     if held is not None:
-        raise Refusal.RESERVATION_DIFFERS.refused(f"held {held}, asked {command.quantity}")
+        raise StockRefusal.RESERVATION_DIFFERS.refused(f"held {held}, asked {command.quantity}")
     if command.quantity > stock.available:
-        raise Refusal.INSUFFICIENT_STOCK.refused(f"available {stock.available}, asked {command.quantity}")
+        raise StockRefusal.INSUFFICIENT_STOCK.refused(
+            f"available {stock.available}, asked {command.quantity}"
+        )
     return [StockReserved(command.sku, command.order_id, command.quantity, command.occurred_at)]
 
 
@@ -102,10 +104,10 @@ def issue(command: IssueStock, stock: Stock) -> Sequence[InventoryEvent]:
     if _issued(command.order_id, stock):
         return []
     if _released(command.order_id, stock):
-        raise Refusal.RESERVATION_CLOSED.refused()
+        raise StockRefusal.RESERVATION_CLOSED.refused()
     held = stock.reservations.get(command.order_id)
     if held is None:
-        raise Refusal.NOT_RESERVED.refused()
+        raise StockRefusal.NOT_RESERVED.refused()
     return [StockIssued(command.sku, command.order_id, held, command.occurred_at)]
 
 
@@ -131,7 +133,7 @@ def _issued(order_id: str, stock: Stock) -> bool:
 
 def _at_least_one(quantity: int) -> None:
     if quantity < 1:
-        raise Refusal.BAD_QUANTITY.refused(f"got {quantity}")
+        raise StockRefusal.BAD_QUANTITY.refused(f"got {quantity}")
 
 
 def evolve(stock: Stock, event: InventoryEvent) -> Stock:

@@ -7,7 +7,7 @@ from enum import Enum
 from services.kernel.decider import Refused
 
 
-class Refusal(Enum):
+class StockRefusal(Enum):
     """One member per code; the code is the name in lower case, the value is the reason."""
 
     BAD_QUANTITY = "a quantity is at least 1"

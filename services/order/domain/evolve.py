@@ -22,7 +22,7 @@ from services.order.domain.state import (
     Cancelled,
     Confirmed,
     Expired,
-    Line,
+    LineState,
     NotPlaced,
     Order,
     Owed,
@@ -61,7 +61,7 @@ def evolve(order: Order, event: OrderEvent) -> Order:
 
 def _placed(event: OrderPlaced) -> Placed:
     """Words that many orders share are kept once."""
-    lines = tuple(Line(intern(line.sku), line.quantity, line.unit_price) for line in event.lines)
+    lines = tuple(LineState(intern(line.sku), line.quantity, line.unit_price) for line in event.lines)
     return Placed(
         order_id=event.order_id,
         placed_at=event.occurred_at,
@@ -122,6 +122,6 @@ def _releases(
     return _owed("release", event.release, order.lines, event.occurred_at)
 
 
-def _owed(step: str, skus: Collection[str], lines: tuple[Line, ...], at: int) -> tuple[Owed, ...]:
+def _owed(step: str, skus: Collection[str], lines: tuple[LineState, ...], at: int) -> tuple[Owed, ...]:
     units = units_by_sku(lines)
     return tuple(Owed(step, sku, 0, units[sku], at) for sku in skus)

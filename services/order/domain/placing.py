@@ -21,7 +21,7 @@ from contracts.order.events import (
     OrderRejected,
     ReservationsRecorded,
 )
-from services.order.domain.refusals import Refusal
+from services.order.domain.refusals import OrderRefusal
 from services.order.domain.state import (
     Cancelled,
     Confirmed,
@@ -42,7 +42,7 @@ MOST_MICROS = 2**63 - 1
 
 def place(command: PlaceOrder, order: Order) -> Sequence[OrderEvent]:
     if not isinstance(order, NotPlaced):
-        raise Refusal.ORDER_EXISTS.refused()
+        raise OrderRefusal.ORDER_EXISTS.refused()
     return [
         OrderPlaced(
             order_id=command.order_id,
@@ -60,18 +60,18 @@ def place(command: PlaceOrder, order: Order) -> Sequence[OrderEvent]:
 
 def _gross(command: PlaceOrder) -> int:
     if not command.lines:
-        raise Refusal.EMPTY_ORDER.refused()
+        raise OrderRefusal.EMPTY_ORDER.refused()
     for line in command.lines:
         if line.quantity < 1:
-            raise Refusal.BAD_QUANTITY.refused(f"{line.sku}: {line.quantity}")
+            raise OrderRefusal.BAD_QUANTITY.refused(f"{line.sku}: {line.quantity}")
         if line.unit_price < 0:
-            raise Refusal.NEGATIVE_PRICE.refused(line.sku)
+            raise OrderRefusal.NEGATIVE_PRICE.refused(line.sku)
     if sum(line.quantity for line in command.lines) > MOST_UNITS:
-        raise Refusal.TOO_MANY_UNITS.refused()
+        raise OrderRefusal.TOO_MANY_UNITS.refused()
     goods = sum(line.quantity * line.unit_price for line in command.lines)
     gross = goods + sum(charge.amount for charge in command.charges)
     if goods > MOST_MICROS or abs(gross) > MOST_MICROS:
-        raise Refusal.AMOUNT_TOO_LARGE.refused()
+        raise OrderRefusal.AMOUNT_TOO_LARGE.refused()
     return gross
 
 
@@ -83,7 +83,7 @@ def record_reservations(command: RecordReservations, order: Order) -> Sequence[O
     """
     match order:
         case NotPlaced():
-            raise Refusal.ORDER_NOT_FOUND.refused()
+            raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case Placed(order_id=order_id, placed_at=at, lines=lines):
             told, missing = set(command.reserved), set(command.short)
             reserved = tuple(sku for sku in order.unanswered if sku in told)
@@ -110,17 +110,17 @@ def record_reservations(command: RecordReservations, order: Order) -> Sequence[O
 def cancel(command: CancelOrder, order: Order) -> Sequence[OrderEvent]:
     match order:
         case NotPlaced():
-            raise Refusal.ORDER_NOT_FOUND.refused()
+            raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case Placed() | Confirmed():
             return [_cancelled(order, command.occurred_at, command.reason)]
         case Cancelled():
             return []
         case Rejected():
-            raise Refusal.ALREADY_REJECTED.refused()
+            raise OrderRefusal.ALREADY_REJECTED.refused()
         case Expired():
-            raise Refusal.ALREADY_EXPIRED.refused()
+            raise OrderRefusal.ALREADY_EXPIRED.refused()
         case Shipped():
-            raise Refusal.ALREADY_SHIPPED.refused()
+            raise OrderRefusal.ALREADY_SHIPPED.refused()
         case _:
             assert_never(order)
 
@@ -144,19 +144,19 @@ def justify(command: JustifyReservation, order: Order) -> Sequence[OrderEvent]:
     """Nothing happens to the order: that it stands behind the reservation, or why not, is the answer."""
     match order:
         case NotPlaced():
-            raise Refusal.ORDER_NOT_FOUND.refused()
+            raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case Placed() | Confirmed():
             if command.sku not in units_by_sku(order.lines):
-                raise Refusal.SKU_NOT_IN_ORDER.refused(command.sku)
+                raise OrderRefusal.SKU_NOT_IN_ORDER.refused(command.sku)
             return []
         case Rejected():
-            raise Refusal.ALREADY_REJECTED.refused()
+            raise OrderRefusal.ALREADY_REJECTED.refused()
         case Cancelled():
-            raise Refusal.ALREADY_CANCELLED.refused()
+            raise OrderRefusal.ALREADY_CANCELLED.refused()
         case Expired():
-            raise Refusal.ALREADY_EXPIRED.refused()
+            raise OrderRefusal.ALREADY_EXPIRED.refused()
         case Shipped():
-            raise Refusal.ALREADY_SHIPPED.refused()
+            raise OrderRefusal.ALREADY_SHIPPED.refused()
         case _:
             assert_never(order)
 
@@ -165,14 +165,14 @@ def expire(command: ExpireOrder, order: Order) -> Sequence[OrderEvent]:
     """The command's time is the clock's: the domain has none."""
     match order:
         case NotPlaced():
-            raise Refusal.ORDER_NOT_FOUND.refused()
+            raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case Placed():
             if order.settle_by is None or command.occurred_at < order.settle_by:
-                raise Refusal.NOT_DUE.refused()
+                raise OrderRefusal.NOT_DUE.refused()
             return [OrderExpired(order.order_id, command.occurred_at, tuple(units_by_sku(order.lines)))]
         case Expired():
             return []
         case Confirmed() | Rejected() | Cancelled() | Shipped():
-            raise Refusal.ALREADY_SETTLED.refused()
+            raise OrderRefusal.ALREADY_SETTLED.refused()
         case _:
             assert_never(order)

@@ -7,7 +7,7 @@ from enum import Enum
 from services.kernel.decider import Refused
 
 
-class Refusal(Enum):
+class OrderRefusal(Enum):
     """One member per code; the code is the name in lower case, the value is the reason."""
 
     ORDER_NOT_FOUND = "there is no such order"

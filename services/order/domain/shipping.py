@@ -19,7 +19,7 @@ from contracts.order.events import (
     OrderShipped,
     RefundedLine,
 )
-from services.order.domain.refusals import Refusal
+from services.order.domain.refusals import OrderRefusal
 from services.order.domain.state import (
     Cancelled,
     Confirmed,
@@ -38,9 +38,9 @@ from services.order.domain.state import (
 def ship(command: ShipOrder, order: Order) -> Sequence[OrderEvent]:
     match order:
         case NotPlaced():
-            raise Refusal.ORDER_NOT_FOUND.refused()
+            raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case Placed():
-            raise Refusal.NOT_CONFIRMED.refused()
+            raise OrderRefusal.NOT_CONFIRMED.refused()
         case Confirmed():
             return [
                 OrderShipped(
@@ -54,13 +54,13 @@ def ship(command: ShipOrder, order: Order) -> Sequence[OrderEvent]:
         case Shipped(carrier=command.carrier, reference=command.reference):
             return []
         case Shipped():
-            raise Refusal.ALREADY_SHIPPED.refused()
+            raise OrderRefusal.ALREADY_SHIPPED.refused()
         case Rejected():
-            raise Refusal.ALREADY_REJECTED.refused()
+            raise OrderRefusal.ALREADY_REJECTED.refused()
         case Cancelled():
-            raise Refusal.ALREADY_CANCELLED.refused()
+            raise OrderRefusal.ALREADY_CANCELLED.refused()
         case Expired():
-            raise Refusal.ALREADY_EXPIRED.refused()
+            raise OrderRefusal.ALREADY_EXPIRED.refused()
         case _:
             assert_never(order)
 
@@ -68,7 +68,7 @@ def ship(command: ShipOrder, order: Order) -> Sequence[OrderEvent]:
 def take_back(command: ReturnLines, order: Order) -> Sequence[OrderEvent]:
     match order:
         case NotPlaced():
-            raise Refusal.ORDER_NOT_FOUND.refused()
+            raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case Shipped():
             asked = _asked(command.lines)
             refunded = _refunds(asked, order)
@@ -88,7 +88,7 @@ def take_back(command: ReturnLines, order: Order) -> Sequence[OrderEvent]:
                 )
             ]
         case Placed() | Confirmed() | Rejected() | Cancelled() | Expired():
-            raise Refusal.NOT_SHIPPED.refused()
+            raise OrderRefusal.NOT_SHIPPED.refused()
         case _:
             assert_never(order)
 
@@ -98,22 +98,22 @@ def _asked(lines: Iterable[ReturnedLine]) -> dict[str, int]:
     asked: dict[str, int] = {}
     for line in lines:
         if line.quantity < 1:
-            raise Refusal.BAD_QUANTITY.refused(f"{line.sku}: {line.quantity}")
+            raise OrderRefusal.BAD_QUANTITY.refused(f"{line.sku}: {line.quantity}")
         asked[line.sku] = asked.get(line.sku, 0) + line.quantity
     if not asked:
-        raise Refusal.EMPTY_RETURN.refused()
+        raise OrderRefusal.EMPTY_RETURN.refused()
     return asked
 
 
 def _refunds(asked: dict[str, int], order: Shipped) -> tuple[RefundedLine, ...]:
     left = units_by_sku(order.lines)
     if not any(left.values()):
-        raise Refusal.NOTHING_TO_RETURN.refused()
+        raise OrderRefusal.NOTHING_TO_RETURN.refused()
     for sku, units in asked.items():
         if sku not in left:
-            raise Refusal.SKU_NOT_IN_ORDER.refused(sku)
+            raise OrderRefusal.SKU_NOT_IN_ORDER.refused(sku)
         if units > left[sku]:
-            raise Refusal.RETURNED_TOO_MUCH.refused(f"{sku}: {units} of {left[sku]}")
+            raise OrderRefusal.RETURNED_TOO_MUCH.refused(f"{sku}: {units} of {left[sku]}")
     refunds = dict.fromkeys(asked, 0)
     for before, after in zip(order.lines, take_units(order.lines, asked), strict=True):
         if before is not after:
@@ -125,7 +125,7 @@ def record_movements(command: RecordMovements, order: Order) -> Sequence[OrderEv
     """Only what the order waits for counts, and of two answers the first; a refusal ends a step as well."""
     match order:
         case NotPlaced():
-            raise Refusal.ORDER_NOT_FOUND.refused()
+            raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case Placed() | Confirmed():
             return []
         case Rejected() | Cancelled() | Expired() | Shipped():

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 
-class Line(NamedTuple):
+class LineState(NamedTuple):
     """Units of one SKU at one price (micros). The same SKU may stand in several lines."""
 
     sku: str
@@ -55,7 +55,7 @@ class Placed:
     country: str
     currency: str
     gross: int
-    lines: tuple[Line, ...]
+    lines: tuple[LineState, ...]
     settle_by: int | None
     unanswered: tuple[str, ...]
 
@@ -69,7 +69,7 @@ class Confirmed:
     country: str
     currency: str
     gross: int
-    lines: tuple[Line, ...]
+    lines: tuple[LineState, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Shipped:
     currency: str
     carrier: str | None
     reference: str | None
-    lines: tuple[Line, ...]
+    lines: tuple[LineState, ...]
     returns: int
     owed: tuple[Owed, ...]
 
@@ -114,7 +114,7 @@ Order: TypeAlias = NotPlaced | Placed | Confirmed | Rejected | Cancelled | Expir
 STATES: tuple[type[Order], ...] = (NotPlaced, Placed, Confirmed, Rejected, Cancelled, Expired, Shipped)
 
 
-def units_by_sku(lines: Iterable[Line]) -> dict[str, int]:
+def units_by_sku(lines: Iterable[LineState]) -> dict[str, int]:
     """The units of each SKU, in the order in which SKUs first stand in the lines."""
     units: dict[str, int] = {}
     for line in lines:
@@ -122,11 +122,11 @@ def units_by_sku(lines: Iterable[Line]) -> dict[str, int]:
     return units
 
 
-def units_of(lines: Iterable[Line]) -> int:
+def units_of(lines: Iterable[LineState]) -> int:
     return sum(line.quantity for line in lines)
 
 
-def take_units(lines: tuple[Line, ...], units: Mapping[str, int]) -> tuple[Line, ...]:
+def take_units(lines: tuple[LineState, ...], units: Mapping[str, int]) -> tuple[LineState, ...]:
     """The lines without `units` of each SKU, taken in their order. A line that is not touched is the same."""
     missing = dict(units)
     left = []

@@ -111,14 +111,14 @@ async def get_order_history(
 
 
 @dataclass(frozen=True)
-class AsOf:
+class PointInHistory:
     """A version, or a recorded time in micros UTC: what we knew then."""
 
     version: int | None = None
     recorded_at: int | None = None
 
     @classmethod
-    def parse(cls, at: str) -> AsOf:
+    def parse(cls, at: str) -> PointInHistory:
         """Of the parameter `at`, which has its form. Raises `Problem` 422 for a time that there is not."""
         if at.startswith("version:"):
             return cls(version=int(at.removeprefix("version:")))
@@ -128,7 +128,7 @@ class AsOf:
             raise invalid("at", str(error)) from error
 
 
-async def order_as_of(connection: Connection, order_id: str, at: AsOf) -> Versioned[Order] | None:
+async def order_as_of(connection: Connection, order_id: str, at: PointInHistory) -> Versioned[Order] | None:
     """The order then, by the same fold as the live rows. None: it did not exist, or not in that version."""
     rows = await connection.fetch(_UNTIL, order_id, at.version, at.recorded_at)
     if not rows or (at.version is not None and rows[-1]["version"] != at.version):

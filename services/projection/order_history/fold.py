@@ -11,7 +11,7 @@ from services.kernel.envelope import Metadata
 
 
 @dataclass(frozen=True)
-class Entry:
+class HistoryRow:
     """One event. Times are micros UTC; `body` is the event's fields as plain values."""
 
     order_id: str
@@ -31,12 +31,12 @@ class Entry:
 class History:
     """`entries` are those that are not written yet: a row that was loaded for folding has none."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[HistoryRow, ...] = ()
 
 
 def fold(row: History | None, event: Any, metadata: Metadata) -> History:
     """The history with the event at its end."""
-    entry = Entry(
+    entry = HistoryRow(
         order_id=metadata.subject,
         version=metadata.version,
         event_id=metadata.id,

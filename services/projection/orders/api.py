@@ -12,7 +12,7 @@ from services.edge.app import api_router
 from services.edge.money import decimal_text
 from services.kernel.envelope import format_time
 from services.kernel.read_model import Connection, Versioned
-from services.projection.order_history.api import AsOf, order_as_of
+from services.projection.order_history.api import PointInHistory, order_as_of
 from services.projection.orders.fold import Content, Order
 from services.projection.orders.store import content_of, order_of
 from services.projection.parameters import (
@@ -142,7 +142,7 @@ async def get_order(
         ),
     ] = None,
 ) -> OrderDetails:
-    then = None if at is None else AsOf.parse(at)
+    then = None if at is None else PointInHistory.parse(at)
     model = ORDERS if then is None else ORDER_HISTORY
     async with reads.connection(model) as connection:
         if then is None:

@@ -52,16 +52,16 @@ class Order:
     content: Content | None = None
 
 
-class NotPlaced(Exception):
+class NeverPlaced(Exception):
     """An order's stream begins with something else than OrderPlaced."""
 
 
 def fold(row: Order | None, event: Any, metadata: Metadata) -> Order:
-    """The order after the event. Raises `NotPlaced`."""
+    """The order after the event. Raises `NeverPlaced`."""
     if isinstance(event, OrderPlaced):
         return placed(event)
     if row is None:
-        raise NotPlaced(f"{metadata.type} on {metadata.subject}, which was never placed")
+        raise NeverPlaced(f"{metadata.type} on {metadata.subject}, which was never placed")
     return replace(row, **changes(row, event))
 
 

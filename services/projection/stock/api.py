@@ -25,7 +25,7 @@ from services.projection.read_docs import RECORDED, Time, of_entity, of_page
 from services.projection.read_models import STOCK
 from services.projection.reading import ReadRoute, Reads, missing
 from services.projection.stale import Stale, stale
-from services.projection.stock.fold import Stock
+from services.projection.stock.fold import StockRow
 from services.projection.stock.store import stock_of
 
 LEVEL = {
@@ -125,7 +125,7 @@ async def _page(
     return StockPage(stock=levels, next=to_cursor((levels[-1].available, levels[-1].sku)) if more else None)
 
 
-def _level(found: Versioned[Stock], old: Stale = None) -> StockLevel:
+def _level(found: Versioned[StockRow], old: Stale = None) -> StockLevel:
     stock = found.row
     return StockLevel(
         sku=stock.sku,

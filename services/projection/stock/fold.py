@@ -17,7 +17,7 @@ from services.kernel.envelope import Metadata
 
 
 @dataclass(frozen=True)
-class Stock:
+class StockRow:
     """Units: `reserved` is what is held now, the others are totals since the beginning."""
 
     sku: str
@@ -36,13 +36,13 @@ class Stock:
         return self.on_hand - self.reserved
 
 
-def fold(row: Stock | None, event: Any, metadata: Metadata) -> Stock:
+def fold(row: StockRow | None, event: Any, metadata: Metadata) -> StockRow:
     """The stock after the event. Raises ValueError for an event that is not of stock."""
-    before = row or Stock(metadata.subject)
+    before = row or StockRow(metadata.subject)
     return replace(before, **changes(before, event))
 
 
-def changes(row: Stock, event: Any) -> dict[str, Any]:
+def changes(row: StockRow, event: Any) -> dict[str, Any]:
     match event:
         case StockReceived(quantity=units):
             return {"received": row.received + units}

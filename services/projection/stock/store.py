@@ -7,7 +7,7 @@ from typing import Any
 
 from services.kernel.read_model import Connection, StoreIn, Versioned
 from services.projection.columns import ENGINE_COLUMNS, columns, upsert, versioned_row
-from services.projection.stock.fold import Stock
+from services.projection.stock.fold import StockRow
 
 COLUMNS = {
     "sku": "text",
@@ -25,21 +25,21 @@ class StockStore:
         self._save = upsert(f"{schema}.stock", ENGINE_COLUMNS | COLUMNS, "sku")
         self._forget = f"DELETE FROM {schema}.stock WHERE sku = $1"
 
-    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Versioned[Stock]]:
+    async def load(self, connection: Connection, keys: Sequence[str]) -> dict[str, Versioned[StockRow]]:
         return {row["sku"]: stock_of(row) for row in await connection.fetch(self._load, keys)}
 
-    async def save(self, connection: Connection, rows: Mapping[str, Versioned[Stock]]) -> None:
+    async def save(self, connection: Connection, rows: Mapping[str, Versioned[StockRow]]) -> None:
         stocks = [stock.row for stock in rows.values()]
         engine = columns(rows.values(), list(ENGINE_COLUMNS))
         await connection.execute(self._save, *engine, *columns(stocks, list(COLUMNS)))
 
-    async def forget(self, connection: Connection, key: str, _: Stock) -> None:
+    async def forget(self, connection: Connection, key: str, _: StockRow) -> None:
         await connection.execute(self._forget, key)
 
 
-STORE: StoreIn[Stock] = StockStore
+STORE: StoreIn[StockRow] = StockStore
 
 
-def stock_of(row: Mapping[str, Any]) -> Versioned[Stock]:
+def stock_of(row: Mapping[str, Any]) -> Versioned[StockRow]:
     """A SKU's stock from a record of its table."""
-    return versioned_row(row, Stock(**{name: row[name] for name in COLUMNS}))
+    return versioned_row(row, StockRow(**{name: row[name] for name in COLUMNS}))

@@ -8,29 +8,29 @@ import asyncpg
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.audit import Sources, audit
+from analytics.audit import AuditSources, audit
 from analytics.evidence.report import to_html
 from analytics.evidence.verdict import Verdict
-from analytics.offsets import AheadOfLog, NotCaughtUp, end_offsets
+from analytics.offsets import AheadOfLog, ReplayIncomplete, end_offsets
 from contracts.order.events import OrderShipped
 from tests.integration.analytics.shop import AT, confirmed, placed, project, returned, write_shop
 from tests.integration.analytics.writing import Topics, commit, create_topics, write_raw, writer
 
 
 @pytest.fixture
-def sources(kafka: str, fresh_database: str) -> Sources:
+def sources(kafka: str, fresh_database: str) -> AuditSources:
     """A correct shop whose read models have read everything."""
     topics = create_topics(kafka)
     write_shop(kafka, topics)
     project(kafka, topics, fresh_database)
-    return Sources(kafka, fresh_database, topics.orders, topics.inventory)
+    return AuditSources(kafka, fresh_database, topics.orders, topics.inventory)
 
 
-def audited(spark: SparkSession, sources: Sources, wait: float = 30) -> Verdict:
+def audited(spark: SparkSession, sources: AuditSources, wait: float = 30) -> Verdict:
     return audit(spark, sources, wait, lambda _: None)
 
 
-def change(sources: Sources, sql: str) -> None:
+def change(sources: AuditSources, sql: str) -> None:
     async def run() -> None:
         connection = await asyncpg.connect(sources.database_url)
         await connection.execute(sql)
@@ -39,7 +39,7 @@ def change(sources: Sources, sql: str) -> None:
     asyncio.run(run())
 
 
-def pretend_read(sources: Sources) -> None:
+def pretend_read(sources: AuditSources) -> None:
     """Positions at the end of the log, without rows: a projection that passes over records."""
     for topic, partitions in end_offsets(sources.kafka, (sources.orders, sources.inventory)).items():
         for number, end in partitions.items():
@@ -51,7 +51,7 @@ def named(verdict: Verdict) -> list[tuple[str, str, int | None]]:
     return [(difference.kind, difference.key, difference.version) for difference in verdict.differences]
 
 
-def test_a_correct_shop_is_identical(spark: SparkSession, sources: Sources) -> None:
+def test_a_correct_shop_is_identical(spark: SparkSession, sources: AuditSources) -> None:
     verdict = audited(spark, sources)
     assert verdict.differences == []
     assert verdict.identical
@@ -65,7 +65,7 @@ def test_a_correct_shop_is_identical(spark: SparkSession, sources: Sources) -> N
     assert "<svg" in to_html(verdict)
 
 
-def test_an_order_that_came_back_in_part_is_no_difference(spark: SparkSession, sources: Sources) -> None:
+def test_an_order_that_came_back_in_part_is_no_difference(spark: SparkSession, sources: AuditSources) -> None:
     order = placed("o-5", "A")
     life = [
         order,
@@ -79,7 +79,7 @@ def test_an_order_that_came_back_in_part_is_no_difference(spark: SparkSession, s
     assert audited(spark, sources).differences == []
 
 
-def test_rows_changed_by_hand_are_named(spark: SparkSession, sources: Sources) -> None:
+def test_rows_changed_by_hand_are_named(spark: SparkSession, sources: AuditSources) -> None:
     change(sources, "UPDATE orders.orders SET gross = gross + 1 WHERE order_id = 'o-1'")
     change(sources, "DELETE FROM orders.orders WHERE order_id = 'o-2'")
     change(sources, "UPDATE stock.stock SET received = 99 WHERE sku = 'A'")
@@ -94,7 +94,9 @@ def test_rows_changed_by_hand_are_named(spark: SparkSession, sources: Sources) -
     ]
 
 
-def test_a_row_left_behind_differs_from_its_next_version_on(spark: SparkSession, sources: Sources) -> None:
+def test_a_row_left_behind_differs_from_its_next_version_on(
+    spark: SparkSession, sources: AuditSources
+) -> None:
     change(
         sources,
         "UPDATE orders.orders SET version = 2, status = 'confirmed', refunded = 0 WHERE order_id = 'o-1'",
@@ -102,7 +104,7 @@ def test_a_row_left_behind_differs_from_its_next_version_on(spark: SparkSession,
     assert named(audited(spark, sources)) == [("orders", "o-1", 3)]
 
 
-def test_a_doubled_record_stops_its_key(spark: SparkSession, sources: Sources) -> None:
+def test_a_doubled_record_stops_its_key(spark: SparkSession, sources: AuditSources) -> None:
     """The accounts agree on everything before it."""
     with writer(sources.kafka) as producer:
         commit(producer, sources.orders, [(placed("o-4", "B"), 1)])
@@ -114,7 +116,7 @@ def test_a_doubled_record_stops_its_key(spark: SparkSession, sources: Sources) -
     assert json.loads(verdict.to_json())["verdict"] == "stopped"
 
 
-def test_a_foreign_record_is_listed_and_changes_nothing(spark: SparkSession, sources: Sources) -> None:
+def test_a_foreign_record_is_listed_and_changes_nothing(spark: SparkSession, sources: AuditSources) -> None:
     with writer(sources.kafka) as producer:
         producer.begin_transaction()
         write_raw(producer, sources.inventory, "A", b"{}", None)
@@ -128,20 +130,22 @@ def test_a_foreign_record_is_listed_and_changes_nothing(spark: SparkSession, sou
     assert "1 foreign records" in to_html(verdict)
 
 
-def test_it_waits_for_the_read_models_but_not_for_ever(spark: SparkSession, sources: Sources) -> None:
+def test_it_waits_for_the_read_models_but_not_for_ever(spark: SparkSession, sources: AuditSources) -> None:
     with writer(sources.kafka) as producer:
         commit(producer, sources.orders, [(OrderShipped("o-4", AT, issue=("B",)), 2)])
-    with pytest.raises(NotCaughtUp, match=sources.orders):
+    with pytest.raises(ReplayIncomplete, match=sources.orders):
         audited(spark, sources, wait=1)
 
 
-def test_read_models_of_another_log_are_refused(spark: SparkSession, sources: Sources) -> None:
+def test_read_models_of_another_log_are_refused(spark: SparkSession, sources: AuditSources) -> None:
     change(sources, "UPDATE position SET next_offset = 1000000 WHERE read_model = 'stock'")
     with pytest.raises(AheadOfLog, match="stock stands at"):
         audited(spark, sources)
 
 
-def test_what_was_expected_is_compared_too(spark: SparkSession, sources: Sources, tmp_path: Path) -> None:
+def test_what_was_expected_is_compared_too(
+    spark: SparkSession, sources: AuditSources, tmp_path: Path
+) -> None:
     expectation = {
         "correlation": "corr",
         "orders": {
@@ -154,7 +158,7 @@ def test_what_was_expected_is_compared_too(spark: SparkSession, sources: Sources
     }
     file = tmp_path / "expectation.json"
     file.write_text(json.dumps(expectation))
-    given = Sources(sources.kafka, sources.database_url, sources.orders, sources.inventory, file)
+    given = AuditSources(sources.kafka, sources.database_url, sources.orders, sources.inventory, file)
     assert named(audited(spark, given)) == [("expected orders", "o-4", None)]
     others = json.dumps(expectation | {"correlation": "o-4 is not ours, nor is anything else"})
     file.write_text(others)

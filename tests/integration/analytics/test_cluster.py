@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.jobs.outputs import LOG_FILE, Reading, write
+from analytics.jobs.outputs import LOG_FILE, OutputReading, write
 from analytics.jobs.reading import Wanted, events, sources
 from analytics.marts.catalogue import MARTS
 from infra.embedded.ports import HOST
@@ -89,7 +89,11 @@ def test_a_job_on_the_cluster_makes_the_local_rows(
     here.mkdir()
     for name in COMPARED:
         write(
-            MARTS[name].build(made_of), name, MARTS[name], Reading("log", {}, None, None, 0, ()), here / name
+            MARTS[name].build(made_of),
+            name,
+            MARTS[name],
+            OutputReading("log", {}, None, None, 0, ()),
+            here / name,
         )
         local = pq.read_table(here / name)
         assert local.num_rows > 0

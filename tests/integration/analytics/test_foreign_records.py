@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.audit import Sources, audit
+from analytics.audit import AuditSources, audit
 from analytics.evidence.verdict import Verdict
 from analytics.lake.copying import update
 from analytics.lake.reading import open_lake
@@ -35,7 +35,7 @@ def counted(log: Iterable[LogRecord], topic: str) -> list[LogRecord]:
     return [each for each in log if reading.take(each.key, each.value, each.headers) is Step.NEXT]
 
 
-def read_to(sources: Sources, twin: Topics) -> None:
+def read_to(sources: AuditSources, twin: Topics) -> None:
     """The read models' rows are those of `twin`, a log without what is foreign."""
     project(sources.kafka, twin, sources.database_url)
     for mine, its in ((sources.orders, twin.orders), (sources.inventory, twin.inventory)):
@@ -55,7 +55,7 @@ def aside(log: Replay) -> list[tuple[Any, ...]]:
     return [(row["topic"], row["partition"], row["offset"], row["reason"]) for row in rows]
 
 
-def audited(spark: SparkSession, sources: Sources) -> Verdict:
+def audited(spark: SparkSession, sources: AuditSources) -> Verdict:
     return audit(spark, sources, 30, lambda _: None)
 
 
@@ -65,7 +65,7 @@ def test_ten_kinds_at_once_then_decided(
 ) -> None:
     create_catalogue_topics(kafka, {JOURNAL: catalogue()[JOURNAL]})
     topics, twin = create_topics(kafka), create_topics(kafka)
-    sources = Sources(kafka, fresh_database, topics.orders, topics.inventory)
+    sources = AuditSources(kafka, fresh_database, topics.orders, topics.inventory)
     everything = [record for each in PLANTED for record in each.log]
     for some, records in ((topics, everything), (twin, counted(everything, twin.inventory))):
         write_shop(kafka, some)

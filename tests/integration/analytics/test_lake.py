@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.envelope import POSITION
 from analytics.lake.compaction import compact
-from analytics.lake.copying import AnotherLog, rebuild, update
+from analytics.lake.copying import LakeOfAnotherLog, rebuild, update
 from analytics.lake.manifest import LakeDamaged, NoLake, part_folder
 from analytics.lake.parts import LakeBusy, only_writer
 from analytics.lake.reading import open_lake
@@ -191,7 +191,7 @@ def test_a_lake_of_another_log_is_refused(
 ) -> None:
     everything(kafka, topics.orders, range(1, 10))
     update(spark, kafka, lake, quiet, [topics.orders])
-    with pytest.raises(AnotherLog, match="rebuild"):
+    with pytest.raises(LakeOfAnotherLog, match="rebuild"):
         update(spark, kafka, lake, quiet, [create_topics(kafka).orders])
     manifest = json.loads((lake / "manifest.json").read_text())
     manifest["ends"][topics.orders]["0"] += 1000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from analytics.jobs.outputs import Reading, write
+from analytics.jobs.outputs import OutputReading, write
 from analytics.marts.catalogue import MARTS
 from infra.topics import create_topics
 
@@ -29,7 +29,7 @@ def test_a_killed_job_leaves_the_output_before_it(
     create_topics(kafka)
     out, aside = tmp_path / "orders", tmp_path / ".orders.new"
     rows = spark.createDataFrame([("o-1",)], "order_id string")
-    reading = Reading("log", {}, None, None, 0, ())
+    reading = OutputReading("log", {}, None, None, 0, ())
     write(rows, "orders", MART, reading, out)
     before = content(out)
     job = subprocess.Popen(

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.jobs.outputs import LOG_FILE, Reading, preview, read_ends, write
+from analytics.jobs.outputs import LOG_FILE, OutputReading, preview, read_ends, write
 from analytics.jobs.reading import Wanted, events, sources
 from analytics.marts.catalogue import MARTS
 from analytics.offsets import AheadOfLog, end_offsets
@@ -35,7 +35,7 @@ def test_every_mart_is_written_with_how_far_it_was_read(
     wanted = Wanted(kafka, ends=ends)
     log = events(spark, wanted).kept()
     aside = [row.asDict() for row in log.set_aside.collect()]
-    reading = Reading("log", log.ends, None, None, len(aside), tuple(aside))
+    reading = OutputReading("log", log.ends, None, None, len(aside), tuple(aside))
     made_of = sources(spark, log, wanted)
     made_of.orders.persist()
     counts = {}

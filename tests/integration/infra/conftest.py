@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.embedded.journal import Journal, MemberState, StackState
+from infra.embedded.journal import MemberState, StackJournal, StackState
 from infra.settings import ROOT
 from tests.ports import free_base
 
@@ -22,7 +22,7 @@ class Shop:
     def __init__(self, home: Path) -> None:
         self.base = free_base()
         self.logs = home / "logs"
-        self.journal = Journal(home)
+        self.journal = StackJournal(home)
         self._environment = {**os.environ, "DAYBOOK_HOME": str(home), "DAYBOOK_PORT_BASE": str(self.base)}
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from infra.embedded.child import Program
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.embedded.ports import HOST
 from infra.embedded.postgres import MAJOR
 from infra.embedded.stack import Member, http_ready
@@ -131,7 +131,7 @@ def test_a_worker_that_stands_down_is_not_shown_as_dead(tmp_path: Path) -> None:
         return Member(name, (), lambda: Program(name, command), lambda: True, seconds=SECONDS)
 
     settings = StackSettings(home=tmp_path, port_base=free_base())
-    journal = Journal(tmp_path)
+    journal = StackJournal(tmp_path)
     supervisor = Supervisor(
         settings, os.getpid(), journal, [[member("stands-down", EXIT_STOOD_DOWN), member("dies", EXIT_LOST)]]
     )

@@ -21,7 +21,9 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from services.inventory.settings import StockWorkerSettings
 from services.kernel import transactions
+from services.order.settings import OrderWorkerSettings
 
 METHODS = ("begin_transaction", "produce", "send_offsets_to_transaction", "commit_transaction")
 
@@ -86,7 +88,7 @@ def main() -> int:
         return Doomed(producer, step, int(nth), number, torn_from)
 
     transactions.transactional_producer = doomed
-    settings = importlib.import_module(f"services.{service}.settings").WorkerSettings()
+    settings = OrderWorkerSettings() if service == "order" else StockWorkerSettings()
     code: int = importlib.import_module(f"services.{service}.worker").run(settings)
     return code
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.lake.copying import AnotherLog, update
+from analytics.lake.copying import LakeOfAnotherLog, update
 from infra import lake_runs
 from infra.lake_runs import NotInTheLake, lake_for
 from services.projection import bulk
@@ -143,5 +143,5 @@ async def test_from_a_lake_that_ends_before_the_log(
     with pytest.raises(NotInTheLake):
         lake_for(shop.kafka, folder, [ORDER_HISTORY])
     fresh_topics(shop.kafka)
-    with pytest.raises(AnotherLog):
+    with pytest.raises(LakeOfAnotherLog):
         lake_for(shop.kafka, folder, LAKE_MODELS)

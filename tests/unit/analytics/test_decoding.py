@@ -7,7 +7,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from analytics.decoding import Undecodable, read_event
+from analytics.decoding import UndecodableValue, read_event
 from contracts.lock import load_lock
 from contracts.order.events import Charge, Line, OrderPlaced
 
@@ -45,10 +45,10 @@ def test_both_versions_become_the_current_event() -> None:
 @pytest.mark.parametrize("cut", [0, 3, 5, 12, -1])
 def test_what_is_cut_short_is_undecodable(cut: int) -> None:
     value = framed(load_lock().ids(OrderPlaced.TYPE)[0], PLACED)
-    with pytest.raises(Undecodable):
+    with pytest.raises(UndecodableValue):
         read_event(value[:cut], load_lock())
 
 
 def test_an_unknown_schema_is_undecodable() -> None:
-    with pytest.raises(Undecodable):
+    with pytest.raises(UndecodableValue):
         read_event(struct.pack(">bI", 0, 4_000_000) + b"abc", load_lock())

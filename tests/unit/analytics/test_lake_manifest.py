@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.journal import Decisions
+from analytics.journal import RecordedDecisions
 from analytics.lake.manifest import (
     MANIFEST,
     LakeDamaged,
@@ -33,7 +33,9 @@ LAKE = Manifest(
     contracts=fingerprint(load_lock()),
     parts=(Part("a", 10, {str(V1): 2, "none": 1}), Part("b", 20, {str(V1): 1, str(V2): 5, "999999": 4})),
     retired=("c",),
-    decisions=Decisions({("stock/A", 2, "id", "digest"): "foreign"}, {"order.events": frozenset({1, 3})}),
+    decisions=RecordedDecisions(
+        {("stock/A", 2, "id", "digest"): "foreign"}, {"order.events": frozenset({1, 3})}
+    ),
 )
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from analytics import envelope
 from analytics.envelope import with_kind
-from analytics.journal import Decisions
+from analytics.journal import RecordedDecisions
 from analytics.log_rule import FIRST_EPOCH, STREAMS, WAITING, Exceptions, find_exceptions
 from analytics.stream_steps import murmur2
 from contracts.lock import load_lock
@@ -29,7 +29,7 @@ def topic(number: int) -> str:
     return f"case-{number}"
 
 
-def decisions(cases: tuple[Case, ...]) -> Decisions:
+def decisions(cases: tuple[Case, ...]) -> RecordedDecisions:
     verdicts = {
         (about.stream.replace("stock", topic(number), 1), *about[1:]): verdict
         for number, case in enumerate(cases)
@@ -40,7 +40,7 @@ def decisions(cases: tuple[Case, ...]) -> Decisions:
         for number, case in enumerate(cases)
         if case.journal.epochs
     }
-    return Decisions(verdicts, epochs)
+    return RecordedDecisions(verdicts, epochs)
 
 
 def says(case: Case, name: str, found: Exceptions) -> tuple[str, ...]:

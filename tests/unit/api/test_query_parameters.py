@@ -15,9 +15,9 @@ from contracts.lock import load_lock
 from infra.registry import ClientParameters, create
 from services.edge.app import application
 from services.inventory.api import create as inventory_app
-from services.inventory.settings import ApiSettings as InventorySettings
+from services.inventory.settings import StockApiSettings as InventorySettings
 from services.order.api import create as order_app
-from services.order.settings import ApiSettings as OrderSettings
+from services.order.settings import OrderApiSettings as OrderSettings
 from services.projection.api import query_app
 from services.projection.settings import QuerySettings
 

@@ -22,7 +22,7 @@ from services.inventory.api import StockApi
 from services.inventory.api import routes as stock_routes
 from services.order.api import OrderApi
 from services.order.api import routes as order_routes
-from services.order.settings import ApiSettings
+from services.order.settings import OrderApiSettings
 from tests.unit.api.in_process import Answer, ask
 
 GOLDEN = Path(__file__).parents[2] / "contract" / "golden_requests.json"
@@ -90,7 +90,7 @@ class Tail:
 
 
 def app(gateway: Gateway, route_class: type[APIRoute]) -> FastAPI:
-    settings = ApiSettings(hash_key=cast(Any, "a key for tests alone"))
+    settings = OrderApiSettings(hash_key=cast(Any, "a key for tests alone"))
     orders = Writer(cast(Any, gateway), Resource("order", "order_id", "/orders/"), KEY)
     stock = Writer(cast(Any, gateway), Resource("stock", "sku", "/stock/"), KEY)
     made = application(

@@ -29,8 +29,8 @@ from infra.rewinding import Rewind
 from infra.settings import StackSettings
 from infra.sites.losses import Loss
 from infra.sites.overview import ReadModelView, SitesView, SiteView
-from infra.sites.reconcile import Standing
-from infra.sites.steps import Step
+from infra.sites.reconcile import ReconStanding
+from infra.sites.steps import SiteStep
 from infra.streams import ForeignSeen, StoppedStream, StreamRecord
 from services.kernel.envelope import Metadata
 from services.projection.parked import ParkedKey
@@ -75,7 +75,7 @@ def streams_list(text: str) -> list[str]:
 
 def losses(text: str) -> list[str]:
     loss = Loss(text, text, text, text, text, text, True, 1, text, 1, {"currency": text}, (), None, None)
-    results.print(losses_shown._table([Standing(loss, text)]))
+    results.print(losses_shown._table([ReconStanding(loss, text)]))
     return [text[: losses_shown.SHOWN_ID]]
 
 
@@ -106,7 +106,7 @@ def verdict(text: str) -> list[str]:
 
 def other_tables(text: str) -> list[str]:
     results.print(report_table(DrillReport(text, 1, text, [Promise(text, text, text, False)])))
-    results.print(failover.table_of((Step(text, 1.0, text),)))
+    results.print(failover.table_of((SiteStep(text, 1.0, text),)))
     since._show([Rewind(text, 1, 1, 0, 1)], text, 0)
     results.print(unmapped_table([Unmapped(text, text, datetime(2010, 12, 1), 1, 1)]))  # type: ignore[arg-type]
     results.print(commands_table(Tally()))

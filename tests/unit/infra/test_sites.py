@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from infra.embedded.journal import Journal
+from infra.embedded.journal import StackJournal
 from infra.embedded.link import LinkState, read_link, write_link
 from infra.embedded.stack import NAMES, SITE_NAMES, members
 from infra.mirror_settings import MirrorPlace, mirror_properties
@@ -75,13 +75,13 @@ def test_a_write_api_knows_the_same_api_at_the_other_site(tmp_path: Path) -> Non
 
 
 def test_a_held_member_is_held_over_restarts_until_released(tmp_path: Path) -> None:
-    assert Journal(tmp_path).held() == frozenset()
-    Journal(tmp_path).hold("mirror")
-    Journal(tmp_path).hold("guard")
-    assert Journal(tmp_path).held() == {"mirror", "guard"}
-    Journal(tmp_path).release("guard")
-    Journal(tmp_path).release("never-held")
-    assert Journal(tmp_path).held() == {"mirror"}
+    assert StackJournal(tmp_path).held() == frozenset()
+    StackJournal(tmp_path).hold("mirror")
+    StackJournal(tmp_path).hold("guard")
+    assert StackJournal(tmp_path).held() == {"mirror", "guard"}
+    StackJournal(tmp_path).release("guard")
+    StackJournal(tmp_path).release("never-held")
+    assert StackJournal(tmp_path).held() == {"mirror"}
 
 
 def test_the_link_is_whole_until_told(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from threading import Semaphore
 import pytest
 
 from infra.embedded.housekeeping import ENOUGH, SHORT, Housekeeping
-from infra.embedded.journal import EVENTS_BYTES, Journal, Phase, StackState
+from infra.embedded.journal import EVENTS_BYTES, Phase, StackJournal, StackState
 from infra.embedded.rotation import KEPT_FILES, older, rotate
 from infra.embedded.stack import log_file
 from infra.settings import ROOT, StackSettings
@@ -62,7 +62,7 @@ def test_the_fullest_disk_counts_and_is_named(disks: Disks, tmp_path: Path) -> N
 
 def test_the_supervisor_is_told_of_each_change_once(disks: Disks, tmp_path: Path) -> None:
     disks.free = {tmp_path: 1_000_000_000}
-    house, journal = Housekeeping(StackSettings(home=tmp_path), []), Journal(tmp_path)
+    house, journal = Housekeeping(StackSettings(home=tmp_path), []), StackJournal(tmp_path)
     told = []
     for free in (1_000_000_000, 400_000_000, 300_000_000, 200_000_000, 1_000_000_000):
         disks.free[tmp_path] = free
@@ -88,7 +88,7 @@ def test_a_disk_that_cannot_be_asked_is_asked_again(tmp_path: Path, monkeypatch:
 
 
 def test_events_that_find_no_room_are_written_later(tmp_path: Path) -> None:
-    journal, file = Journal(tmp_path), tmp_path / "events.jsonl"
+    journal, file = StackJournal(tmp_path), tmp_path / "events.jsonl"
     file.symlink_to(NO_SPACE)
     journal.record("broker", "died", "the disk is full")
     journal.record("broker", "started")
@@ -99,7 +99,7 @@ def test_events_that_find_no_room_are_written_later(tmp_path: Path) -> None:
 
 
 def test_a_state_that_finds_no_room_leaves_the_one_before(tmp_path: Path) -> None:
-    journal, before = Journal(tmp_path), StackState(Phase.STARTING, 42, 27400)
+    journal, before = StackJournal(tmp_path), StackState(Phase.STARTING, 42, 27400)
     assert journal.write(before)
     (tmp_path / "state.fresh").symlink_to(NO_SPACE)
     assert not journal.write(StackState(Phase.RUNNING, 42, 27400))
@@ -128,7 +128,7 @@ def test_a_file_that_is_written_to_goes_on_from_its_beginning(tmp_path: Path) ->
 
 
 def test_events_are_kept_over_rotations_up_to_a_number_of_files(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = StackJournal(tmp_path)
     journal.record("broker", "first")
     for number in range(2 * (KEPT_FILES + 2)):
         journal.record("broker", f"{number}", "x" * (EVENTS_BYTES // 2 + 1))

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from infra.embedded.child import Program
 from infra.embedded.errors import JarsNotResolved, PortTaken
 from infra.embedded.jars import LOCK, Jar, read_lock, verify
-from infra.embedded.journal import Journal, MemberState, Phase, StackState
+from infra.embedded.journal import MemberState, Phase, StackJournal, StackState
 from infra.embedded.ports import HOST, free_ports, listening, require_free
 from infra.embedded.secret import kept_secret
 from infra.embedded.stack import NAMES, Member, members
@@ -64,7 +64,7 @@ def test_only_keeps_the_order_of_starting(tmp_path: Path) -> None:
 
 
 def test_the_journal_gives_back_what_was_written(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "home")
+    journal = StackJournal(tmp_path / "home")
     assert journal.read() is None
     assert journal.events() == []
     state = StackState(Phase.RUNNING, 42, 27400, (MemberState("broker", 43, True, 2),))
@@ -79,7 +79,7 @@ def test_the_journal_gives_back_what_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damaged", [b"", b'{"phase": "runn', b"\0" * 64, b"{}", b"\xff"])
 def test_a_state_that_a_power_cut_left_damaged_is_none(tmp_path: Path, damaged: bytes) -> None:
     (tmp_path / "state.json").write_bytes(damaged)
-    journal = Journal(tmp_path)
+    journal = StackJournal(tmp_path)
     assert journal.read() is None
     state = StackState(Phase.STARTING, 42, 27400)
     journal.write(state)
@@ -87,7 +87,7 @@ def test_a_state_that_a_power_cut_left_damaged_is_none(tmp_path: Path, damaged: 
 
 
 def test_half_an_event_is_passed_over(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = StackJournal(tmp_path)
     journal.record("broker", "started")
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(b'{"at": "2026\xff\0\0\n')
@@ -96,7 +96,7 @@ def test_half_an_event_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_stack_has_one_supervisor(tmp_path: Path) -> None:
-    first, second = Journal(tmp_path), Journal(tmp_path)
+    first, second = StackJournal(tmp_path), StackJournal(tmp_path)
     assert not first.supervised()
     with first.sole_supervisor() as alone:
         assert alone

@@ -34,7 +34,7 @@ from services.kernel.envelope import Envelope, Metadata
 from services.kernel.read_model import ReadModel, Versioned
 from services.kernel.row_fold import extend, versioned
 from services.projection.conversations.fold import Awaited
-from services.projection.orders.fold import Content, NotPlaced
+from services.projection.orders.fold import Content, NeverPlaced
 from services.projection.read_models import (
     CONVERSATIONS,
     ORDER_HISTORY,
@@ -125,7 +125,7 @@ def test_what_came_back_is_counted_by_sku() -> None:
 
 
 def test_an_order_begins_with_being_placed() -> None:
-    with pytest.raises(NotPlaced):
+    with pytest.raises(NeverPlaced):
         fold(ORDERS, CONFIRMED)
 
 

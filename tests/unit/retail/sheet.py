@@ -7,13 +7,13 @@ from datetime import date
 
 from infra.retail.invoices import Entry, entries
 from infra.retail.plan import Book, Period, read_book
-from infra.retail.rows import Row, parse
+from infra.retail.rows import SheetRow, parse
 
 HEADER = "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country\n"
 ALWAYS = Period(date(2010, 12, 1), date(2011, 8, 31), date(2010, 12, 1))
 
 
-def rows(lines: str) -> Sequence[Row]:
+def rows(lines: str) -> Sequence[SheetRow]:
     """CSV lines without the header; indentation is dropped."""
     text = HEADER + "\n".join(line.strip() for line in lines.strip().splitlines())
     return [parse(record) for record in csv.DictReader(io.StringIO(text))]

@@ -2,7 +2,15 @@
 
 from datetime import UTC, datetime
 
-from infra.retail.invoices import Charge, Credit, Line, Reason, Sale, StockCount, Unmapped
+from infra.retail.invoices import (
+    CreditNote,
+    InvoiceCharge,
+    InvoiceLine,
+    InvoiceSale,
+    Reason,
+    StockCount,
+    Unmapped,
+)
 from tests.unit.retail.sheet import read
 
 AT = datetime(2010, 12, 1, 9, 0, tzinfo=UTC)
@@ -14,13 +22,13 @@ def test_an_ordinary_invoice_is_a_sale_with_its_charges_apart() -> None:
         536370,22728,ALARM CLOCK,2,2010-12-01 09:01:00,3.95,12583.0,France
         536370,POST,POSTAGE,3,2010-12-01 09:01:00,18.0,12583.0,France
     """)
-    assert sale == Sale(
+    assert sale == InvoiceSale(
         number="536370",
         at=AT,
         customer_id="12583",
         country="France",
-        lines=(Line("22728", 24, 3_750_000), Line("22728", 2, 3_950_000)),
-        charges=(Charge("POST", 54_000_000),),
+        lines=(InvoiceLine("22728", 24, 3_750_000), InvoiceLine("22728", 2, 3_950_000)),
+        charges=(InvoiceCharge("POST", 54_000_000),),
     )
 
 
@@ -30,7 +38,7 @@ def test_a_credit_note_loses_its_charges_and_says_so() -> None:
         C536379,22556,PLASTERS,-12,2010-12-01 09:00:00,1.65,14527.0,United Kingdom
     """) == [
         Unmapped(Reason.CHARGE_CREDITED, "C536379", AT, 1, -27_500_000),
-        Credit("C536379", AT, "14527", (Line("22556", 12, 1_650_000),)),
+        CreditNote("C536379", AT, "14527", (InvoiceLine("22556", 12, 1_650_000),)),
     ]
 
 
@@ -48,8 +56,8 @@ def test_without_customer_and_price_it_is_a_count() -> None:
 
 def test_a_gift_to_a_customer_is_a_sale_for_nothing() -> None:
     [sale] = read("543599,84535B,NOTEBOOK,16,2010-12-01 09:00:00,0.0,17560.0,United Kingdom")
-    assert isinstance(sale, Sale)
-    assert sale.lines == (Line("84535B", 16, 0),)
+    assert isinstance(sale, InvoiceSale)
+    assert sale.lines == (InvoiceLine("84535B", 16, 0),)
 
 
 def test_what_has_no_command_is_counted_with_its_reason_and_value() -> None:

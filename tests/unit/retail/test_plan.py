@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from infra.retail.invoices import Reason, entries
 from infra.retail.plan import Period, read_book
 from infra.retail.requests import call
-from infra.retail.rows import Row
+from infra.retail.rows import SheetRow
 from infra.retail.steps import Adjust, Place, Receive, Return, Step
 from tests.unit.retail.sheet import ALWAYS, book
 
@@ -20,7 +20,7 @@ SKUS = ("A1", "A2", "A3", "84880")
 
 row_lists = st.lists(
     st.builds(
-        Row,
+        SheetRow,
         invoice=st.builds("{}{}".format, st.sampled_from(["", "", "", "C"]), st.integers(540000, 540030)),
         sku=st.sampled_from((*SKUS, "POST")),
         description=st.just("X"),
@@ -34,7 +34,7 @@ row_lists = st.lists(
 ).map(lambda drawn: [_as_invoiced(row, drawn) for row in drawn])
 
 
-def _as_invoiced(row: Row, drawn: Sequence[Row]) -> Row:
+def _as_invoiced(row: SheetRow, drawn: Sequence[SheetRow]) -> SheetRow:
     """An invoice has one customer, and credits are negative."""
     first = next(other for other in drawn if other.invoice == row.invoice)
     sign = -1 if row.invoice.startswith("C") else 1
@@ -42,7 +42,7 @@ def _as_invoiced(row: Row, drawn: Sequence[Row]) -> Row:
 
 
 @given(row_lists, st.lists(st.dates(date(2010, 12, 1), date(2011, 3, 1)), max_size=4))
-def test_periods_compose(rows: Sequence[Row], cuts: Sequence[date]) -> None:
+def test_periods_compose(rows: Sequence[SheetRow], cuts: Sequence[date]) -> None:
     plan = read_book(entries(rows))
     firsts = [ALWAYS.first, *sorted(set(cuts) - {ALWAYS.first})]
     lasts = [*(first - timedelta(days=1) for first in firsts[1:]), ALWAYS.last]
@@ -54,7 +54,7 @@ def test_periods_compose(rows: Sequence[Row], cuts: Sequence[date]) -> None:
 
 
 @given(row_lists)
-def test_in_whatever_order_steps_arrive_stock_suffices(rows: Sequence[Row]) -> None:
+def test_in_whatever_order_steps_arrive_stock_suffices(rows: Sequence[SheetRow]) -> None:
     """Even if every order is reserved and everything is written off before anything comes back."""
     load = read_book(entries(rows)).load(ALWAYS)
     left: Counter[str] = Counter()
@@ -71,7 +71,7 @@ def test_in_whatever_order_steps_arrive_stock_suffices(rows: Sequence[Row]) -> N
 
 
 @given(row_lists)
-def test_nobody_returns_more_than_was_bought(rows: Sequence[Row]) -> None:
+def test_nobody_returns_more_than_was_bought(rows: Sequence[SheetRow]) -> None:
     load = read_book(entries(rows)).load(ALWAYS)
     for chain in load.chains:
         left: Counter[str] = Counter()
@@ -88,7 +88,7 @@ def test_nobody_returns_more_than_was_bought(rows: Sequence[Row]) -> None:
 
 
 @given(row_lists)
-def test_every_credited_unit_is_returned_cancelled_or_counted(rows: Sequence[Row]) -> None:
+def test_every_credited_unit_is_returned_cancelled_or_counted(rows: Sequence[SheetRow]) -> None:
     credited = sum(
         -row.quantity for row in rows if row.quantity < 0 and row.sku != "POST" and row.customer_id
     )
@@ -106,7 +106,7 @@ def test_every_credited_unit_is_returned_cancelled_or_counted(rows: Sequence[Row
 
 
 @given(row_lists)
-def test_a_plan_is_the_same_again_and_its_keys_are_distinct(rows: Sequence[Row]) -> None:
+def test_a_plan_is_the_same_again_and_its_keys_are_distinct(rows: Sequence[SheetRow]) -> None:
     calls = [call(step) for step in read_book(entries(rows)).load(ALWAYS).steps()]
     assert calls == [call(step) for step in read_book(entries(rows)).load(ALWAYS).steps()]
     assert len({(request.path, request.key) for request in calls}) == len(calls)

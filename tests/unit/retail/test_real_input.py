@@ -6,9 +6,9 @@ from datetime import date
 import pytest
 
 from infra.retail.expectation import expect
-from infra.retail.invoices import Line, Reason, entries
-from infra.retail.plan import Book, Load, Period, read_book
-from infra.retail.rows import Row, read_rows
+from infra.retail.invoices import InvoiceLine, Reason, entries
+from infra.retail.plan import Book, LoadPlan, Period, read_book
+from infra.retail.rows import SheetRow, read_rows
 from infra.retail.steps import Adjust, Place
 from infra.retail.stocking import NEVER_STOCKED
 from tests.unit.retail.sheet import ALWAYS
@@ -17,12 +17,12 @@ DECEMBER = Period(date(2010, 12, 1), date(2010, 12, 31), date(2010, 12, 1))
 
 
 @pytest.fixture(scope="module")
-def real_rows() -> list[Row]:
+def real_rows() -> list[SheetRow]:
     return list(read_rows())
 
 
 @pytest.fixture(scope="module")
-def real_book(real_rows: list[Row]) -> Book:
+def real_book(real_rows: list[SheetRow]) -> Book:
     return read_book(entries(real_rows))
 
 
@@ -58,7 +58,7 @@ def test_nine_months(real_book: Book) -> None:
     assert all(stock.on_hand >= stock.reserved for stock in expected.stock.values())
 
 
-def test_every_row_of_goods_sold_is_a_line_of_an_order(real_rows: list[Row], real_book: Book) -> None:
+def test_every_row_of_goods_sold_is_a_line_of_an_order(real_rows: list[SheetRow], real_book: Book) -> None:
     placed = Counter(
         (step.order_id, line)
         for step in real_book.load(ALWAYS).steps()
@@ -67,7 +67,7 @@ def test_every_row_of_goods_sold_is_a_line_of_an_order(real_rows: list[Row], rea
     )
     counts = {step.number for step in real_book.adjustments if isinstance(step, Adjust)}
     sold = Counter(
-        (row.invoice, Line(row.sku, row.quantity, row.unit_price))
+        (row.invoice, InvoiceLine(row.sku, row.quantity, row.unit_price))
         for row in real_rows
         if row.quantity > 0 and row.invoice[0] not in "CA" and row.invoice not in counts
     )
@@ -86,7 +86,7 @@ def test_no_order_has_two_articles_that_are_never_stocked(real_book: Book) -> No
         assert len({line.sku for line in place.lines} & NEVER_STOCKED) <= 1
 
 
-def _lines_by_reason(load: Load) -> Counter[Reason]:
+def _lines_by_reason(load: LoadPlan) -> Counter[Reason]:
     counted: Counter[Reason] = Counter()
     for gap in load.unmapped:
         counted[gap.reason] += gap.lines

@@ -9,7 +9,7 @@ from aiohttp import web
 from infra.embedded.ports import HOST, free_ports
 from infra.retail import sender
 from infra.retail.requests import Api, Call, call
-from infra.retail.sender import NothingThere, Sender, Unanswered
+from infra.retail.sender import NoResponse, NothingThere, Sender
 from tests.unit.retail.sheet import ALWAYS, book
 
 URL = f"http://{HOST}"
@@ -41,6 +41,6 @@ async def test_what_has_answered_once_is_given_all_the_patience(monkeypatch: pyt
         sending = Sender(session, dict.fromkeys(Api, f"{URL}:{port}"), patience=0.5)
         assert (await sending.send(any_call())).refused == "404"
         await runner.cleanup()
-        with pytest.raises(Unanswered) as gone:
+        with pytest.raises(NoResponse) as gone:
             await sending.send(any_call())
     assert not isinstance(gone.value, NothingThere)
