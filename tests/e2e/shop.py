@@ -1,17 +1,32 @@
 """A whole shop of its own for end-to-end tests, driven by the `daybook` command as a user types it."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from infra.embedded.journal import MemberState, StackJournal
 from infra.embedded.ports import HOST
 from infra.embedded.stack import http_ready
 from infra.settings import ROOT, StackSettings
+from tests.ports import free_base
 
 SECONDS = 600.0
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Shop]:
+    """A shop that is up, with its home in `folder`; down at the end."""
+    shop = Shop(folder / "home", free_base())
+    try:
+        shop.run("up")
+        yield shop
+    finally:
+        shop.run("down")
 
 
 class Shop:

@@ -4,15 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.shop import Shop
-from tests.ports import free_base
+from tests.e2e.shop import Shop, opened
 
 
 @pytest.fixture(scope="session")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    shop = Shop(tmp_path_factory.mktemp("shop") / "home", free_base())
-    try:
-        shop.run("up")
+    with opened(tmp_path_factory.mktemp("shop")) as shop:
         yield shop
-    finally:
-        shop.run("down")

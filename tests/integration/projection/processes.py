@@ -50,6 +50,11 @@ class Process:
         with self._log.open("ab") as log:
             self.child = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
+    def restart_if_ended(self) -> None:
+        """A supervisor's part."""
+        if self.child.poll() is not None:
+            self.start()
+
     def signal(self, number: int) -> None:
         self.child.send_signal(number)
 

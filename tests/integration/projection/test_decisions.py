@@ -127,8 +127,7 @@ async def test_a_rebuild_with_newer_decisions_makes_the_projection_begin_anew(sh
         shop.projection.signal(signal.SIGCONT)
 
     async def begun_anew() -> bool:
-        if shop.projection.child.poll() is not None:  # it was frozen in a transaction: see `WRITER_SETTINGS`
-            shop.projection.start()
+        shop.projection.restart_if_ended()  # it was frozen in a transaction: see `WRITER_SETTINGS`
         return await whole(shop, planted.events)
 
     await until(begun_anew, "the rebuilt rows are others")

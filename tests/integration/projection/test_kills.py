@@ -35,7 +35,7 @@ async def test_kills_and_freezes_under_load(shop: Shop) -> None:
             await asyncio.sleep(LONGER_THAN_A_SESSION)
             frozen.signal(signal.SIGCONT)
             await asyncio.sleep(1)
-            restart_if_ended(frozen)
+            frozen.restart_if_ended()
         await writing
         await until(lambda: applied_with(shop, second, events), "not all events were applied", 120)
         assert await differences(shop.connection, events) == []
@@ -48,14 +48,9 @@ async def test_kills_and_freezes_under_load(shop: Shop) -> None:
 
 async def applied_with(shop: Shop, second: Process, events: list) -> bool:  # type: ignore[type-arg]
     """A supervisor's part: a process that found itself to be a zombie, and stopped, is started again."""
-    restart_if_ended(shop.projection)
-    restart_if_ended(second)
+    shop.projection.restart_if_ended()
+    second.restart_if_ended()
     return await applied(shop.connection, events)
-
-
-def restart_if_ended(process: Process) -> None:
-    if process.child.poll() is not None:
-        process.start()
 
 
 async def positions_are_where_the_rows_are(shop: Shop, count: int) -> None:

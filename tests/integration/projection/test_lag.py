@@ -135,9 +135,8 @@ async def test_lag_grows_while_the_projection_does_nothing(
         shop.projection.start()
 
     async def made_up_for() -> bool:
-        # frozen in a transaction that PostgreSQL has ended since, it ends too: its supervisor starts it again
-        if shop.projection.child.poll() is not None:
-            shop.projection.start()
+        # frozen in a transaction that PostgreSQL has ended since, it ends too
+        shop.projection.restart_if_ended()
         return await at_rest(api)
 
     await until(made_up_for, "it is back, and the lag was not made up for")

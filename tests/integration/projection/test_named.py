@@ -72,8 +72,7 @@ async def test_of_two_with_one_name_one_ends_and_no_row_is_wrong(named: Named) -
             # whose transaction comes second finds that the position is not its own
             await until(lambda: ended(older, newer), "both go on", BACK_SECONDS)
             older.kill()
-            if newer.child.poll() is not None:
-                newer.start()  # as its supervisor would
+            newer.restart_if_ended()
             await all_applied(named, events)
 
 
