@@ -20,8 +20,11 @@ _TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"
 _CURRENCY_PATTERN = r"^[A-Z]{3}$"
 _PRICE_PATTERN = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?$"
 _AMOUNT_PATTERN = r"^-?(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?$"
+_TAG = r'(W/)?"[!\x23-\x7e]*"'
+TAGS_PATTERN = rf"^(\*|{_TAG}( *, *{_TAG})*)$"
 _DECIMAL = "up to nine digits, and up to six behind the point"
 IN_WORDS |= {
+    TAGS_PATTERN: 'an entity tag as an ETag header gave it, such as "3", or *',
     ID_PATTERN: "up to 64 letters, digits and ._~- beginning with a letter or digit",
     _TEXT_PATTERN: "text without control characters",
     _CURRENCY_PATTERN: "three capital letters, such as GBP",

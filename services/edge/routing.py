@@ -63,19 +63,18 @@ class _Signature:
         if request.scope["query_string"]:
             check_parameters(request)
         try:
-            place = "path"
             for name, adapter in self.path.items():
-                place = f"path {name}"
+                place: tuple[str, ...] = ("path", name)
                 found[name] = adapter.validate_python(request.path_params[name])
             for name, (adapter, default) in self.query.items():
-                place = f"query {name}"
+                place = ("query", name)
                 given = request.query_params.get(name) if request.scope["query_string"] else None
                 found[name] = default if given is None else adapter.validate_python(given)
-            place = "header"
+            place = ("header",)
             name, headers = self.headers
             found[name] = headers.__pydantic_validator__.validate_python(self._headers(request))
         except ValidationError as error:
-            raise RequestValidationError(_placed(error, *place.split())) from error
+            raise RequestValidationError(_placed(error, *place)) from error
         if errors:
             raise RequestValidationError(errors)
         return found

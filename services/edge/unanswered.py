@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.kernel.control import STORAGE, Control
+from services.kernel.control import Control
 
 NOT_TAKING = {
-    "passive": ("site_passive", "this site is passive: the other one takes commands"),
-    "quiesced": ("site_quiesced", "this site is being switched over"),
-    "takeover": ("site_taking_over", "this site is taking over"),
-    "unproven": ("site_unproven", "this site does not know yet whether it is the only active one"),
-    "storage": ("storage_full", "the disk of this site is nearly full; reads go on"),
+    "passive": ("site_passive", 503, "this site is passive: the other one takes commands"),
+    "quiesced": ("site_quiesced", 503, "this site is being switched over"),
+    "takeover": ("site_taking_over", 503, "this site is taking over"),
+    "unproven": ("site_unproven", 503, "this site does not know yet whether it is the only active one"),
+    "storage": ("storage_full", 507, "the disk of this site is nearly full; reads go on"),
 }
 
 
@@ -42,8 +42,7 @@ class NotTaking(Unanswered):
     def __init__(self, control: Control, peer_url: str = "") -> None:
         """`peer_url` is where the other site takes such commands: a passive site's peer is the active one."""
         why = control.role.role if control.role.role != "active" else control.held
-        self.code, reason = NOT_TAKING[why]
-        self.status = 507 if why == STORAGE else 503
+        self.code, self.status, reason = NOT_TAKING[why]
         if why == "passive" and peer_url:
             self.members = {"active_site": peer_url}
             reason = f"{reason}, at {peer_url}"

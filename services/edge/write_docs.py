@@ -40,10 +40,7 @@ def succeeded(
 def write_problems(about: Mapping[str, Any], refused: Mapping[str, Code]) -> dict[int | str, dict[str, Any]]:
     """What a write may answer instead; `about` is the entity in examples, `refused` the domain's codes."""
     repeat = {**about, "idempotency_key": "4711"}
-    away = {
-        code: Code(507 if code == "storage_full" else 503, reason, repeat)
-        for code, reason in NOT_TAKING.values()
-    }
+    away = {code: Code(status, reason, repeat) for code, status, reason in NOT_TAKING.values()}
     return documented(
         EDGE,
         EDGE_OF_BODIES,

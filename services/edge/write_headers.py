@@ -14,7 +14,7 @@ from prometheus_client import Histogram
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.edge.fields import ID_PATTERN
+from services.edge.fields import ID_PATTERN, TAGS_PATTERN
 from services.edge.problems import IN_WORDS, invalid
 from services.kernel.entity import ANY_VERSION, NO_VERSION
 from services.kernel.envelope import uuid7
@@ -26,12 +26,9 @@ _KEY_PATTERN = r"^[\x21-\x7e]{1,255}$"
 CORRELATION_PATTERN = r"^[\x21-\x7e]{1,64}$"
 # W3C Trace Context: version ff and ids of zeros alone are invalid, and an invalid header is ignored
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-_TAG = r'(W/)?"[!\x23-\x7e]*"'
-_TAGS_PATTERN = rf"^(\*|{_TAG}( *, *{_TAG})*)$"
 _VERSION = re.compile(r'"([0-9]{1,18})"')
 IN_WORDS |= {
     _KEY_PATTERN: "1 to 255 visible ASCII characters, no spaces",
-    _TAGS_PATTERN: 'an entity tag as an ETag header gave it, such as "3", or *',
 }
 _CORRELATION = re.compile(CORRELATION_PATTERN.encode())
 
@@ -55,7 +52,7 @@ class WriteHeaders(BaseModel):
         str | None,
         Field(
             alias="If-Match",
-            pattern=_TAGS_PATTERN,
+            pattern=TAGS_PATTERN,
             examples=['"3"'],
             description="Only if the entity is at this version: the ETag of an earlier response, in its "
             "quotes. `*`: only if the entity exists. A weak tag never matches (RFC 9110, 13.1.1).",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
+from services.edge.fields import TAGS_PATTERN
 from services.edge.problems import Code, documented
 
 Money: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": r"^-?[0-9]+\.[0-9]{2,6}$"})]
@@ -31,7 +32,7 @@ _CONDITION = {
     "name": "If-None-Match",
     "in": "header",
     "description": "The ETag of an earlier response: 304 where the entity is still at that version.",
-    "schema": {"type": "string", "pattern": r'^(\*|(W/)?"[!\x23-\x7e]*"( *, *(W/)?"[!\x23-\x7e]*")*)$'},
+    "schema": {"type": "string", "pattern": TAGS_PATTERN},
 }
 
 

@@ -80,20 +80,20 @@ def refused(module: str, source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=names):
-                wanted = [(each.name, None) for each in names if not room.lets_in(each.name, None)]
+                wanted = [each.name for each in names if not room.lets_in(each.name, None)]
             case ast.ImportFrom(module=None) | ast.ImportFrom(level=1 | 2 | 3):
-                wanted = [("a relative import", None)]
+                wanted = ["a relative import"]
             case ast.ImportFrom(module=str(source_module), names=names):
                 wanted = [
-                    (f"{source_module}.{each.name}", None)
+                    f"{source_module}.{each.name}"
                     for each in names
                     if not room.lets_in(source_module, each.name)
                 ]
             case ast.Name(id=name) if room.pure and name in IMPURE:
-                wanted = [(name, None)]
+                wanted = [name]
             case _:
                 continue
-        yield from (f"{module}:{getattr(node, 'lineno', 0)}: {what}" for what, _ in wanted)
+        yield from (f"{module}:{getattr(node, 'lineno', 0)}: {what}" for what in wanted)
 
 
 @cache
