@@ -14,7 +14,7 @@ from typing import Protocol
 
 from services.edge.settings import EdgeSettings, Networks
 
-SWEEP_SECONDS = 0.5
+SWEEP_SECONDS = 0.1  # often, so that few expire at once: each is a response that holds up the others
 MAX_BUFFERED_BYTES = 64 * 1024 * 1024
 MOST_DESCRIPTORS = 65_536
 # what the log, the database and files need
