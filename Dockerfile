@@ -21,20 +21,20 @@ RUN uv pip install --quiet --python /venv/bin/python --constraints requirements.
 FROM analytics-dependencies AS jars
 WORKDIR /app
 COPY infra/__init__.py infra/jars.lock infra/
-COPY infra/embedded/__init__.py infra/embedded/cache.py infra/embedded/errors.py infra/embedded/jars.py infra/embedded/java.py infra/embedded/
+COPY infra/stack/embedded/__init__.py infra/stack/embedded/cache.py infra/base/errors.py infra/stack/embedded/jars.py infra/stack/embedded/java.py infra/stack/embedded/
 ENV DAYBOOK_CACHE=/cache
-RUN /venv/bin/python -m infra.embedded.jars spark monitoring && mv /cache/jars/spark-* /spark-jars && mv /cache/jars/monitoring-* /monitoring-jars
+RUN /venv/bin/python -m infra.stack.embedded.jars spark monitoring && mv /cache/jars/spark-* /spark-jars && mv /cache/jars/monitoring-* /monitoring-jars
 # the Java of the lock, in a form that Spark starts on
-RUN /venv/bin/python -c 'from infra.embedded.java import java_home_for_spark; java_home_for_spark().rename("/java")'
+RUN /venv/bin/python -c 'from infra.stack.embedded.java import java_home_for_spark; java_home_for_spark().rename("/java")'
 
 # A folder for each set of plugins; the language of scripts is for all of them.
 FROM analytics-dependencies AS plugins
 WORKDIR /app
 COPY infra/__init__.py infra/jars.lock infra/
-COPY infra/embedded/__init__.py infra/embedded/cache.py infra/embedded/errors.py infra/embedded/jars.py infra/embedded/java.py infra/embedded/
+COPY infra/stack/embedded/__init__.py infra/stack/embedded/cache.py infra/base/errors.py infra/stack/embedded/jars.py infra/stack/embedded/java.py infra/stack/embedded/
 ENV DAYBOOK_CACHE=/cache
 RUN mkdir /plugins && for set in files lines scripts tables avro groovy; do \
-        /venv/bin/python -m infra.embedded.jars connect-$set && mv /cache/jars/connect-$set-* /plugins/$set || exit 1; \
+        /venv/bin/python -m infra.stack.embedded.jars connect-$set && mv /cache/jars/connect-$set-* /plugins/$set || exit 1; \
     done && mv /plugins/groovy /groovy
 
 FROM python AS code
@@ -42,18 +42,18 @@ WORKDIR /app
 COPY contracts contracts
 COPY services services
 COPY infra/*.py infra/
-COPY infra/contracts infra/contracts
-COPY infra/containers infra/containers
+COPY infra/log/contracts infra/log/contracts
+COPY infra/stack/compose infra/stack/compose
 # the guard of a site, of profile `sites`
-COPY infra/sites infra/sites
-COPY infra/embedded/__init__.py infra/embedded/errors.py infra/embedded/ports.py infra/embedded/
+COPY infra/dr infra/dr
+COPY infra/stack/embedded/__init__.py infra/base/errors.py infra/base/ports.py infra/stack/embedded/
 RUN python -m compileall -q .
 
 FROM python AS runtime
 # what a volume begins as, where a step writes into one
 RUN useradd --uid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin daybook \
     && install -d -o daybook /mirror /lists
-COPY --chmod=0755 infra/containers/healthy /usr/local/bin/
+COPY --chmod=0755 infra/stack/compose/healthy /usr/local/bin/
 WORKDIR /app
 ENV PATH=/venv/bin:$PATH DAYBOOK_HTTP_HOST=0.0.0.0 DAYBOOK_HTTP_PORT=8080
 EXPOSE 8080
@@ -84,7 +84,7 @@ COPY --from=plugins --chown=appuser /plugins /plugins
 COPY --from=plugins /groovy /groovy
 # a list in each folder of what is in it: else every start looks into every class
 RUN /opt/kafka/bin/kafka-run-class.sh org.apache.kafka.tools.ConnectPluginPath sync-manifests --plugin-path /plugins
-COPY --chmod=0755 infra/containers/connect-worker infra/containers/connect-healthy /usr/local/bin/
+COPY --chmod=0755 infra/stack/compose/connect-worker infra/stack/compose/connect-healthy /usr/local/bin/
 USER root
 # what a volume begins as
 RUN install -d -o appuser /positions

@@ -101,5 +101,5 @@ $(STAMPS)/locked: $(STAMPS)/uv requirements.lock
 	@touch $@
 
 $(STAMPS)/jars: $(STAMPS)/locked infra/jars.lock
-	@$(BIN)/python -m infra.embedded.jars
+	@$(BIN)/python -m infra.stack.embedded.jars
 	@touch $@

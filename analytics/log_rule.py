@@ -1,6 +1,6 @@
 """What a record of an events topic is: Spark's own implementation of docs/adr/0017, for a whole log.
 
-`services/kernel/log_rule.py` says the same record by record; `tests/contract/log_rule_cases.py` is the table
+`services/kernel/log/rule.py` says the same record by record; `tests/contract/log_rule_cases.py` is the table
 that both are held to. Nearly every record is the next event of its stream, so the rule finds the others:
 
     records ─► `kind`: what each is by itself ─► sorted by key ─► stream_steps.py ─► Exceptions ─► `fault`

@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from collections import deque
 
-from infra.embedded.errors import PortTaken
-from infra.embedded.ports import HOST, require_free
-from infra.settings import AWAY_PORTS, OFFSETS
+from infra.base.errors import PortTaken
+from infra.base.ports import HOST, require_free
+from infra.base.settings import AWAY_PORTS, OFFSETS
 
 # Below the ports that the kernel gives to clients; as far apart as two sites' ports reach.
 FIRST, LAST, STEP = 12_000, 32_000, 400

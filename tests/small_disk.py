@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import ROOT
+from infra.base.settings import ROOT
 
 MEGABYTE = 1_000_000
 AS_ROOT, AS_USER = ("--mount",), ("--mount", "--user", "--map-root-user")

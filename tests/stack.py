@@ -18,10 +18,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.ports import free_ports
-from infra.embedded.postgres import EmbeddedPostgres
-from infra.topics import create_topics, ensure_site
+from infra.base.ports import free_ports
+from infra.log.topics import create_topics, ensure_site
+from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.postgres import EmbeddedPostgres
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from typing import Self
 from testcontainers.community.postgres import PostgresContainer
 from testcontainers.core.container import DockerContainer
 
-from infra.embedded.broker import SETTINGS
-from infra.settings import ROOT
+from infra.base.settings import ROOT
+from infra.stack.embedded.broker import SETTINGS
 
 KAFKA_IMAGE, POSTGRES_IMAGE = "apache/kafka:4.3.1", "postgres:18"
 OUTSIDE = 19092

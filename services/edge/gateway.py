@@ -21,9 +21,9 @@ from contracts.kernel.records import Outcome
 from services.edge.outcomes import OutcomeReader
 from services.edge.unanswered import LogUnavailable, NotTaking, Overloaded
 from services.edge.waiting import Awaited, Waiting, fail
-from services.kernel.clients import client
-from services.kernel.envelope import Metadata, ReplyAddress, now_micros, write_headers
-from services.kernel.serde import encode
+from services.kernel.log.clients import client
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import Metadata, ReplyAddress, now_micros, write_headers
 
 PENDING = Gauge("daybook_gateway_pending", "Commands sent whose outcome is awaited", ["service"])
 TICK_SECONDS = 0.05

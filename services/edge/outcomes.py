@@ -10,11 +10,11 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from contracts.kernel.records import Outcome, OutcomeBatch
-from services.kernel.clients import client
-from services.kernel.control import TOPIC as CONTROL
-from services.kernel.control import Control
-from services.kernel.log_reader import end_offsets
-from services.kernel.serde import Undecodable, decode
+from services.kernel.log.clients import client
+from services.kernel.log.control import TOPIC as CONTROL
+from services.kernel.log.control import Control
+from services.kernel.log.reader import end_offsets
+from services.kernel.record.codec import Undecodable, decode
 
 log = structlog.get_logger(__name__)
 

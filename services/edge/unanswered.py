@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.kernel.control import Control
+from services.kernel.log.control import Control
 
 NOT_TAKING = {
     "passive": ("site_passive", 503, "this site is passive: the other one takes commands"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from services.kernel.worker_metrics import WorkerMetrics
+from services.kernel.worker.worker_metrics import WorkerMetrics
 
 if TYPE_CHECKING:
     import uvicorn

@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.edge.fields import ID_PATTERN, TAGS_PATTERN
 from services.edge.problems import IN_WORDS, invalid
-from services.kernel.entity import ANY_VERSION, NO_VERSION
-from services.kernel.envelope import uuid7
+from services.kernel.record.envelope import uuid7
+from services.kernel.worker.entity import ANY_VERSION, NO_VERSION
 
 CORRELATION_HEADER = b"x-correlation-id"
 SECONDS = Histogram("daybook_request_seconds", "From the request to its answer", ["route", "status"])

@@ -23,9 +23,9 @@ from services.edge.gateway import Gateway
 from services.edge.problems import RETRY_AFTER_SECONDS, Problem
 from services.edge.unanswered import Unanswered
 from services.edge.write_headers import WriteHeaders, expected_version, require_once, traceparent
-from services.kernel.envelope import uuid7
-from services.kernel.process import derived_id
-from services.kernel.tokens import Token
+from services.kernel.model.process import derived_id
+from services.kernel.record.envelope import uuid7
+from services.kernel.record.tokens import Token
 
 NAMESPACE = uuid5(NAMESPACE_URL, "urn:daybook:command").bytes
 

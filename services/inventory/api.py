@@ -22,7 +22,7 @@ from services.edge.writes import Resource, Write, Writer
 from services.inventory.domain.refusals import StockRefusal
 from services.inventory.requests import AdjustmentRequest, ReceiptRequest, StockAnswer
 from services.inventory.settings import StockApiSettings
-from services.kernel.envelope import now_micros
+from services.kernel.record.envelope import now_micros
 
 ABOUT = {"sku": "85123A"}
 EXAMPLE = {

@@ -10,7 +10,7 @@ from contracts.inventory.commands import IssueStock, ReleaseStock
 from contracts.inventory.events import InventoryEvent, StockReserved
 from contracts.order.commands import JustifyReservation
 from services.inventory.domain.state import Stock
-from services.kernel.process import Answered, Ask, Process, derived_id
+from services.kernel.model.process import Answered, Ask, Process, derived_id
 
 NAMESPACE = UUID("0f8f2d0e-5f0b-5b8e-8f52-0d1a7b00c0de").bytes
 ORDER_NOT_FOUND, ALREADY_SHIPPED = "order_not_found", "already_shipped"

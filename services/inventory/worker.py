@@ -6,9 +6,9 @@ from services.edge.worker_health import health_of
 from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.inventory.process import inventory_process
-from services.kernel.aggregate import Aggregate
-from services.kernel.worker import WorkerSettings, run_worker
-from services.kernel.worker_metrics import WorkerMetrics
+from services.kernel.worker.aggregate import Aggregate
+from services.kernel.worker.worker import WorkerSettings, run_worker
+from services.kernel.worker.worker_metrics import WorkerMetrics
 
 INVENTORY = Aggregate("inventory", stock_decider, inventory_process, (Stock,))
 

@@ -20,7 +20,7 @@ from services.edge.serving import end_process
 from services.edge.write_docs import succeeded, write_problems
 from services.edge.write_headers import Correlated, EntityId, Headers
 from services.edge.writes import Resource, Write, Writer, entity_of_key
-from services.kernel.envelope import now_micros
+from services.kernel.record.envelope import now_micros
 from services.order.domain.refusals import OrderRefusal
 from services.order.requests import (
     CancellationRequest,

@@ -26,7 +26,7 @@ from contracts.order.events import (
     OrderShipped,
     ReservationsRecorded,
 )
-from services.kernel.process import Answered, Ask, Process, derived_id
+from services.kernel.model.process import Answered, Ask, Process, derived_id
 from services.order.domain.state import (
     Cancelled,
     Confirmed,

@@ -16,9 +16,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from contracts.order.events import OrderCancelled, OrderConfirmed, OrderExpired, OrderRejected
-from services.kernel.clients import client
-from services.kernel.log_reader import end_offsets, partitions_of
-from services.kernel.log_rule import Event, Journal, kind_of
+from services.kernel.log.clients import client
+from services.kernel.log.reader import end_offsets, partitions_of
+from services.kernel.log.rule import Event, Journal, kind_of
 
 TOPIC = "order.events"
 MAX_WATCHED = 1000

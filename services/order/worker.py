@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from services.edge.worker_health import health_of
-from services.kernel.aggregate import Aggregate
-from services.kernel.worker import WorkerSettings, run_worker
-from services.kernel.worker_metrics import WorkerMetrics
+from services.kernel.worker.aggregate import Aggregate
+from services.kernel.worker.worker import WorkerSettings, run_worker
+from services.kernel.worker.worker_metrics import WorkerMetrics
 from services.order.domain.decider import order_decider
 from services.order.domain.state import STATES
 from services.order.process import order_process

@@ -15,16 +15,16 @@ from starlette.responses import Response
 
 from services.edge.app import application
 from services.edge.problems import Problem
-from services.kernel.read_model import DATABASE_AWAY
-from services.projection import positions
-from services.projection.database import QUERY_SECONDS, QUERY_SETTINGS, migrate, pool
-from services.projection.lag import Lag
-from services.projection.metrics import LagMetrics, scraped
+from services.projection.engine import positions
+from services.projection.engine.database import QUERY_SECONDS, QUERY_SETTINGS, migrate, pool
+from services.projection.engine.lag import Lag
+from services.projection.engine.metrics import LagMetrics, scraped
+from services.projection.engine.read_model import DATABASE_AWAY
+from services.projection.engine.settings import QuerySettings
+from services.projection.engine.site import SiteHeaders, Standing
+from services.projection.engine.visibility import Notifications, Visibility
 from services.projection.read_models import READ_MODELS
 from services.projection.reading import ReadSources
-from services.projection.settings import QuerySettings
-from services.projection.site import SiteHeaders, Standing
-from services.projection.visibility import Notifications, Visibility
 
 log = structlog.get_logger(__name__)
 

@@ -17,10 +17,10 @@ from services.edge.app import application
 from services.edge.json_logs import configure_logging
 from services.edge.serving import serve, server_config
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_REBUILT, EXIT_STOPPED, EXIT_USAGE
-from services.kernel.read_model import OtherCode
-from services.projection.database import migrate, pool
+from services.projection.engine.database import migrate, pool
+from services.projection.engine.read_model import OtherCode
+from services.projection.engine.settings import ProjectionSettings, QuerySettings
 from services.projection.read_models import READ_MODELS
-from services.projection.settings import ProjectionSettings, QuerySettings
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class _Server(uvicorn.Server):
 
 async def project(settings: ProjectionSettings) -> None:
     """Health and metrics beside the projection, until a signal or an error that must end the process."""
-    from services.projection.projection import (  # Faust is the projection's alone, and slow to import
+    from services.projection.engine.projection import (  # Faust is the projection's alone, and slow to import
         Health,
         run,
     )
@@ -71,7 +71,7 @@ def _project(settings: ProjectionSettings) -> int:
 
 def _query(settings: QuerySettings) -> int:
     from services.projection.api import query_app
-    from services.projection.visibility import TABLES_CHANGED
+    from services.projection.engine.visibility import TABLES_CHANGED
 
     configure_logging("query-api", settings.log_level)
     served = serve(query_app(settings), settings.http_host, settings.http_port)

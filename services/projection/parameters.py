@@ -13,7 +13,7 @@ from fastapi import Header, Path, Query
 from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema
 
 from services.edge.problems import IN_WORDS, invalid
-from services.kernel.envelope import parse_time
+from services.kernel.record.envelope import parse_time
 
 PAGE = 50
 MAX_PAGE = 500

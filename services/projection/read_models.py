@@ -6,9 +6,9 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
-from services.kernel.log_rule import STREAMS
-from services.kernel.read_model import ReadModel
-from services.projection.fingerprint import fingerprint
+from services.kernel.log.rule import STREAMS
+from services.projection.engine.fingerprint import fingerprint
+from services.projection.engine.read_model import ReadModel
 
 
 def read_model(name: str, topic: str) -> ReadModel[Any]:

@@ -14,14 +14,14 @@ from fastapi.routing import APIRoute
 from starlette.middleware.gzip import GZipMiddleware
 
 from services.edge.problems import Problem, invalid
-from services.kernel.read_model import Connection, ReadModel
-from services.kernel.tokens import MalformedToken, Token
-from services.projection.database import borrowed
-from services.projection.lag import Lag
+from services.kernel.record.tokens import MalformedToken, Token
+from services.projection.engine.database import borrowed
+from services.projection.engine.lag import Lag
+from services.projection.engine.read_model import Connection, ReadModel
+from services.projection.engine.settings import QuerySettings
+from services.projection.engine.stale import Stale, key_parked, stale, stale_keys
+from services.projection.engine.visibility import Visibility
 from services.projection.parameters import ConsistencyToken, Wait
-from services.projection.settings import QuerySettings
-from services.projection.stale import Stale, key_parked, stale, stale_keys
-from services.projection.visibility import Visibility
 
 COMPRESSED_BYTES = 1000
 

@@ -104,7 +104,7 @@ def test_what_is_missing_is_found() -> None:
     assert dead_links(here, "[a](docs/nowhere.md#x) [b](https://example.org) [c](docs/guarantees.md)") == [
         "docs/nowhere.md"
     ]
-    named = "`infra/nowhere.py`, `services/<name>/api.py`, `infra/cli.py`"
+    named = "`infra/nowhere.py`, `services/<name>/api.py`, `infra/cli/__main__.py`"
     assert missing_files(named) == ["infra/nowhere.py"]
     assert promises_without_a_test("| promise | test |\n|---|---|\n| a | `tests/a.py::b` |\n| c | d |\n") == [
         "| c | d |"

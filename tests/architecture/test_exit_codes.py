@@ -10,15 +10,15 @@ from services.kernel import exit_codes
 ROOT = Path(__file__).parents[2]
 CODES = {name: code for name, code in vars(exit_codes).items() if name.startswith("EXIT_")}
 # Modules of the processes that `daybook up` starts, by the group that the table names.
-WORKERS = ("services/kernel/worker.py", "services/order/worker.py", "services/inventory/worker.py")
+WORKERS = ("services/kernel/worker/worker.py", "services/order/worker.py", "services/inventory/worker.py")
 OTHERS = (
     "services/order/main.py",
     "services/inventory/main.py",
     "services/edge/serving.py",
     "services/projection/main.py",
-    "infra/registry.py",
-    "infra/sites/guard.py",
-    "infra/embedded/link.py",
+    "infra/log/registry.py",
+    "infra/dr/guard.py",
+    "infra/stack/embedded/link.py",
 )
 PYTHON = {0, 1, 2}  # its end, an exception that nobody caught, argparse's refusal
 

@@ -110,6 +110,36 @@ def test_every_room_is_somewhere() -> None:
     assert {room.name for room in rooms()} == lived_in
 
 
+LAYERS = {
+    "infra": ("base", "log", "stack", "dr", "lab", "cli"),
+    "services.kernel": ("model", "record", "log", "worker"),
+}
+
+
+def arrows_back(package: str, layers: tuple[str, ...]) -> list[str]:
+    """The rules that let a lower layer of the package import a higher one."""
+
+    def layer(name: str) -> int | None:
+        below = name.removeprefix(f"{package}.").split(".")[0]
+        return layers.index(below) if name.startswith(f"{package}.") and below in layers else None
+
+    return [
+        f"{room.name} -> {entry}"
+        for room in rooms()
+        for entry in sorted(room.allowed)
+        if (lower := layer(room.name)) is not None
+        and (higher := layer(entry.partition(":")[0])) is not None
+        and higher > lower
+    ]
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_no_layer_imports_one_above_it(package: str) -> None:
+    assert arrows_back(package, LAYERS[package]) == []
+    # the same rules with the layers turned round are refused
+    assert arrows_back(package, LAYERS[package][::-1]) != []
+
+
 @cache
 def of_room(room: Room) -> Path:
     return next(path for path in files() if room_of(module_of(path)) == room)
@@ -122,13 +152,13 @@ def of_room(room: Room) -> Path:
         "import tests.stack",
         "import ftplib",
         "import requests",
-        "from infra.drills import rig",
+        "from infra.lab.drills import rig",
         "from . import x",
     ],
 )
 def test_a_planted_import_is_refused(room: Room, line: str) -> None:
-    if "infra.drills" in {room.name, *room.allowed}:
-        line = line.replace("infra.drills import rig", "analytics.staging import orders")
+    if "infra.lab.drills" in {room.name, *room.allowed}:
+        line = line.replace("infra.lab.drills import rig", "analytics.staging import orders")
     path = of_room(room)
     planted = f"{path.read_text('utf-8')}\n{line}\n"
     assert len([*refused(module_of(path), planted)]) == 1
@@ -136,7 +166,7 @@ def test_a_planted_import_is_refused(room: Room, line: str) -> None:
 
 PURE_PLANTS = (
     *("import datetime", "import os", "import socket", "import msgspec", "import random", "import time"),
-    *("import asyncpg", "import confluent_kafka", "from services.kernel.entities import Partition"),
+    *("import asyncpg", "import confluent_kafka", "from services.kernel.worker.entities import Partition"),
     *("from uuid import uuid4", "import uuid", "from sys import stdout", "open('state')", "__import__('os')"),
 )
 

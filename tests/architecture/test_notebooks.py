@@ -12,7 +12,7 @@ import nbformat
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "analytics" / "notebooks"
 SERVICES = re.compile(r"(?:from|import) services\.([\w.]+)")
-ALLOWED = re.compile(r"(order|inventory)\.domain\.\w+|kernel\.decider")
+ALLOWED = re.compile(r"(order|inventory)\.domain\.\w+|kernel\.model\.decider")
 
 
 def notebooks() -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from infra.embedded.errors import EmbeddedError
+from infra.base.errors import EmbeddedError
 from tests.bench.harness import QUICK, Effort, Unmeasurable
 from tests.bench.machine import CAVEATS, load_average, machine
 from tests.bench.report import Result, show, write

@@ -8,8 +8,8 @@ import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from services.kernel.envelope import Metadata, ReplyAddress, now_micros, uuid7
-from services.kernel.serde import decode, encode
+from services.kernel.record.codec import decode, encode
+from services.kernel.record.envelope import Metadata, ReplyAddress, now_micros, uuid7
 from tests.bench import bulk
 from tests.bench.harness import Unmeasurable
 

@@ -19,8 +19,8 @@ from contracts.order.events import (
     OrderPlaced,
     OrderShipped,
 )
-from services.kernel.envelope import Envelope, Metadata, ReplyAddress, now_micros, uuid7, write_headers
-from services.kernel.serde import encode
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import Envelope, Metadata, ReplyAddress, now_micros, uuid7, write_headers
 
 SKUS = 500
 AT = 1_291_000_000_000_000

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from services.kernel.read_model import ReadModel
+from services.projection.engine.read_model import ReadModel
 from tests.bench.harness import Unmeasurable
 
 POLL_SECONDS = 0.01

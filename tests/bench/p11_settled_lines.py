@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import date
 
-from infra.retail.invoices import entries
-from infra.retail.load import Pace, load
-from infra.retail.plan import Period, read_book
-from infra.retail.requests import Api
-from infra.retail.rows import read_rows
-from infra.retail.steps import Place, Step
+from infra.lab.retail.invoices import entries
+from infra.lab.retail.load import Pace, load
+from infra.lab.retail.plan import Period, read_book
+from infra.lab.retail.requests import Api
+from infra.lab.retail.rows import read_rows
+from infra.lab.retail.steps import Place, Step
 from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
 from tests.bench.rig import Cores, Rig
 from tests.bench.whole import await_rest, start_shop

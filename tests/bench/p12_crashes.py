@@ -20,13 +20,13 @@ from typing import NamedTuple, Self
 
 import httpx
 
-from infra.drills.load import Load
-from infra.drills.pair import DrillFailed, Pair
-from infra.drills.shopping import SKUS, Request, Shopping
-from infra.embedded.journal import StackJournal
-from infra.retail.requests import Api
-from infra.retail.shop import api_urls
-from infra.settings import StackSettings
+from infra.base.journal import StackJournal
+from infra.base.settings import StackSettings
+from infra.lab.drills.load import Load
+from infra.lab.drills.pair import DrillFailed, Pair
+from infra.lab.drills.shopping import SKUS, Request, Shopping
+from infra.lab.retail.requests import Api
+from infra.lab.retail.shop import api_urls
 from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
 from tests.ports import free_base
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from services.projection.bulk import replay_into
+from services.projection.engine.bulk import replay_into
 from services.projection.read_models import ORDERS
 from tests.bench import bulk
 from tests.bench.databases import digest, drain_seconds, fresh_database

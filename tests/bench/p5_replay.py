@@ -25,9 +25,9 @@ from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
 from contracts.lock import load_lock
 from contracts.order.events import OrderConfirmed
-from infra.embedded.jars import jars_folder
-from infra.embedded.java import java_home_for_spark
-from services.kernel.envelope import Envelope
+from infra.stack.embedded.jars import jars_folder
+from infra.stack.embedded.java import java_home_for_spark
+from services.kernel.record.envelope import Envelope
 from tests.bench import bulk
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
 from tests.bench.peers import replaying

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from infra.embedded.child import Child, Program
-from infra.embedded.mirror import prepare_mirror
-from infra.embedded.ports import free_ports
-from infra.mirror_settings import MirrorPlace
-from services.kernel.log_reader import partitions_of
-from services.kernel.transactions import transactional_producer
+from infra.base.ports import free_ports
+from infra.stack.embedded.child import Child, Program
+from infra.stack.embedded.mirror import prepare_mirror
+from infra.stack.mirror_settings import MirrorPlace
+from services.kernel.log.reader import partitions_of
+from services.kernel.log.transactions import transactional_producer
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
 from tests.bench.rig import Rig
 from tests.bench.statistics import quantile

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psutil
 
-from infra.drills.damage import Kind
-from infra.drills.pair import DrillFailed, Pair
-from infra.drills.planned import planned
-from infra.drills.report import DrillReport
-from infra.drills.unplanned import unplanned
-from infra.settings import StackSettings
-from infra.sites.site import Site
+from infra.base.settings import StackSettings
+from infra.lab.drills.damage import Kind
+from infra.lab.drills.pair import DrillFailed, Pair
+from infra.lab.drills.planned import planned
+from infra.lab.drills.report import DrillReport
+from infra.lab.drills.unplanned import unplanned
+from infra.stack.site import Site
 from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
 from tests.ports import free_base
 

@@ -13,12 +13,12 @@ from types import TracebackType
 
 import psutil
 
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.child import Child, Program
-from infra.embedded.ports import HOST, free_ports
-from infra.embedded.postgres import EmbeddedPostgres
-from infra.embedded.stack import http_ready
-from infra.topics import create_topics, ensure_site
+from infra.base.ports import HOST, free_ports
+from infra.log.topics import create_topics, ensure_site
+from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.child import Child, Program
+from infra.stack.embedded.postgres import EmbeddedPostgres
+from infra.stack.embedded.stack import http_ready
 
 START_SECONDS = 240.0
 

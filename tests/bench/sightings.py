@@ -10,7 +10,7 @@ from typing import Any
 
 import asyncpg
 
-from services.kernel.position import CHANNEL, EVERY_KEY
+from services.projection.engine.position import CHANNEL, EVERY_KEY
 from services.projection.read_models import ORDERS
 
 _ALL = "SELECT order_id FROM orders.orders WHERE order_id LIKE $1"

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import pytest
 
-from infra.cluster.rig import Rig
-from infra.drills.report import DrillReport, as_markdown, write
+from infra.lab.cluster.rig import Rig
+from infra.lab.drills.report import DrillReport, as_markdown, write
 from tests.ports import free_base
 
 Hold: TypeAlias = Callable[..., DrillReport]

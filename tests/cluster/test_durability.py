@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.cluster.node import Node
-from infra.cluster.replicated import replicated
-from infra.drills.cluster.chart import chart
+from infra.lab.cluster.node import Node
+from infra.lab.cluster.replicated import replicated
+from infra.lab.drills.cluster.chart import chart
 
 
 def test_every_topic_of_the_catalogue_has_three_replicas_of_which_two_must_answer() -> None:

@@ -2,18 +2,18 @@
 
 import pytest
 
-from infra.drills.cluster.acks import acks
-from infra.drills.cluster.broker_loss import broker_loss
-from infra.drills.cluster.curves import curves
-from infra.drills.cluster.elections import elections
-from infra.drills.cluster.groups import groups
-from infra.drills.cluster.racks import racks
-from infra.drills.cluster.reassign import reassignment
-from infra.drills.cluster.repartition import repartition
-from infra.drills.cluster.retention import retention
-from infra.drills.cluster.rolling import rolling
-from infra.drills.cluster.semantics import semantics
-from infra.drills.cluster.sizes import sizes
+from infra.lab.drills.cluster.acks import acks
+from infra.lab.drills.cluster.broker_loss import broker_loss
+from infra.lab.drills.cluster.curves import curves
+from infra.lab.drills.cluster.elections import elections
+from infra.lab.drills.cluster.groups import groups
+from infra.lab.drills.cluster.racks import racks
+from infra.lab.drills.cluster.reassign import reassignment
+from infra.lab.drills.cluster.repartition import repartition
+from infra.lab.drills.cluster.retention import retention
+from infra.lab.drills.cluster.rolling import rolling
+from infra.lab.drills.cluster.semantics import semantics
+from infra.lab.drills.cluster.sizes import sizes
 from tests.cluster.conftest import Hold
 
 pytestmark = pytest.mark.timeout(900)

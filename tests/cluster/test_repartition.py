@@ -9,15 +9,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from contracts.kernel.records import EpochOpened
-from infra.event_log import read_log
-from infra.repartition.copying import NotCopied, digest, require_same
-from infra.repartition.generation import NotPossible, repartition
-from infra.topics import catalogue, create_topics, ensure_site
-from services.kernel.control import read_control
-from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
-from services.kernel.log_reader import partitions_of, read_to_end
-from services.kernel.log_rule import OPENING_KEY, Event, Foreign, Opening
-from services.kernel.serde import encode
+from infra.dr.repartition.copying import NotCopied, digest, require_same
+from infra.dr.repartition.generation import NotPossible, repartition
+from infra.log.event_log import read_log
+from infra.log.topics import catalogue, create_topics, ensure_site
+from services.kernel.log.control import read_control
+from services.kernel.log.reader import partitions_of, read_to_end
+from services.kernel.log.rule import OPENING_KEY, Event, Foreign, Opening
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 
 KEYS, EACH = 40, 25
 LOG = "order.events"

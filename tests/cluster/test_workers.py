@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from infra.cluster.rig import Rig
-from infra.drills.acknowledged import longest_gap
-from infra.drills.judging import judge
-from infra.drills.load import Load
-from infra.drills.report import DrillReport
-from infra.drills.shopping import Shopping
-from infra.embedded.errors import NotReady
-from infra.sites.steps import Show
-from services.kernel.envelope import format_time, now_micros
+from infra.base.errors import NotReady
+from infra.dr.steps import Show
+from infra.lab.cluster.rig import Rig
+from infra.lab.drills.acknowledged import longest_gap
+from infra.lab.drills.judging import judge
+from infra.lab.drills.load import Load
+from infra.lab.drills.report import DrillReport
+from infra.lab.drills.shopping import Shopping
+from services.kernel.record.envelope import format_time, now_micros
 from tests.cluster.conftest import Hold
 
 ELECTIONS = 10

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.settings import StackSettings
+from infra.base.settings import StackSettings
 from tests.containers.shop import ContainerShop, running
 from tests.ports import free_base
 

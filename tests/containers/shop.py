@@ -16,10 +16,10 @@ from zlib import crc32
 
 import msgspec
 
-from infra.containers.engine import compose_environment, compose_home
-from infra.containers.failing import answers
-from infra.drills.report import DrillReport
-from infra.settings import ROOT, StackSettings
+from infra.base.settings import ROOT, StackSettings
+from infra.lab.drills.report import DrillReport
+from infra.stack.compose.engine import compose_environment, compose_home
+from infra.stack.compose.failing import answers
 
 SECONDS = 900.0
 BACK_SECONDS = 240.0

@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.retail.requests import Api
-from infra.retail.shop import api_urls
-from infra.settings import ROOT
+from infra.base.settings import ROOT
+from infra.lab.retail.requests import Api
+from infra.lab.retail.shop import api_urls
 from tests.containers.shop import PROCESSES, SECONDS, ContainerShop, eventually
 from tests.e2e.test_readme_walk import BLOCK, WALK
 

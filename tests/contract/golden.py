@@ -12,7 +12,7 @@ from typing import Any
 from fastavro import parse_schema, schemaless_writer
 
 from contracts.lock import load_lock
-from services.kernel.serde import FRAME, decode
+from services.kernel.record.codec import FRAME, decode
 
 FOLDER = Path(__file__).parent / "golden"
 

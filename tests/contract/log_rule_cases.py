@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from contracts.inventory.events import StockReceived
 from contracts.kernel.records import EpochOpened, RecordVerdict
-from services.kernel.envelope import Metadata, partition_of, write_headers
-from services.kernel.log_rule import OPENING_KEY, Journal, Judged, digest_of, stream_of
-from services.kernel.serde import encode
+from services.kernel.log.rule import OPENING_KEY, Journal, Judged, digest_of, stream_of
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import Metadata, partition_of, write_headers
 
 TOPIC, PARTITIONS, NOW = "inventory.events", 2, 1_795_000_000_000_000
 KEY, OTHER = (

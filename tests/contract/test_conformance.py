@@ -13,7 +13,7 @@ from contracts.kernel.records import Outcome, SiteRole
 from contracts.order.commands import CancelOrder, PlaceOrder, ReturnLines, ShipOrder
 from services.edge.unanswered import LogUnavailable, NotTaking, OutcomeUnknown, Overloaded
 from services.inventory.domain.refusals import StockRefusal
-from services.kernel.control import Control
+from services.kernel.log.control import Control
 from services.order.api import CANCELLING, PLACING, RETURNING, SHIPPING
 from services.order.domain.refusals import OrderRefusal
 from tests.contract.conformance import started, statuses

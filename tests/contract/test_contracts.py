@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from contracts.lock import ROOT, read_lock
-from infra.contracts import codegen, locking
-from infra.contracts.checking import problems
-from infra.contracts.compatibility import reasons
-from infra.contracts.schemas import ContractError
+from infra.log.contracts import codegen, locking
+from infra.log.contracts.checking import problems
+from infra.log.contracts.compatibility import reasons
+from infra.log.contracts.schemas import ContractError
 
 Change = Callable[[dict[str, Any]], None]
 PLACED, CANCELLED = "order/OrderPlaced.avsc", "order/OrderCancelled.avsc"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from contracts.lock import load_lock
-from services.kernel.serde import decode, encode
+from services.kernel.record.codec import decode, encode
 from tests.contract.golden import FOLDER, as_json, names, write_missing
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.kernel.log_rule import REASONS, Foreign, Opening, Reading
-from services.kernel.serde import Undecodable, decode
+from services.kernel.log.rule import REASONS, Foreign, Opening, Reading
+from services.kernel.record.codec import Undecodable, decode
 from tests.contract.log_rule_cases import CASES, PARTITIONS, TOPIC, Case
 
 

@@ -22,7 +22,7 @@ from services.inventory.settings import StockApiSettings as InventorySettings
 from services.order.api import create as order_app
 from services.order.settings import OrderApiSettings as OrderSettings
 from services.projection.api import query_app
-from services.projection.settings import QuerySettings
+from services.projection.engine.settings import QuerySettings
 
 SNAPSHOTS = Path(__file__).parent / "openapi"
 SECRET: dict[str, Any] = {"hash_key": "a key for tests alone"}

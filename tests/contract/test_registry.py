@@ -20,10 +20,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from contracts.lock import load_lock
 from contracts.order.commands import CancelOrder
 from contracts.order.events import Charge, Line, OrderPlaced
-from infra.embedded.ports import HOST, free_ports
-from infra.registry import MEDIA_TYPE, create
+from infra.base.ports import HOST, free_ports
+from infra.log.registry import MEDIA_TYPE, create
 from services.edge.serving import server_config
-from services.kernel.serde import decode, encode
+from services.kernel.record.codec import decode, encode
 from tests.contract.golden import FOLDER, names
 
 SUBJECT = "order.events-daybook.order.OrderPlaced"

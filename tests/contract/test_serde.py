@@ -10,7 +10,7 @@ from contracts.kernel.records import Watermark
 from contracts.lock import load_lock
 from contracts.order.events import Line, OrderPlaced
 from contracts.records import RECORDS
-from services.kernel.serde import FRAME, Undecodable, decode, encode
+from services.kernel.record.codec import FRAME, Undecodable, decode, encode
 from tests.contract.golden import FOLDER
 
 PLACED = OrderPlaced(

@@ -14,9 +14,9 @@ from confluent_kafka.admin import (
 )
 
 from contracts.kernel.records import SiteRole
-from infra.topic_safety import make_safe
-from infra.topics import CONTROL, catalogue, create_topics, drift, ensure_site
-from services.kernel.control import read_control
+from infra.log.topic_safety import make_safe
+from infra.log.topics import CONTROL, catalogue, create_topics, drift, ensure_site
+from services.kernel.log.control import read_control
 from tests.stack import own_broker
 
 

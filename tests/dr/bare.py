@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.child import Child
-from infra.embedded.mirror import prepare_mirror
-from infra.embedded.ports import free_ports
-from infra.mirror_settings import MirrorPlace
-from infra.topics import create_topics, mirrored_topics
-from services.kernel.log_reader import end_offsets, partitions_of
+from infra.base.ports import free_ports
+from infra.log.topics import create_topics, mirrored_topics
+from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.child import Child
+from infra.stack.embedded.mirror import prepare_mirror
+from infra.stack.mirror_settings import MirrorPlace
+from services.kernel.log.reader import end_offsets, partitions_of
 
 # a successor waits for the group's session (10 s) and the open transaction (10 s) of one that was killed
 PATIENCE = 60.0

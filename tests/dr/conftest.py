@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import pytest
 
-from infra.drills.damage import Kind, strike
-from infra.drills.pair import DrillFailed, Pair, copying
-from infra.drills.report import DrillReport, as_markdown, write
-from infra.settings import StackSettings
+from infra.base.settings import StackSettings
+from infra.lab.drills.damage import Kind, strike
+from infra.lab.drills.pair import DrillFailed, Pair, copying
+from infra.lab.drills.report import DrillReport, as_markdown, write
 from tests.ports import free_base
 
 # A time is a figure of the machine: the whole campaign insists on it, the small one prints it.

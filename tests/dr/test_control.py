@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.mirror_settings import MirrorPlace
-from infra.sites.comparison import SiteComparison, compare
-from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
-from services.kernel.transactions import transactional_producer
+from infra.dr.comparison import SiteComparison, compare
+from infra.stack.mirror_settings import MirrorPlace
+from services.kernel.log.transactions import transactional_producer
+from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 from tests.dr.bare import ATTEMPTS, broker, ends, mirror, mirror_place, quiet
 
 TOPIC = "order.events"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from infra.drills.damage import Kind
-from infra.drills.failback import go_back
-from infra.drills.mirror import mirror_crash
-from infra.drills.pair import Pair
-from infra.drills.planned import planned
-from infra.drills.unplanned import unplanned
+from infra.lab.drills.damage import Kind
+from infra.lab.drills.failback import go_back
+from infra.lab.drills.mirror import mirror_crash
+from infra.lab.drills.pair import Pair
+from infra.lab.drills.planned import planned
+from infra.lab.drills.unplanned import unplanned
 from tests.dr.conftest import Hold
 
 pytestmark = pytest.mark.timeout(900)

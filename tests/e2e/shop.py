@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.embedded.journal import MemberState, StackJournal
-from infra.embedded.ports import HOST
-from infra.embedded.stack import http_ready
-from infra.settings import ROOT, StackSettings
+from infra.base.journal import MemberState, StackJournal
+from infra.base.ports import HOST
+from infra.base.settings import ROOT, StackSettings
+from infra.stack.embedded.stack import http_ready
 from tests.ports import free_base
 
 SECONDS = 600.0

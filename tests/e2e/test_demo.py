@@ -7,15 +7,15 @@ from datetime import date
 
 import pytest
 
-from infra.checker import Evidence, check, read_evidence, read_seen, read_sent
-from infra.demo import census
-from infra.embedded.stack import NAMES
-from infra.retail.shop import Shop as Reader
-from infra.retail.shop import api_urls
-from infra.sites.site import own_site
-from infra.source_check.checks import check as check_marts
-from infra.source_check.outputs import Outputs
-from infra.source_check.source import read_source
+from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_sent
+from infra.lab.demo import census
+from infra.lab.retail.shop import Shop as Reader
+from infra.lab.retail.shop import api_urls
+from infra.lab.source_check.checks import check as check_marts
+from infra.lab.source_check.outputs import Outputs
+from infra.lab.source_check.source import read_source
+from infra.stack.embedded.stack import NAMES
+from infra.stack.site import own_site
 from tests.e2e.shop import SECONDS, Shop
 
 TWO_DAYS = ("load", "--from", "2010-12-21", "--to", "2010-12-22")

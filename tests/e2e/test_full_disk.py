@@ -10,15 +10,15 @@ import httpx
 import psutil
 import pytest
 
-from infra.checker.evidence import Evidence, read_evidence
-from infra.checker.invariants import check
-from infra.drills.load import Load
-from infra.drills.shopping import Shopping
-from infra.embedded.journal import StackJournal, StackState
-from infra.retail.requests import Api
-from infra.retail.shop import Shop as Reader
-from infra.retail.shop import api_urls
-from infra.settings import ROOT
+from infra.base.journal import StackJournal, StackState
+from infra.base.settings import ROOT
+from infra.lab.checker.evidence import Evidence, read_evidence
+from infra.lab.checker.invariants import check
+from infra.lab.drills.load import Load
+from infra.lab.drills.shopping import Shopping
+from infra.lab.retail.requests import Api
+from infra.lab.retail.shop import Shop as Reader
+from infra.lab.retail.shop import api_urls
 from tests.e2e.shop import SECONDS, Shop
 from tests.ports import free_base
 from tests.small_disk import SmallDisk, small_disk

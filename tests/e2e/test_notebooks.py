@@ -10,9 +10,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from infra.commands.notebook import NOTEBOOKS, notebook_environment
-from infra.embedded.ports import HOST, free_ports
-from infra.retail.loaded import read_loaded
+from infra.base.ports import HOST, free_ports
+from infra.cli.notebook import NOTEBOOKS, notebook_environment
+from infra.lab.retail.loaded import read_loaded
 from tests.e2e.shop import SECONDS, Shop
 
 pytestmark = pytest.mark.timeout(1800)

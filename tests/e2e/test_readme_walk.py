@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from infra.settings import ROOT
+from infra.base.settings import ROOT
 from tests.e2e.shop import SECONDS, Shop
 
 WALK = re.compile(r"<!-- walk: begin -->(.*)<!-- walk: end -->", re.DOTALL)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from infra.settings import ROOT
+from infra.base.settings import ROOT
 from tests.bench.generator import Load, Loaded, send
 from tests.e2e.shop import Shop
 from tests.hostile.crowd import CONNECTIONS, CROWD

@@ -31,7 +31,7 @@ from contracts.inventory.events import (
 )
 from services.inventory.domain.refusals import StockRefusal
 from services.inventory.domain.state import Stock, closed_key, forget, return_step
-from services.kernel.decider import Decider
+from services.kernel.model.decider import Decider
 
 
 def decide(command: InventoryCommand, stock: Stock) -> Sequence[InventoryEvent]:

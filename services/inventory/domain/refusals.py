@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from services.kernel.decider import Refused
+from services.kernel.model.decider import Refused
 
 
 class StockRefusal(Enum):

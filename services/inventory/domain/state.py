@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from services.kernel.persistent_map import PersistentMap
+from services.kernel.model.persistent_map import PersistentMap
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from contracts.order.commands import (
     ShipOrder,
 )
 from contracts.order.events import OrderEvent
-from services.kernel.decider import Decider
+from services.kernel.model.decider import Decider
 from services.order.domain.evolve import evolve
 from services.order.domain.placing import cancel, expire, justify, place, record_reservations
 from services.order.domain.shipping import record_movements, ship, take_back

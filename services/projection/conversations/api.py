@@ -8,8 +8,9 @@ from fastapi import Query
 from pydantic import BaseModel, TypeAdapter
 
 from services.edge.app import api_router
-from services.kernel.envelope import format_time, now_micros
-from services.kernel.read_model import Connection
+from services.kernel.record.envelope import format_time, now_micros
+from services.projection.engine.read_model import Connection
+from services.projection.engine.stale import Stale
 from services.projection.parameters import (
     PAGE,
     Cursor,
@@ -23,7 +24,6 @@ from services.projection.parameters import (
 from services.projection.read_docs import NEXT, RECORDED, Time, of_page
 from services.projection.read_models import CONVERSATIONS
 from services.projection.reading import ReadRoute, Reads
-from services.projection.stale import Stale
 
 STUCK = {
     "order_id": "536365",

@@ -17,7 +17,7 @@ from contracts.order.events import (
     OrderShipped,
     ReservationsRecorded,
 )
-from services.kernel.envelope import Metadata
+from services.kernel.record.envelope import Metadata
 
 
 class Awaited(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from services.kernel.read_model import Connection, StoreIn, Versioned
-from services.projection.columns import columns, upsert
 from services.projection.conversations.fold import Awaited, Conversation
+from services.projection.engine.columns import columns, upsert
+from services.projection.engine.read_model import Connection, StoreIn, Versioned
 
 COLUMNS = {"order_id": "text", "version": "bigint", "since": "timestamptz", "awaits": "jsonb"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from services.kernel.envelope import Metadata
+from services.kernel.record.envelope import Metadata
 
 
 @dataclass(frozen=True)

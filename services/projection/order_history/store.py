@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from services.kernel.read_model import Connection, StoreIn, Versioned
-from services.projection.columns import columns, unnest
+from services.projection.engine.columns import columns, unnest
+from services.projection.engine.read_model import Connection, StoreIn, Versioned
 from services.projection.order_history.fold import History
 
 COLUMNS = {

@@ -17,7 +17,7 @@ from contracts.order.events import (
     OrderReturned,
     OrderShipped,
 )
-from services.kernel.envelope import Metadata
+from services.kernel.record.envelope import Metadata
 
 
 @dataclass(frozen=True)

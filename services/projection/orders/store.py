@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from contracts.order.events import Charge, Line
-from services.kernel.read_model import Connection, StoreIn, Versioned
-from services.projection.columns import ENGINE_COLUMNS, columns, unnest, upsert, versioned_row
+from services.projection.engine.columns import ENGINE_COLUMNS, columns, unnest, upsert, versioned_row
+from services.projection.engine.read_model import Connection, StoreIn, Versioned
 from services.projection.orders.fold import Content, Order
 
 COLUMNS = {

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 from contracts.order.events import OrderCancelled, OrderConfirmed, OrderReturned
-from services.kernel.envelope import Metadata
+from services.kernel.record.envelope import Metadata
 
 _DAY_ONE = date(1970, 1, 1)
 _MICROS_A_DAY = 86_400_000_000

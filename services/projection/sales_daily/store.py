@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from services.kernel.read_model import Connection, StoreIn, Versioned
-from services.projection.columns import unnest, upsert
+from services.projection.engine.columns import unnest, upsert
+from services.projection.engine.read_model import Connection, StoreIn, Versioned
 from services.projection.sales_daily.fold import Change, Day, Sales
 
 DAYS = {

@@ -8,8 +8,9 @@ from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 
 from services.edge.app import api_router
-from services.kernel.envelope import format_time
-from services.kernel.read_model import Connection, Versioned
+from services.kernel.record.envelope import format_time
+from services.projection.engine.read_model import Connection, Versioned
+from services.projection.engine.stale import Stale, stale
 from services.projection.parameters import (
     PAGE,
     SEGMENT_PATTERN,
@@ -24,7 +25,6 @@ from services.projection.parameters import (
 from services.projection.read_docs import RECORDED, Time, of_entity, of_page
 from services.projection.read_models import STOCK
 from services.projection.reading import ReadRoute, Reads, missing
-from services.projection.stale import Stale, stale
 from services.projection.stock.fold import StockRow
 from services.projection.stock.store import stock_of
 

@@ -13,7 +13,7 @@ from contracts.inventory.events import (
     StockReserved,
     StockReturned,
 )
-from services.kernel.envelope import Metadata
+from services.kernel.record.envelope import Metadata
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from services.kernel.read_model import Connection, StoreIn, Versioned
-from services.projection.columns import ENGINE_COLUMNS, columns, upsert, versioned_row
+from services.projection.engine.columns import ENGINE_COLUMNS, columns, upsert, versioned_row
+from services.projection.engine.read_model import Connection, StoreIn, Versioned
 from services.projection.stock.fold import StockRow
 
 COLUMNS = {

@@ -20,8 +20,8 @@ from services.edge.routing import WriteRoute
 from services.edge.serving import serve
 from services.edge.write_headers import Correlated, Headers
 from services.edge.writes import Resource, Write, Writer, command_id, entity_of_key
-from services.kernel.envelope import now_micros
-from services.kernel.tokens import Token
+from services.kernel.record.envelope import now_micros
+from services.kernel.record.tokens import Token
 from services.order.requests import OrderRequest
 
 Place = Callable[[PlaceOrder, str, Write], Awaitable[str]]

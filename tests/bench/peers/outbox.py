@@ -17,8 +17,8 @@ from fastapi import FastAPI
 from contracts.order.commands import PlaceOrder
 from contracts.order.events import OrderPlaced
 from services.edge.writes import Write
-from services.kernel.envelope import Metadata, now_micros, uuid7, write_headers
-from services.kernel.serde import encode
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import Metadata, now_micros, uuid7, write_headers
 from tests.bench.peers.front import serve_orders
 
 CONNECTIONS = 16

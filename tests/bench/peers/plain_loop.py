@@ -21,7 +21,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from contracts.lock import load_lock
 from services.kernel.collector import keep_what_is_here
-from services.kernel.transactions import Transactions
+from services.kernel.log.transactions import Transactions
 from tests.bench.subjects.stretches import obey
 
 BATCH = 500

@@ -9,8 +9,8 @@ import sys
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from services.kernel.log_reader import partitions_of
-from services.kernel.transactions import Transactions
+from services.kernel.log.reader import partitions_of
+from services.kernel.log.transactions import Transactions
 
 BATCH = 2_000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 
-from infra.embedded.jars import classpath
-from infra.embedded.java import find_java
+from infra.stack.embedded.jars import classpath
+from infra.stack.embedded.java import find_java
 from tests.bench.harness import Unmeasurable, Window
 
 _SUMMARY = re.compile(r"^\d+ records sent, ([0-9.]+) records/sec", re.MULTILINE)

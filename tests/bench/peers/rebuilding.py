@@ -10,15 +10,15 @@ from typing import Any
 
 import asyncpg
 
-from services.kernel.log_rule import FIRST_EPOCH, Journal
-from services.kernel.read_model import Arrival, Connection, Versioned
-from services.kernel.row_fold import versioned
-from services.projection.columns import ENGINE_COLUMNS, columns
-from services.projection.database import create_tables, pool
+from services.kernel.log.rule import FIRST_EPOCH, Journal
+from services.projection.engine.columns import ENGINE_COLUMNS, columns
+from services.projection.engine.database import create_tables, pool
+from services.projection.engine.read_model import Arrival, Connection, Versioned
+from services.projection.engine.row_fold import versioned
+from services.projection.engine.runs import Runs
 from services.projection.orders.fold import Order, fold
 from services.projection.orders.store import COLUMNS, CONTENT, OrderStore
 from services.projection.read_models import ORDERS
-from services.projection.runs import Runs
 
 Apply = Callable[[Connection, OrderStore, list[Arrival]], Coroutine[Any, Any, None]]
 SCHEMA = ORDERS.name

@@ -19,7 +19,7 @@ from services.edge.bodies import read_body
 from services.edge.json_logs import configure_logging
 from services.edge.serving import serve
 from services.edge.writes import Write, command_id, entity_of_key
-from services.kernel.envelope import uuid7
+from services.kernel.record.envelope import uuid7
 from tests.bench.peers.front import created, serve_orders
 
 WAIT_SECONDS = 0.005

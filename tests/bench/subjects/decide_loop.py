@@ -1,6 +1,6 @@
 """The worker's own loop, turned as often as told: `python -m … SERVICE BOOTSTRAP SNAPSHOT_SECONDS`.
 
-As `services.kernel.worker` runs it, with metrics, snapshots and its collector's settings, but for the web
+As `services.kernel.worker.worker` runs it, with metrics, snapshots and its collector's settings, but for the web
 server and the signals.
 """
 
@@ -14,14 +14,14 @@ from typing import Any
 
 import psutil
 
-from services.kernel.aggregate import Aggregate
 from services.kernel.collector import keep_what_is_here
-from services.kernel.command_loop import CommandLoop
-from services.kernel.entity import Window
-from services.kernel.execution import Executor
-from services.kernel.slot import Slot, SlotConfig
-from services.kernel.worker import ANSWERS_PER_PARTITION
-from services.kernel.worker_metrics import WorkerMetrics
+from services.kernel.worker.aggregate import Aggregate
+from services.kernel.worker.command_loop import CommandLoop
+from services.kernel.worker.entity import Window
+from services.kernel.worker.execution import Executor
+from services.kernel.worker.slot import Slot, SlotConfig
+from services.kernel.worker.worker import ANSWERS_PER_PARTITION
+from services.kernel.worker.worker_metrics import WorkerMetrics
 from tests.bench.subjects.stretches import obey
 
 WINDOW_SECONDS = 0.005

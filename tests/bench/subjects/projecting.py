@@ -16,13 +16,13 @@ import uvloop
 from faust.types import TP
 
 from services.kernel.collector import keep_what_is_here
-from services.kernel.projector import Projector
-from services.kernel.read_model import Batch
-from services.projection.agents import add_agents
-from services.projection.database import migrate, pool
+from services.projection.engine.agents import add_agents
+from services.projection.engine.database import migrate, pool
+from services.projection.engine.projector import Projector
+from services.projection.engine.read_model import Batch
+from services.projection.engine.settings import ProjectionSettings
+from services.projection.engine.source import Consumer, Source, Transport
 from services.projection.read_models import READ_MODELS
-from services.projection.settings import ProjectionSettings
-from services.projection.source import Consumer, Source, Transport
 
 START_SECONDS = 60.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import ROOT, StackSettings
+from infra.base.settings import ROOT, StackSettings
 from tests.containers.shop import PROJECT, ContainerShop, running
 
 pytestmark = pytest.mark.timeout(2400)

@@ -14,15 +14,15 @@ import httpx
 import pytest
 
 from contracts.order.events import OrderConfirmed
-from infra.checker.evidence import read_evidence
-from infra.containers.engine import database_url
-from infra.containers.failing import Failure, answers, undergo
-from infra.containers.office import of_office
-from infra.drills.load import Load
-from infra.drills.shopping import Shopping
-from infra.retail.shop import Shop, api_urls
-from infra.settings import ROOT
-from services.kernel.log_reader import partitions_of, read_to_end
+from infra.base.settings import ROOT
+from infra.lab.checker.evidence import read_evidence
+from infra.lab.drills.load import Load
+from infra.lab.drills.shopping import Shopping
+from infra.lab.retail.shop import Shop, api_urls
+from infra.stack.compose.engine import database_url
+from infra.stack.compose.failing import Failure, answers, undergo
+from infra.stack.compose.office import of_office
+from services.kernel.log.reader import partitions_of, read_to_end
 from tests.containers.shop import SECONDS, ContainerShop, eventually
 
 pytestmark = pytest.mark.timeout(2400)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.containers.failing import Failure
+from infra.stack.compose.failing import Failure
 from tests.containers.shop import PROCESSES, STORES, ContainerShop
 
 pytestmark = pytest.mark.timeout(2400)

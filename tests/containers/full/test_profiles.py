@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 
 from contracts.lock import load_lock
-from infra.embedded.ports import HOST
+from infra.base.ports import HOST
 from tests.containers.shop import PROCESSES, ContainerShop, eventually
 
 pytestmark = pytest.mark.timeout(2400)

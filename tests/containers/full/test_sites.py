@@ -9,11 +9,11 @@ import httpx
 import msgspec
 import pytest
 
-from infra.containers.engine import database_url
-from infra.drills.digests import digests
-from infra.settings import AWAY_PORTS, StackSettings
-from infra.sites.comparison import compare
-from infra.sites.overview import SitesView
+from infra.base.settings import AWAY_PORTS, StackSettings
+from infra.dr.comparison import compare
+from infra.dr.overview import SitesView
+from infra.lab.drills.digests import digests
+from infra.stack.compose.engine import database_url
 from tests.containers.shop import ContainerShop, eventually
 
 pytestmark = pytest.mark.timeout(2400)

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from infra.drills.following import Following
-from infra.drills.judging import judge, missing, not_logged
-from infra.drills.load import Load
-from infra.drills.pair import DrillFailed, Pair
-from infra.drills.planned import check_equal
-from infra.drills.report import DrillReport
-from infra.drills.shopping import Shopping
-from infra.drills.unplanned import await_passive
-from infra.sites.asking import ControlReader
-from infra.sites.reconcile import load as load_report
-from infra.sites.reconcile import standings
-from infra.sites.site import Site
-from infra.sites.steps import Show
-from services.kernel.control import Control
-from services.kernel.envelope import format_time, now_micros
+from infra.dr.reconcile import load as load_report
+from infra.dr.reconcile import standings
+from infra.dr.steps import Show
+from infra.lab.drills.following import Following
+from infra.lab.drills.judging import judge, missing, not_logged
+from infra.lab.drills.load import Load
+from infra.lab.drills.pair import DrillFailed, Pair
+from infra.lab.drills.planned import check_equal
+from infra.lab.drills.report import DrillReport
+from infra.lab.drills.shopping import Shopping
+from infra.lab.drills.unplanned import await_passive
+from infra.log.asking import ControlReader
+from infra.stack.site import Site
+from services.kernel.log.control import Control
+from services.kernel.record.envelope import format_time, now_micros
 from tests.integration.sites.rig import eventually
 
 SEEN_SECONDS = 60.0

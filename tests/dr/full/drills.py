@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 from random import Random
 
-from infra.drills.load import Load
-from infra.drills.mirror import judge_passive
-from infra.drills.pair import Pair
-from infra.drills.report import DrillReport
-from infra.drills.shopping import Shopping
-from infra.embedded.journal import MemberState
-from infra.sites.site import Site
-from infra.sites.steps import Show
-from services.kernel.envelope import format_time, now_micros
+from infra.base.journal import MemberState
+from infra.dr.steps import Show
+from infra.lab.drills.load import Load
+from infra.lab.drills.mirror import judge_passive
+from infra.lab.drills.pair import Pair
+from infra.lab.drills.report import DrillReport
+from infra.lab.drills.shopping import Shopping
+from infra.stack.site import Site
+from services.kernel.record.envelope import format_time, now_micros
 from tests.integration.sites.rig import eventually
 
 BACK_SECONDS = 120.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from infra.drills.damage import Kind
-from infra.drills.failback import go_back
-from infra.drills.mirror import mirror_crash, mirror_lag_drill
-from infra.drills.pair import Pair
-from infra.drills.planned import planned
-from infra.drills.split_brain import split_brain
-from infra.drills.unplanned import unplanned
+from infra.lab.drills.damage import Kind
+from infra.lab.drills.failback import go_back
+from infra.lab.drills.mirror import mirror_crash, mirror_lag_drill
+from infra.lab.drills.pair import Pair
+from infra.lab.drills.planned import planned
+from infra.lab.drills.split_brain import split_brain
+from infra.lab.drills.unplanned import unplanned
 from tests.dr.conftest import Hold
 from tests.dr.full.by_hand import forced, interrupted
 from tests.dr.full.drills import brokers_restart, database_is_lost

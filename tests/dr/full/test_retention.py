@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from services.kernel.log_reader import partitions_of, read_to_end
+from services.kernel.log.reader import partitions_of, read_to_end
 from tests.dr.bare import broker, ends, mirror, mirror_place, quiet
 
 KEPT_FOR_A_DAY, COMPACTED = "order.answers", "site.reconciliation"

@@ -19,9 +19,9 @@ from contracts.order.events import (
     OrderShipped,
     RefundedLine,
 )
-from services.kernel.projector import Projector
-from services.kernel.read_model import Batch
-from services.projection.database import migrate, pool
+from services.projection.engine.database import migrate, pool
+from services.projection.engine.projector import Projector
+from services.projection.engine.read_model import Batch
 from services.projection.read_models import ORDERS, SALES_DAILY, STOCK
 from tests.integration.analytics.writing import PARTITIONS, Topics, write, writer
 

@@ -14,7 +14,7 @@ from analytics.marts.catalogue import MARTS, Sources
 from analytics.offsets import Offsets, end_offsets
 from analytics.replay import replay
 from contracts.lock import load_lock
-from services.kernel.envelope import read_headers
+from services.kernel.record.envelope import read_headers
 from tests.integration.analytics.shop import AT, DAY, Seen, read, write_shop
 from tests.integration.analytics.writing import (
     PARTITIONS,

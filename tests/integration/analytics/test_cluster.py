@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from analytics.jobs.outputs import LOG_FILE, OutputReading, write
 from analytics.jobs.reading import Wanted, events, sources
 from analytics.marts.catalogue import MARTS
-from infra.embedded.ports import HOST
-from infra.embedded.spark import NAMES, cluster_journal, master_url
-from infra.settings import OFFSETS, StackSettings
-from infra.topics import create_topics
+from infra.base.ports import HOST
+from infra.base.settings import OFFSETS, StackSettings
+from infra.log.topics import create_topics
+from infra.stack.embedded.spark import NAMES, cluster_journal, master_url
 from tests.integration.projection.shop_log import LogWriter, fresh_topics, history
 from tests.ports import free_base
 

@@ -15,10 +15,10 @@ from analytics.lake.copying import update
 from analytics.lake.reading import open_lake
 from analytics.replay import Replay, replay
 from contracts.inventory.events import StockReceived
-from infra.topics import catalogue
-from infra.topics import create_topics as create_catalogue_topics
-from services.kernel.journal import TOPIC as JOURNAL
-from services.kernel.log_rule import Journal, Reading, Step
+from infra.log.topics import catalogue
+from infra.log.topics import create_topics as create_catalogue_topics
+from services.kernel.log.journal import TOPIC as JOURNAL
+from services.kernel.log.rule import Journal, Reading, Step
 from tests.contract.log_rule_cases import LogRecord
 from tests.foreign_records import EVENTS, judge, planted, write_log
 from tests.integration.analytics.shop import project, write_shop

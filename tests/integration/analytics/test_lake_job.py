@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from analytics.lake.manifest import read_manifest
 from analytics.replay import replay
-from infra.topics import create_topics
+from infra.log.topics import create_topics
 from tests.integration.analytics.test_lake import assert_same, everything
 
 

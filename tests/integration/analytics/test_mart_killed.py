@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from analytics.jobs.outputs import OutputReading, write
 from analytics.marts.catalogue import MARTS
-from infra.topics import create_topics
+from infra.log.topics import create_topics
 
 MART = MARTS["orders"]
 SECONDS = 240

@@ -15,7 +15,7 @@ from analytics.streaming import Places, append_new, held_by_hour, live
 from contracts.inventory.events import StockReserved
 from contracts.lock import load_lock
 from contracts.order.events import OrderPlaced
-from services.kernel.envelope import Metadata, write_headers
+from services.kernel.record.envelope import Metadata, write_headers
 from tests.integration.analytics.shop import placed
 from tests.integration.analytics.writing import (
     Topics,

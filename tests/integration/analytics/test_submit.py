@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pyspark
 
 from analytics.session import ROOT
-from infra.topics import create_topics
+from infra.log.topics import create_topics
 
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from analytics.offsets import end_offsets
 from contracts.lock import load_lock
-from services.kernel import log_reader
-from services.kernel.envelope import Metadata, partition_of, write_headers
+from services.kernel.log import reader as log_reader
+from services.kernel.record.envelope import Metadata, partition_of, write_headers
 
 PARTITIONS = 2
 RECORDED_AT = 1_300_000_000_000_000

@@ -7,9 +7,9 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from contracts.kernel.records import Outcome, OutcomeBatch
-from services.kernel.envelope import Metadata, read_headers, uuid7
-from services.kernel.log_reader import end_offsets
-from services.kernel.serde import decode, encode
+from services.kernel.log.reader import end_offsets
+from services.kernel.record.codec import decode, encode
+from services.kernel.record.envelope import Metadata, read_headers, uuid7
 
 Script = Callable[[Metadata, Any], Outcome | None]
 

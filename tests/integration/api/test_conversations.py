@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.checker import Evidence, check, read_evidence, read_sent
-from infra.embedded.ports import free_ports
-from services.kernel.envelope import parse_time
+from infra.base.ports import free_ports
+from infra.lab.checker import Evidence, check, read_evidence, read_sent
+from services.kernel.record.envelope import parse_time
 from tests.integration.api.processes import PATIENCE, process
 from tests.integration.projection.processes import running, until
 from tests.stack import site_broker

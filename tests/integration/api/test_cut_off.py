@@ -10,9 +10,9 @@ from contextlib import closing
 
 import pytest
 
-from infra.embedded.ports import HOST, free_ports
-from infra.topics import create_topics
-from services.kernel.envelope import uuid7
+from infra.base.ports import HOST, free_ports
+from infra.log.topics import create_topics
+from services.kernel.record.envelope import uuid7
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder
 

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.ports import free_ports
-from infra.topics import create_topics
+from infra.base.ports import free_ports
+from infra.log.topics import create_topics
+from infra.stack.embedded.broker import EmbeddedBroker
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder
 

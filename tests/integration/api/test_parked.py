@@ -10,13 +10,13 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from contracts.inventory.commands import ReceiveStock
-from infra.commands.parked import app
-from infra.embedded.ports import free_ports
-from infra.parked import Parked, parked_commands
-from infra.topics import create_topics
-from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
-from services.kernel.serde import encode
-from services.projection.database import migrate
+from infra.base.ports import free_ports
+from infra.cli.parked import app
+from infra.log.parked import Parked, parked_commands
+from infra.log.topics import create_topics
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
+from services.projection.engine.database import migrate
 from services.projection.read_models import READ_MODELS
 from tests.integration.api.processes import eventually, process
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 
 from contracts.kernel.records import SiteRole
-from infra.embedded.ports import free_ports
-from infra.sites.control import write_role
+from infra.base.ports import free_ports
+from infra.log.control import write_role
 from tests.integration.api.processes import eventually, process
 from tests.stack import site_broker
 

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.embedded.ports import free_ports
-from infra.settings import ROOT
-from infra.topics import create_topics
+from infra.base.ports import free_ports
+from infra.base.settings import ROOT
+from infra.log.topics import create_topics
 from tests.integration.api.processes import PATIENCE, process
 from tests.integration.projection.shop_log import fresh_topics
 

@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.embedded.ports import free_ports
-from infra.sites.control import lift_storage_block, write_storage_block
-from infra.topics import create_topics
-from services.kernel.envelope import read_headers, uuid7
-from services.kernel.log_reader import end_offsets, read_to_end
-from services.kernel.tokens import Token
+from infra.base.ports import free_ports
+from infra.log.control import lift_storage_block, write_storage_block
+from infra.log.topics import create_topics
+from services.kernel.log.reader import end_offsets, read_to_end
+from services.kernel.record.envelope import read_headers, uuid7
+from services.kernel.record.tokens import Token
 from tests.integration.api.processes import PATIENCE, process
 from tests.integration.projection.shop_log import fresh_topics
 

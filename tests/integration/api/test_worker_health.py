@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from infra.embedded.ports import HOST, free_ports
-from infra.topics import create_topics
+from infra.base.ports import HOST, free_ports
+from infra.log.topics import create_topics
 from tests.integration.api.processes import process
 from tests.unit.api.served import code, connected, exchange, status
 

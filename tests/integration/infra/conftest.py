@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.embedded.journal import MemberState, StackJournal, StackState
-from infra.settings import ROOT
+from infra.base.journal import MemberState, StackJournal, StackState
+from infra.base.settings import ROOT
 from tests.ports import free_base
 
 SECONDS = 120

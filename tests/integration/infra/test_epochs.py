@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from contracts.kernel.records import SiteRole
-from infra.checker import read_evidence
-from infra.event_log import foreign_records, journal_at
-from infra.sites.control import write_role
-from infra.topics import create_topics, ensure_site
-from services.kernel.log_rule import Journal
+from infra.lab.checker import read_evidence
+from infra.log.control import write_role
+from infra.log.event_log import foreign_records, journal_at
+from infra.log.topics import create_topics, ensure_site
+from services.kernel.log.rule import Journal
 from tests.contract.log_rule_cases import OTHER, TOPIC, event, opening
 from tests.foreign_records import write_log
 from tests.stack import own_broker

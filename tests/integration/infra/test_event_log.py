@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.checker import Evidence, check, read_evidence
-from infra.event_log import foreign_records
-from services.kernel.log_rule import REASONS
+from infra.lab.checker import Evidence, check, read_evidence
+from infra.log.event_log import foreign_records
+from services.kernel.log.rule import REASONS
 from tests.contract.log_rule_cases import OTHER, TOPIC, event, opening
 from tests.foreign_records import EVENTS, judge, planted, write_log
 from tests.stack import site_broker

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from infra.embedded.ports import HOST, free_ports
-from infra.embedded.stack import http_ready
-from infra.settings import ROOT
+from infra.base.ports import HOST, free_ports
+from infra.base.settings import ROOT
+from infra.stack.embedded.stack import http_ready
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED
 
 SECONDS = 120
@@ -31,7 +31,7 @@ def started(port: int, *command: str) -> "subprocess.Popen[bytes]":
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_stop(number: signal.Signals) -> None:
     (port,) = free_ports(1)
-    process = started(port, "-m", "infra.registry")
+    process = started(port, "-m", "infra.log.registry")
     deadline = time.monotonic() + SECONDS
     while not http_ready(f"http://{HOST}:{port}"):
         assert time.monotonic() < deadline
@@ -44,7 +44,7 @@ def test_a_port_that_is_taken() -> None:
     with socket.socket() as other:
         other.bind((HOST, 0))
         other.listen()
-        assert started(other.getsockname()[1], "-m", "infra.registry").wait(SECONDS) == EXIT_FAILED
+        assert started(other.getsockname()[1], "-m", "infra.log.registry").wait(SECONDS) == EXIT_FAILED
 
 
 def test_an_error_that_ends_it() -> None:

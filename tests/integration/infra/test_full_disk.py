@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.errors import NotReady
-from infra.embedded.ports import free_ports
-from infra.settings import ROOT
-from infra.topics import create_topics
+from infra.base.errors import NotReady
+from infra.base.ports import free_ports
+from infra.base.settings import ROOT
+from infra.log.topics import create_topics
+from infra.stack.embedded.broker import EmbeddedBroker
 from tests.integration.infra.test_stack import read, write_transaction
 from tests.small_disk import small_disk
 
 TOPIC = "order.events"
-WITH_ROOM = ROOT / "infra" / "containers" / "with-room"
+WITH_ROOM = ROOT / "infra" / "stack" / "compose" / "with-room"
 
 
 def test_a_broker_waits_for_room_and_then_has_its_log(tmp_path: Path) -> None:

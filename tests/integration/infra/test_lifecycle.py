@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psutil
 
-from infra.embedded.child import Program
-from infra.embedded.journal import StackJournal
-from infra.embedded.ports import HOST
-from infra.embedded.postgres import MAJOR
-from infra.embedded.stack import Member, http_ready
-from infra.embedded.supervisor import Supervisor
-from infra.settings import StackSettings
+from infra.base.journal import StackJournal
+from infra.base.ports import HOST
+from infra.base.settings import StackSettings
+from infra.stack.embedded.child import Program
+from infra.stack.embedded.postgres import MAJOR
+from infra.stack.embedded.stack import Member, http_ready
+from infra.stack.embedded.supervisor import Supervisor
 from services.kernel.exit_codes import EXIT_LOST, EXIT_STOOD_DOWN
 from tests.integration.infra.conftest import SECONDS, Shop, eventually
 from tests.ports import free_base

@@ -16,11 +16,11 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
-from infra.cli import command as daybook
-from infra.commands.since import moment_of
-from infra.rewinding import NotRewindable, Rewind, plan, rewind
-from services.kernel.envelope import format_time
-from services.kernel.transactions import transactional_producer
+from infra.cli.main import command as daybook
+from infra.cli.since import moment_of
+from infra.log.rewinding import NotRewindable, Rewind, plan, rewind
+from services.kernel.log.transactions import transactional_producer
+from services.kernel.record.envelope import format_time
 
 
 @cache
@@ -199,7 +199,7 @@ def test_a_moment_names_its_offset_or_is_an_age() -> None:
 
 
 def test_a_long_way_back_is_a_bound(kafka: str, group: str, topic: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("infra.rewinding.COUNTED", 5)
+    monkeypatch.setattr("infra.log.rewinding.COUNTED", 5)
     read(kafka, group, topic)
     found: list[Rewind] = plan(kafka, group, [topic], first())
     assert [one.exact for one in found] == [False, False]

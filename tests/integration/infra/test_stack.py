@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.child import Child, Program
-from infra.embedded.errors import NotReady
-from infra.embedded.ports import free_ports
-from infra.embedded.postgres import MAJOR, EmbeddedPostgres
-from infra.embedded.rotation import KEPT_BYTES
-from infra.settings import ROOT
+from infra.base.errors import NotReady
+from infra.base.ports import free_ports
+from infra.base.rotation import KEPT_BYTES
+from infra.base.settings import ROOT
+from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.child import Child, Program
+from infra.stack.embedded.postgres import MAJOR, EmbeddedPostgres
 
 
 def create_topic(bootstrap: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
 from contracts.kernel.records import Outcome
-from infra.checker import Acknowledged
-from services.kernel.envelope import Metadata, ReplyAddress, now_micros, write_headers
-from services.kernel.serde import decode, encode
+from infra.lab.checker import Acknowledged
+from services.kernel.record.codec import decode, encode
+from services.kernel.record.envelope import Metadata, ReplyAddress, now_micros, write_headers
 
 
 class Client:

@@ -22,7 +22,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from services.inventory.settings import StockWorkerSettings
-from services.kernel import transactions
+from services.kernel.log import transactions
 from services.order.settings import OrderWorkerSettings
 
 METHODS = ("begin_transaction", "produce", "send_offsets_to_transaction", "commit_transaction")

@@ -14,9 +14,9 @@ from confluent_kafka.admin import (
 )
 
 from contracts.order.commands import PlaceOrder
-from infra.checker import Evidence, check, read_evidence, read_sent
-from services.kernel.log_reader import read_to_end
-from services.kernel.serde import decode
+from infra.lab.checker import Evidence, check, read_evidence, read_sent
+from services.kernel.log.reader import read_to_end
+from services.kernel.record.codec import decode
 from tests.bench import bulk
 from tests.integration.api.processes import eventually
 from tests.integration.kernel.client import Client

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from contracts.inventory.commands import ReceiveStock
-from infra.checker import Evidence, check, read_evidence, read_sent
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.ports import free_ports
-from infra.topics import create_topics, ensure_site
+from infra.base.ports import free_ports
+from infra.lab.checker import Evidence, check, read_evidence, read_sent
+from infra.log.topics import create_topics, ensure_site
+from infra.stack.embedded.broker import EmbeddedBroker
 from services.kernel.exit_codes import EXIT_LOST
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.witness import Witness

@@ -12,13 +12,13 @@ from confluent_kafka.admin import AdminClient
 
 from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import Outcome, RecordJudged, SiteRole
-from infra.sites.control import lift_hold, write_hold, write_role
-from infra.topics import catalogue, create_topics
-from services.kernel.envelope import now_micros, partition_of
+from infra.log.control import lift_hold, write_hold, write_role
+from infra.log.topics import catalogue, create_topics
 from services.kernel.exit_codes import EXIT_JUDGED
-from services.kernel.journal import write_journal
-from services.kernel.log_reader import read_to_end
-from services.kernel.log_rule import OPENING_KEY, digest_of
+from services.kernel.log.journal import write_journal
+from services.kernel.log.reader import read_to_end
+from services.kernel.log.rule import OPENING_KEY, digest_of
+from services.kernel.record.envelope import now_micros, partition_of
 from tests.contract.log_rule_cases import LogRecord, event
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess

@@ -15,7 +15,7 @@ from contracts.inventory.commands import (
     ReleaseStock,
     ReserveStock,
 )
-from infra.checker import Evidence, check, read_evidence, read_sent
+from infra.lab.checker import Evidence, check, read_evidence, read_sent
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.witness import Witness, aborted
 from tests.integration.kernel.workers import WorkerProcess, killed_at_every_step

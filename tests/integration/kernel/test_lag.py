@@ -11,12 +11,12 @@ from confluent_kafka import Producer
 from prometheus_client import CollectorRegistry, generate_latest
 
 from contracts.inventory.commands import ReceiveStock
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.ports import free_ports
-from infra.topics import create_topics
-from services.kernel.serde import encode
-from services.kernel.transactions import Aborted, Transactions, produce
-from services.kernel.worker_metrics import Followed, WorkerLag
+from infra.base.ports import free_ports
+from infra.log.topics import create_topics
+from infra.stack.embedded.broker import EmbeddedBroker
+from services.kernel.log.transactions import Aborted, Transactions, produce
+from services.kernel.record.codec import encode
+from services.kernel.worker.worker_metrics import Followed, WorkerLag
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess, lags
 

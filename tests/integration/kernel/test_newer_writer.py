@@ -11,11 +11,11 @@ import pytest
 from contracts.inventory.commands import AdjustStock, ReceiveStock
 from contracts.inventory.events import StockAdjusted
 from services.inventory.worker import INVENTORY
-from services.kernel import fold
-from services.kernel.entity import Window
-from services.kernel.registry import schema_id
-from services.kernel.serde import Undecodable, decode
-from services.kernel.slot import Slot, SlotConfig
+from services.kernel.record.codec import Undecodable, decode
+from services.kernel.record.registry import schema_id
+from services.kernel.worker import fold
+from services.kernel.worker.entity import Window
+from services.kernel.worker.slot import Slot, SlotConfig
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
 

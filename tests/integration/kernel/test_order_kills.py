@@ -13,8 +13,8 @@ import pytest
 from contracts.inventory.commands import ReceiveStock
 from contracts.order import events as order
 from contracts.order.commands import CancelOrder, PlaceOrder, ReturnedLine, ReturnLines, ShipOrder
-from infra.checker import Evidence, Recorded, check, read_evidence, read_sent
-from infra.checker.conversations import conversations_end
+from infra.lab.checker import Evidence, Recorded, check, read_evidence, read_sent
+from infra.lab.checker.conversations import conversations_end
 from tests.bench import bulk
 from tests.integration.api.processes import eventually
 from tests.integration.kernel.client import Client

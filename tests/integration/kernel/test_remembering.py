@@ -12,12 +12,12 @@ from confluent_kafka import Producer
 from contracts.inventory.commands import AdjustStock, IssueStock, ReceiveStock, ReserveStock
 from contracts.kernel.records import ParkedCommand
 from contracts.order.events import ReservationsRecorded
-from infra.checker import Evidence, check, read_evidence
-from services.kernel.control import change_layout, read_control
-from services.kernel.envelope import Metadata, ReplyAddress, partition_of, write_headers
-from services.kernel.log_reader import read_to_end
-from services.kernel.serde import decode, encode
-from services.kernel.transactions import transactional_producer
+from infra.lab.checker import Evidence, check, read_evidence
+from services.kernel.log.control import change_layout, read_control
+from services.kernel.log.reader import read_to_end
+from services.kernel.log.transactions import transactional_producer
+from services.kernel.record.codec import decode, encode
+from services.kernel.record.envelope import Metadata, ReplyAddress, partition_of, write_headers
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import FIRST_BATCH, WorkerProcess
 from tests.scraped import metric

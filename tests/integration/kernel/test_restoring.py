@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from contracts.kernel.records import Outcome
-from services.kernel import fold as folding
-from services.kernel.aggregate import StateCodec
-from services.kernel.entity import Entity, Window
-from services.kernel.fold import Fold
-from services.kernel.log_rule import Journal
-from services.kernel.restoring import restore
-from services.kernel.slot import Slot, SlotConfig
+from services.kernel.log.rule import Journal
+from services.kernel.worker import fold as folding
+from services.kernel.worker.aggregate import StateCodec
+from services.kernel.worker.entity import Entity, Window
+from services.kernel.worker.fold import Fold
+from services.kernel.worker.restoring import restore
+from services.kernel.worker.slot import Slot, SlotConfig
 from services.order.worker import ORDER
 from tests.bench import bulk
 

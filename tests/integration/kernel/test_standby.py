@@ -15,13 +15,13 @@ import pytest
 from contracts.inventory.commands import ReceiveStock
 from contracts.inventory.events import StockReceived
 from contracts.kernel.records import SiteRole
-from infra.checker import Evidence, check, read_evidence
-from infra.sites.control import lift_hold, stand_down, write_hold, write_role
-from services.kernel.control import read_control
-from services.kernel.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
+from infra.lab.checker import Evidence, check, read_evidence
+from infra.log.control import lift_hold, stand_down, write_hold, write_role
 from services.kernel.exit_codes import EXIT_STOOD_DOWN
-from services.kernel.serde import encode
-from services.kernel.transactions import Transactions, produce
+from services.kernel.log.control import read_control
+from services.kernel.log.transactions import Transactions, produce
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import FIRST_BATCH, WorkerProcess
 

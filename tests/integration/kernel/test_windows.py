@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from contracts.inventory.commands import ReceiveStock
-from services.kernel.envelope import ReplyAddress, read_headers
-from services.kernel.log_reader import read_to_end
+from services.kernel.log.reader import read_to_end
+from services.kernel.record.envelope import ReplyAddress, read_headers
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
 from tests.scraped import metric

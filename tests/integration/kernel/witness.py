@@ -6,9 +6,9 @@ import threading
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from infra.checker.evidence import LOGS
-from infra.event_log import event_in_any_epoch
-from services.kernel.log_reader import partitions_of, read_to_end, what_is_there
+from infra.lab.checker.evidence import LOGS
+from infra.log.event_log import event_in_any_epoch
+from services.kernel.log.reader import partitions_of, read_to_end, what_is_there
 from tests.integration.api.processes import eventually
 
 

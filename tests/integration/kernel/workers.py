@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from infra.embedded.ports import free_ports
+from infra.base.ports import free_ports
 
 STEPS = (
     "begin_transaction:after",

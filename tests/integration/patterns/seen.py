@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from confluent_kafka import Message
 
-from services.kernel.log_reader import partitions_of, read_to_end
-from services.kernel.log_rule import FIRST_EPOCH, Journal
-from services.kernel.read_model import Arrival, Batch
+from services.kernel.log.reader import partitions_of, read_to_end
+from services.kernel.log.rule import FIRST_EPOCH, Journal
+from services.projection.engine.read_model import Arrival, Batch
 
 
 class _Seen:

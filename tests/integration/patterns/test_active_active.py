@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from infra.embedded.child import Child, Program
-from infra.embedded.ports import free_ports
-from infra.patterns.active_active import arriving, of_both_sites
-from infra.topics import catalogue, drift
-from services.kernel.log_reader import partitions_of
-from services.kernel.read_model import Arrival
-from services.kernel.row_fold import fold
+from infra.base.ports import free_ports
+from infra.lab.patterns.active_active import arriving, of_both_sites
+from infra.log.topics import catalogue, drift
+from infra.stack.embedded.child import Child, Program
+from services.kernel.log.reader import partitions_of
+from services.projection.engine.read_model import Arrival
+from services.projection.engine.row_fold import fold
 from services.projection.read_models import ORDERS
 from tests.integration.patterns.seen import arrivals, records
 from tests.integration.projection.shop_log import LogWriter, history, order_life
@@ -34,7 +34,7 @@ def mirror(sites: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     home, away = sites
     where = ("--folder", str(folder), "--port", str(free_ports(1)[0]))
     brokers = ("--home", home, "--away", away, "--topics", *PATTERNS)
-    command = (sys.executable, "-m", "infra.patterns.active_active", *where, *brokers)
+    command = (sys.executable, "-m", "infra.lab.patterns.active_active", *where, *brokers)
     child = Child(Program("mirror", command, os.environ), folder / "mirror.log")
     yield
     child.kill()

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from infra.embedded.ports import HOST, free_ports
-from infra.patterns.both_sites import BothSites, Event, Once, TwoWriters, event_of
-from services.kernel.envelope import Envelope, Metadata, now_micros, uuid7
+from infra.base.ports import HOST, free_ports
+from infra.lab.patterns.both_sites import BothSites, Event, Once, TwoWriters, event_of
+from services.kernel.record.envelope import Envelope, Metadata, now_micros, uuid7
 from tests.integration.patterns.seen import records
 
 TILLS = ("till-1", "till-2", "till-3")

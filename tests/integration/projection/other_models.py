@@ -43,6 +43,6 @@ if __name__ == "__main__":
         from services.projection.main import main
 
         sys.exit(main(sys.argv[1:]))
-    from infra.cli import main as daybook
+    from infra.cli.main import main as daybook
 
     daybook()

@@ -6,10 +6,10 @@ import random
 from dataclasses import dataclass, field, replace
 
 from contracts.kernel.records import RecordJudged, RecordVerdict
-from services.kernel.envelope import partition_of, uuid7, write_headers
-from services.kernel.journal import write_journal
-from services.kernel.log_rule import identity
-from services.kernel.serde import encode
+from services.kernel.log.journal import write_journal
+from services.kernel.log.rule import identity
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import partition_of, uuid7, write_headers
 from tests.integration.projection.shop_log import PARTITIONS, Event, LogWriter, order_life
 
 TOPIC = "order.events"

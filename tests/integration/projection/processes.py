@@ -18,10 +18,10 @@ from typing import Any
 import asyncpg
 import httpx
 
-from infra.embedded.ports import free_ports
-from services.kernel.read_model import ReadModel, Versioned
-from services.kernel.row_fold import versioned
-from services.projection.database import create_tables, prepare
+from infra.base.ports import free_ports
+from services.projection.engine.database import create_tables, prepare
+from services.projection.engine.read_model import ReadModel, Versioned
+from services.projection.engine.row_fold import versioned
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.shop_log import Event, topic_of
 

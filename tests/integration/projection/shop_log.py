@@ -29,11 +29,11 @@ from contracts.order.events import (
     RefundedLine,
     ReservationsRecorded,
 )
-from services.kernel.envelope import Envelope, Metadata, now_micros, partition_of, uuid7, write_headers
-from services.kernel.journal import TOPIC as JOURNAL
-from services.kernel.log_reader import partition_counts
-from services.kernel.log_rule import OPENING_KEY
-from services.kernel.serde import encode
+from services.kernel.log.journal import TOPIC as JOURNAL
+from services.kernel.log.reader import partition_counts
+from services.kernel.log.rule import OPENING_KEY
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import Envelope, Metadata, now_micros, partition_of, uuid7, write_headers
 
 TOPICS = ("order.events", "inventory.events")
 PARTITIONS = 2

@@ -11,8 +11,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from services.kernel.envelope import format_time
-from services.kernel.tokens import Token
+from services.kernel.record.envelope import format_time
+from services.kernel.record.tokens import Token
 from services.projection.parameters import to_cursor
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.conftest import Shop
@@ -227,7 +227,7 @@ async def test_without_a_failover_nothing_is_said_to_be_lost(shop: Shop, api: ht
 async def parameters_api(fresh_database: str) -> AsyncIterator[httpx.AsyncClient]:
     """In this process: the parameters need no projection."""
     from services.projection.api import query_app
-    from services.projection.settings import QuerySettings
+    from services.projection.engine.settings import QuerySettings
 
     app = query_app(QuerySettings(database_url=fresh_database))
     async with app.router.lifespan_context(app):

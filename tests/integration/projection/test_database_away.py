@@ -12,9 +12,9 @@ import httpx
 import psutil
 import pytest
 
-from infra.embedded.ports import free_ports
-from infra.embedded.postgres import EmbeddedPostgres
-from services.projection.database import QUERY_SECONDS
+from infra.base.ports import free_ports
+from infra.stack.embedded.postgres import EmbeddedPostgres
+from services.projection.engine.database import QUERY_SECONDS
 from tests.integration.projection.processes import Process, running, until
 from tests.integration.projection.shop_log import fresh_topics
 

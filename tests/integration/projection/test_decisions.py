@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from contracts.kernel.records import RecordJudged, RecordVerdict
 from contracts.order.events import OrderConfirmed
-from services.kernel.envelope import uuid7
-from services.kernel.journal import write_journal
-from services.kernel.log_rule import identity
-from services.kernel.serde import encode
-from services.projection.bulk import replay_into
-from services.projection.parked import parked_keys
+from services.kernel.log.journal import write_journal
+from services.kernel.log.rule import identity
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import uuid7
+from services.projection.engine.bulk import replay_into
+from services.projection.engine.parked import parked_keys
 from services.projection.read_models import ORDERS, READ_MODELS
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.planted import STOPS, TOPIC, Planted, life

@@ -10,14 +10,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from services.kernel import parking
-from services.kernel.envelope import write_headers
-from services.kernel.position import hold, require_own_tables
-from services.kernel.projector import Projector
-from services.kernel.read_model import Batch, ForeignRecord, OtherCode, PositionLost, SourceGap
-from services.kernel.serde import encode
-from services.projection.database import MIGRATIONS, migrate, pool
-from services.projection.parked import StoredRecord
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import write_headers
+from services.projection.engine import parking
+from services.projection.engine.database import MIGRATIONS, migrate, pool
+from services.projection.engine.parked import StoredRecord
+from services.projection.engine.position import hold, require_own_tables
+from services.projection.engine.projector import Projector
+from services.projection.engine.read_model import Batch, ForeignRecord, OtherCode, PositionLost, SourceGap
 from services.projection.read_models import READ_MODELS, STOCK
 from tests.integration.projection.shop_log import Event, envelope, opening, stock_life
 

@@ -13,12 +13,12 @@ import httpx
 import psutil
 import pytest
 
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.ports import free_ports
-from infra.embedded.postgres import EmbeddedPostgres
-from infra.topics import create_topics
-from services.kernel.envelope import now_micros, parse_time
-from services.projection.lag import STALLED_SECONDS
+from infra.base.ports import free_ports
+from infra.log.topics import create_topics
+from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.postgres import EmbeddedPostgres
+from services.kernel.record.envelope import now_micros, parse_time
+from services.projection.engine.lag import STALLED_SECONDS
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until

@@ -8,7 +8,7 @@ from io import BytesIO
 from fastavro import schemaless_writer
 
 from contracts.lock import load_lock
-from services.kernel.serde import FRAME
+from services.kernel.record.codec import FRAME
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, differences, until
 from tests.integration.projection.shop_log import history, order_life

@@ -14,10 +14,10 @@ import pytest
 
 import services.projection
 from contracts.order.events import OrderShipped
-from infra.drills.digests import digests
-from services.kernel.read_model import ReadModel
-from services.kernel.tokens import Token
-from services.projection.parked import parked_keys
+from infra.lab.drills.digests import digests
+from services.kernel.record.tokens import Token
+from services.projection.engine.parked import parked_keys
+from services.projection.engine.read_model import ReadModel
 from services.projection.read_models import READ_MODELS, read_model
 from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import (
@@ -61,8 +61,8 @@ def fold(row, event, _):
     "store.py": '''
 """Parcels in PostgreSQL."""
 
-from services.kernel.read_model import Versioned
-from services.projection.columns import upsert
+from services.projection.engine.read_model import Versioned
+from services.projection.engine.columns import upsert
 from services.projection.parcels.fold import Parcel
 
 COLUMNS = {"order_id": "text", "version": "bigint", "carrier": "text"}
@@ -98,7 +98,7 @@ from services.projection.parameters import OrderId
 from services.projection.read_docs import of_entity
 from services.projection.read_models import READ_MODELS
 from services.projection.reading import ReadRoute, Reads, missing
-from services.projection.stale import stale
+from services.projection.engine.stale import stale
 
 (PARCELS,) = (model for model in READ_MODELS if model.name == "parcels")
 

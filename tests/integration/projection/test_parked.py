@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from services.kernel.serde import encode
-from services.projection.bulk import replay_into
-from services.projection.parked import NothingParked, StreamForked, parked_keys, retry, show, skip
+from services.kernel.record.codec import encode
+from services.projection.engine.bulk import replay_into
+from services.projection.engine.parked import NothingParked, StreamForked, parked_keys, retry, show, skip
+from services.projection.engine.rebuild import roll_back
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, READ_MODELS, SALES_DAILY
-from services.projection.rebuild import roll_back
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import (
     applied,

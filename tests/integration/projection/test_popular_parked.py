@@ -11,13 +11,13 @@ import asyncpg
 import pytest
 
 from contracts.inventory.events import StockReceived
-from services.kernel.envelope import write_headers
-from services.kernel.projector import Projector
-from services.kernel.read_model import Batch
-from services.kernel.serde import encode
-from services.projection import parked
-from services.projection.database import migrate, pool
-from services.projection.parked import PARKED_KEYS, Drained, StoredRecord, parked_keys, retry
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import write_headers
+from services.projection.engine import parked
+from services.projection.engine.database import migrate, pool
+from services.projection.engine.parked import PARKED_KEYS, Drained, StoredRecord, parked_keys, retry
+from services.projection.engine.projector import Projector
+from services.projection.engine.read_model import Batch
 from services.projection.read_models import READ_MODELS, STOCK
 from tests.integration.projection.shop_log import envelope
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from services.projection.api import query_app
-from services.projection.settings import QuerySettings
+from services.projection.engine.settings import QuerySettings
 from tests.contract.conformance import started, statuses
 from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import until

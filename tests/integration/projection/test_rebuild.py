@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from services.projection.bulk import replay_into
+from services.projection.engine.bulk import replay_into
+from services.projection.engine.rebuild import NothingToRebuild
 from services.projection.read_models import READ_MODELS, SALES_DAILY
-from services.projection.rebuild import NothingToRebuild
 from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import applied, differences, tables, until
 from tests.integration.projection.shop_log import history
@@ -43,7 +43,7 @@ async def test_a_rebuild_under_writes_changes_place_without_a_gap(shop: Shop) ->
 async def test_nothing_to_rebuild_before_the_projection_has_run(kafka: str, fresh_database: str) -> None:
     import asyncpg
 
-    from services.projection.database import migrate
+    from services.projection.engine.database import migrate
 
     connection = await asyncpg.connect(fresh_database)
     try:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from services.kernel.envelope import uuid7
-from services.projection.bulk import replay_into
-from services.projection.parked import parked_keys
+from services.kernel.record.envelope import uuid7
+from services.projection.engine.bulk import replay_into
+from services.projection.engine.parked import parked_keys
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, READ_MODELS, SALES_DAILY
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.planted import FOREIGN, KINDS, STOPS, Planted

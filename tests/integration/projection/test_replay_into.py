@@ -15,11 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.lake.copying import LakeOfAnotherLog, update
-from infra import lake_runs
-from infra.lake_runs import NotInTheLake, lake_for
-from services.projection import bulk
-from services.projection.bulk import replay_into
-from services.projection.parked import parked_keys
+from infra.log import lake_runs
+from infra.log.lake_runs import NotInTheLake, lake_for
+from services.projection.engine import bulk
+from services.projection.engine.bulk import replay_into
+from services.projection.engine.parked import parked_keys
 from services.projection.read_models import (
     CONVERSATIONS,
     ORDER_HISTORY,

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from services.kernel.serde import encode
-from services.kernel.tokens import Token
-from services.projection.parked import parked_keys, retry
+from services.kernel.record.codec import encode
+from services.kernel.record.tokens import Token
+from services.projection.engine.parked import parked_keys, retry
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, SALES_DAILY, STOCK
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until

@@ -10,15 +10,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from contracts.kernel.records import SiteRole
-from infra.cli import command as daybook
-from infra.commands import in_containers
-from infra.containers.engine import Container
-from infra.settings import StackSettings
-from infra.sites.control import write_role
-from infra.stream_counts import stream_lines
-from infra.topics import create_topics
-from services.kernel.journal import read_journal
-from services.projection.parked import parked_keys
+from infra.base.settings import StackSettings
+from infra.cli import in_containers
+from infra.cli.main import command as daybook
+from infra.log.control import write_role
+from infra.log.stream_counts import stream_lines
+from infra.log.topics import create_topics
+from infra.stack.compose.engine import Container
+from services.kernel.log.journal import read_journal
+from services.projection.engine.parked import parked_keys
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.planted import FOREIGN, STOPS, Planted
 from tests.integration.projection.processes import applied, differences, until

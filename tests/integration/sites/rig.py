@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.settings import ROOT, StackSettings
-from infra.sites.site import Site, sites_of
+from infra.base.settings import ROOT, StackSettings
+from infra.stack.site import Site, sites_of
 from tests.ports import free_base
 
 SECONDS = 120

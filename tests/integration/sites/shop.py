@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from contracts.inventory.commands import ReceiveStock
 from contracts.order.commands import CancelOrder, PlaceOrder, ShipOrder
 from contracts.order.events import Line
-from infra.topics import mirrored_topics
-from services.kernel.log_reader import partitions_of, read_to_end
+from infra.log.topics import mirrored_topics
+from services.kernel.log.reader import partitions_of, read_to_end
 
 AT = 1_700_000_000_000_000
 Place = tuple[str, int]

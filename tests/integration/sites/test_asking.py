@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Self
 
 from contracts.kernel.records import SiteRole
-from infra.embedded.broker import EmbeddedBroker
-from infra.embedded.ports import free_ports
-from infra.sites.asking import ControlReader, SiteSilent
-from infra.sites.control import write_role
-from infra.topics import CONTROL, catalogue, create_topics
+from infra.base.ports import free_ports
+from infra.log.asking import ControlReader, SiteSilent
+from infra.log.control import write_role
+from infra.log.topics import CONTROL, catalogue, create_topics
+from infra.stack.embedded.broker import EmbeddedBroker
 from tests.integration.sites.rig import eventually
 
 HEARD_SECONDS = 30.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.sites.comparison import compare
-from infra.topics import create_topics
+from infra.dr.comparison import compare
+from infra.log.topics import create_topics
 from tests.contract.log_rule_cases import TOPIC, event, opening
 from tests.foreign_records import planted, write_log
 from tests.stack import own_broker

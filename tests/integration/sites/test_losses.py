@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from contracts.kernel.records import Answer, LossReissued, Outcome, SiteRole
-from infra.checker.evidence import read_evidence
-from infra.sites.control import write_role
-from infra.sites.cut import torn_at
-from infra.sites.losses import Report, report
-from infra.sites.reconcile import Undecidable, chosen, load, reissue, save, standings, write_off
-from services.kernel.envelope import now_micros, uuid7
-from services.kernel.serde import encode
+from infra.dr.cut import torn_at
+from infra.dr.losses import Report, report
+from infra.dr.reconcile import Undecidable, chosen, load, reissue, save, standings, write_off
+from infra.lab.checker.evidence import read_evidence
+from infra.log.control import write_role
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import now_micros, uuid7
 from tests.contract.log_rule_cases import OTHER, LogRecord, event, opening
 from tests.foreign_records import planted, write_log
 from tests.integration.kernel.client import Client

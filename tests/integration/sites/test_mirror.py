@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from contracts.kernel.records import SiteRole
-from infra.mirror_settings import mirror_transactional_id
-from infra.sites.control import write_role
-from infra.sites.mirror_position import caught_up, mirror_lag
-from infra.topics import catalogue, drift
-from services.kernel.control import read_control, transactional_ids
-from services.kernel.log_reader import partitions_of, read_to_end
-from services.kernel.transactions import transactional_producer
+from infra.dr.mirror_position import caught_up, mirror_lag
+from infra.log.control import write_role
+from infra.log.topics import catalogue, drift
+from infra.stack.mirror_settings import mirror_transactional_id
+from services.kernel.log.control import read_control, transactional_ids
+from services.kernel.log.reader import partitions_of, read_to_end
+from services.kernel.log.transactions import transactional_producer
 from tests.integration.sites.rig import TwoSites, eventually, two_sites
 
 TOPIC = "order.events"

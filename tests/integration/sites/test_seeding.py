@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from infra.embedded.child import Child
-from infra.embedded.mirror import prepare_mirror
-from infra.embedded.ports import free_ports
-from infra.mirror_settings import MirrorPlace, positions_topic
-from infra.sites.mirror_position import mirror_positions
-from infra.sites.seeding import last_data, reset_internal, seed
-from services.kernel.log_reader import partitions_of, read_to_end
+from infra.base.ports import free_ports
+from infra.dr.mirror_position import mirror_positions
+from infra.dr.seeding import last_data, reset_internal, seed
+from infra.stack.embedded.child import Child
+from infra.stack.embedded.mirror import prepare_mirror
+from infra.stack.mirror_settings import MirrorPlace, positions_topic
+from services.kernel.log.reader import partitions_of, read_to_end
 
 TOPIC = "letters"
 OLD, NEW = [f"old-{number}" for number in range(30)], [f"new-{number}" for number in range(20)]

@@ -13,9 +13,9 @@ from analytics.journal import RecordedDecisions
 from analytics.log_rule import FIRST_EPOCH, STREAMS, WAITING, Exceptions, find_exceptions
 from analytics.stream_steps import murmur2
 from contracts.lock import load_lock
-from services.kernel import log_rule
-from services.kernel.envelope import LARGEST_NUMBER
-from services.kernel.envelope import murmur2 as murmur2_of_the_services
+from services.kernel.log import rule as log_rule
+from services.kernel.record.envelope import LARGEST_NUMBER
+from services.kernel.record.envelope import murmur2 as murmur2_of_the_services
 from tests.contract.log_rule_cases import CASES, PARTITIONS, TOPIC, Case
 
 SOURCE = """

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from infra.embedded.ports import HOST, free_ports
+from infra.base.ports import HOST, free_ports
 from services.edge.app import application
 from services.edge.serving import server_config
 

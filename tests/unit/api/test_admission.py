@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from infra.embedded.ports import HOST
+from infra.base.ports import HOST
 from tests.unit.api.served import Answering, code, exchange, post, served, status
 
 JSON = {"Content-Type": "application/json"}

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from infra.embedded.ports import HOST
+from infra.base.ports import HOST
 from services.edge.connections import MAX_BUFFERED_BYTES, Connections, client_of, forwarded_client
 from services.edge.settings import EdgeSettings
 from tests.unit.api.served import Answering, code, connected, everything, exchange, post, served, status

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from infra.embedded.ports import HOST
+from infra.base.ports import HOST
 from services.edge import protocol
 from services.edge.bodies import MAX_BODY_BYTES
 from services.edge.protocol import MAX_HEAD_BYTES, MAX_PIPELINED

@@ -12,14 +12,14 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
 from contracts.lock import load_lock
-from infra.registry import ClientParameters, create
+from infra.log.registry import ClientParameters, create
 from services.edge.app import application
 from services.inventory.api import create as inventory_app
 from services.inventory.settings import StockApiSettings as InventorySettings
 from services.order.api import create as order_app
 from services.order.settings import OrderApiSettings as OrderSettings
 from services.projection.api import query_app
-from services.projection.settings import QuerySettings
+from services.projection.engine.settings import QuerySettings
 
 SECRET: dict[str, Any] = {"hash_key": "a key for tests alone"}
 APPS: dict[str, Callable[[], FastAPI]] = {

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from services.edge.problems import IN_WORDS, Problem, invalid_request
 from services.inventory.requests import AdjustmentRequest
-from services.kernel.envelope import format_time
+from services.kernel.record.envelope import format_time
 from services.order.requests import CancellationRequest, OrderRequest
 
 NOW = 1_800_000_000_000_000

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from services.edge.problems import Problem
 from services.edge.write_headers import WriteHeaders, expected_version, traceparent
-from services.kernel.entity import ANY_VERSION, NO_VERSION, unexpected
+from services.kernel.worker.entity import ANY_VERSION, NO_VERSION, unexpected
 
 GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

@@ -22,8 +22,8 @@ from contracts.order.events import (
     RefundedLine,
     ReservationsRecorded,
 )
-from infra.checker import Acknowledged, Evidence, Sent, check
-from services.kernel.envelope import ReplyAddress
+from infra.lab.checker import Acknowledged, Evidence, Sent, check
+from services.kernel.record.envelope import ReplyAddress
 from tests.unit.checker.written_log import Log, metadata
 
 MICRO = 1_000_000

@@ -7,8 +7,8 @@ from typing import Any
 from contracts.inventory.commands import IssueStock, ReleaseStock, ReserveStock, ReturnStock
 from contracts.kernel.records import Answer, Outcome, OutcomeBatch
 from contracts.order.events import OrderPlaced, OrderRejected, OrderReturned, OrderShipped
-from infra.checker import Recorded, Sent
-from services.kernel.envelope import Metadata, ReplyAddress, partition_of
+from infra.lab.checker import Recorded, Sent
+from services.kernel.record.envelope import Metadata, ReplyAddress, partition_of
 
 
 class Log:

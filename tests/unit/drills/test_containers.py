@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from infra.containers.failing import Broken, Failure
-from infra.drills.acknowledged import Acknowledgement
-from infra.drills.containers.blows import Blow, choose
-from infra.drills.containers.outages import NEVER, Outage, tell, without_writes
-from infra.drills.pair import DrillFailed
-from infra.drills.probe import ReadProbe
-from infra.drills.report import DrillReport, as_markdown, write
+from infra.lab.drills.acknowledged import Acknowledgement
+from infra.lab.drills.containers.blows import Blow, choose
+from infra.lab.drills.containers.outages import NEVER, Outage, tell, without_writes
+from infra.lab.drills.pair import DrillFailed
+from infra.lab.drills.probe import ReadProbe
+from infra.lab.drills.report import DrillReport, as_markdown, write
+from infra.stack.compose.failing import Broken, Failure
 
 DEFAULT = ("broker", "inventory-worker", "order-api", "order-worker", "postgres", "projection", "registry")
 CLUSTER = ("broker-1", "broker-2", "broker-3", "controller", *DEFAULT[1:])

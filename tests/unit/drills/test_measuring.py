@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.drills.acknowledged import (
+from infra.lab.drills.acknowledged import (
     Acknowledgement,
     AcknowledgementFile,
     longest_gap,
     read_acknowledgements,
 )
-from infra.drills.report import DrillReport, as_markdown, write
-from infra.drills.shopping import Request, Shopping
+from infra.lab.drills.report import DrillReport, as_markdown, write
+from infra.lab.drills.shopping import Request, Shopping
 
 
 def acknowledgement(answer: str) -> Acknowledgement:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import typer.main
 
-from infra import cli
+from infra.cli import main as cli
 
 
 def commands(words: Sequence[str]) -> set[str]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import yaml
 
-from infra.cluster.replicated import WANTED
-from infra.embedded.stack import SERVICES, STORES
-from infra.settings import AWAY_PORTS, OFFSETS, ROOT
-from infra.storage import START_BYTES
+from infra.base.settings import AWAY_PORTS, OFFSETS, ROOT
+from infra.lab.cluster.replicated import WANTED
+from infra.stack.embedded.stack import SERVICES, STORES
+from infra.stack.storage import START_BYTES
 
 COMPOSE = ROOT / "infra" / "compose"
 PORTS = "127.0.0.1:${DAYBOOK_PORTS:-274}"
@@ -91,11 +91,11 @@ def test_a_write_api_knows_the_same_api_at_the_other_site() -> None:
 
 def test_no_broker_is_started_and_no_disk_is_filled_without_room() -> None:
     """On a full disk a broker empties its logs: the engine's own restart waits, as the supervisor's does."""
-    assert f"free * 1024 >= {START_BYTES}" in (ROOT / "infra" / "containers" / "with-room").read_text()
+    assert f"free * 1024 >= {START_BYTES}" in (ROOT / "infra" / "stack" / "compose" / "with-room").read_text()
     for file, name in (("shop.yml", "broker"), ("node.yml", "node")):
         broker = services(file)[name]
         assert broker["command"][:2] == ["with-room", broker["environment"]["KAFKA_LOG_DIRS"]]
-        assert "../containers/with-room:/usr/local/bin/with-room:ro" in broker["volumes"]
+        assert "../stack/compose/with-room:/usr/local/bin/with-room:ro" in broker["volumes"]
     for file, site in (("shop.yml", ""), ("sites.yml", "away-")):
         stores = [f"{site}{store}:/disks/{store}:ro" for store in STORES]
         assert services(file)[f"{site}storage"]["volumes"] == stores

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from infra.containers.connectors import first_line, read_connectors
-from infra.embedded.jars import LOCK, read_lock
-from infra.settings import ROOT
-from infra.topics import catalogue
+from infra.base.settings import ROOT
+from infra.log.topics import catalogue
+from infra.stack.compose.connectors import first_line, read_connectors
+from infra.stack.embedded.jars import LOCK, read_lock
 from services.edge.fields import ID_PATTERN
 from tests.unit.infra.test_compose_files import properties, services
 

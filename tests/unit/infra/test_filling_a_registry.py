@@ -3,7 +3,7 @@
 from itertools import count
 
 from contracts.lock import load_lock
-from infra.containers.fill_registry import in_order
+from infra.stack.compose.fill_registry import in_order
 
 
 def test_a_registry_that_counts_comes_to_the_ids_of_the_lock() -> None:

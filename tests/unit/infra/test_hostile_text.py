@@ -15,25 +15,25 @@ from analytics.evidence.report import print_verdict
 from analytics.evidence.verdict import Aside, Verdict
 from analytics.terminal import LONGEST, Table, lines, plain
 from contracts.kernel.records import Header, ParkedCommand
-from infra.commands import demo, failover, in_containers, losses_shown, parked, since, sites, streams
-from infra.commands.load_report import commands_table, unmapped_table
-from infra.commands.output import fail, notes, results
-from infra.commands.report_table import report_table
-from infra.commands.stream_records import show_record
-from infra.containers.engine import Container
-from infra.drills.report import DrillReport, Promise
-from infra.parked import Parked
-from infra.retail.invoices import Unmapped
-from infra.retail.tally import Tally
-from infra.rewinding import Rewind
-from infra.settings import StackSettings
-from infra.sites.losses import Loss
-from infra.sites.overview import ReadModelView, SitesView, SiteView
-from infra.sites.reconcile import ReconStanding
-from infra.sites.steps import SiteStep
-from infra.streams import ForeignSeen, StoppedStream, StreamRecord
-from services.kernel.envelope import Metadata
-from services.projection.parked import ParkedKey
+from infra.base.settings import StackSettings
+from infra.cli import demo, failover, in_containers, losses_shown, parked, since, sites, streams
+from infra.cli.load_report import commands_table, unmapped_table
+from infra.cli.output import fail, notes, results
+from infra.cli.report_table import report_table
+from infra.cli.stream_records import show_record
+from infra.dr.losses import Loss
+from infra.dr.overview import ReadModelView, SitesView, SiteView
+from infra.dr.reconcile import ReconStanding
+from infra.dr.steps import SiteStep
+from infra.lab.drills.report import DrillReport, Promise
+from infra.lab.retail.invoices import Unmapped
+from infra.lab.retail.tally import Tally
+from infra.log.parked import Parked
+from infra.log.rewinding import Rewind
+from infra.log.streams import ForeignSeen, StoppedStream, StreamRecord
+from infra.stack.compose.engine import Container
+from services.kernel.record.envelope import Metadata
+from services.projection.engine.parked import ParkedKey
 
 AT = 1_750_000_000_000_000
 COMMAND = "inventory.commands/11/1234567890"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.containers.intake import HEADER, inbox_lines, look, make_folders
+from infra.stack.compose.intake import HEADER, inbox_lines, look, make_folders
 
 LIST = f"{HEADER}\n85123A,acme,1.15,GBP\n\n22423,acme,6.90,GBP\n"
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from infra.containers.failing import TOLD_TO_END, put_off
+from infra.stack.compose.failing import TOLD_TO_END, put_off
 
 
 @pytest.mark.parametrize("number", TOLD_TO_END)

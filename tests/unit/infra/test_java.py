@@ -8,8 +8,8 @@ import certifi
 import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from infra.embedded import java
-from infra.embedded.java import find_java, java_home_for_spark, trust_options
+from infra.stack.embedded import java
+from infra.stack.embedded.java import find_java, java_home_for_spark, trust_options
 
 
 def installed(folder: Path, version: str) -> Path:

@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from infra.commands.output import fail, notes
+from infra.cli.output import fail, notes
 
 HINT = "not at rest: `./daybook status`, or `./daybook --stack compose drill containers`"
 

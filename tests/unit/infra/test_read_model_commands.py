@@ -8,10 +8,10 @@ from asyncpg import UndefinedTableError
 from confluent_kafka import KafkaError, KafkaException
 from typer.testing import CliRunner
 
-from infra.cli import command as daybook
-from infra.commands import parked, rebuild
-from services.kernel.read_model import SourceGap, TooManyParked
-from services.projection.settings import ProjectionSettings
+from infra.cli import parked, rebuild
+from infra.cli.main import command as daybook
+from services.projection.engine.read_model import SourceGap, TooManyParked
+from services.projection.engine.settings import ProjectionSettings
 
 STORES = ["--kafka", "somewhere", "--database-url", "somewhere"]
 NO_TABLE = UndefinedTableError('relation "parked" does not exist')

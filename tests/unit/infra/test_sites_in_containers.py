@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.containers.engine import Container
-from infra.containers.sites import Engine, sites_in_containers
-from infra.settings import AWAY_PORTS, StackSettings
-from infra.sites.site import Site
+from infra.base.settings import AWAY_PORTS, StackSettings
+from infra.dr.compose_sites import Engine, sites_in_containers
+from infra.stack.compose.engine import Container
+from infra.stack.site import Site
 
 SETTINGS = StackSettings(home=Path("shop-compose"), port_base=20_000, stack="compose")
 NETWORK = ("shop_default",)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from infra.cli import command as daybook
+from infra.cli.main import command as daybook
 
 
 @pytest.mark.parametrize(

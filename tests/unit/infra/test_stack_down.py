@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from infra.cli import command as daybook
-from infra.commands.audit import NOT_MADE
-from infra.commands.rebuild import projection_settings
+from infra.cli.audit import NOT_MADE
+from infra.cli.main import command as daybook
+from infra.cli.rebuild import projection_settings
 
 NOT_UP = "daybook: the stack is not up: `./daybook up` starts it\n"
 STORES = ("DAYBOOK_KAFKA", "DAYBOOK_DATABASE_URL")

@@ -9,12 +9,12 @@ from threading import Semaphore
 
 import pytest
 
-from infra.embedded.housekeeping import ENOUGH, SHORT, Housekeeping
-from infra.embedded.journal import EVENTS_BYTES, Phase, StackJournal, StackState
-from infra.embedded.rotation import KEPT_FILES, older, rotate
-from infra.embedded.stack import log_file
-from infra.settings import ROOT, StackSettings
-from infra.storage import StorageWatch
+from infra.base.journal import EVENTS_BYTES, Phase, StackJournal, StackState
+from infra.base.rotation import KEPT_FILES, older, rotate
+from infra.base.settings import ROOT, StackSettings
+from infra.stack.embedded.housekeeping import ENOUGH, SHORT, Housekeeping
+from infra.stack.embedded.stack import log_file
+from infra.stack.storage import StorageWatch
 
 NO_SPACE = "/dev/full"  # every write to it finds no space left
 Usage = namedtuple("Usage", "total used free")
@@ -166,7 +166,9 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def test_a_secret_is_never_half_there(tmp_path: Path) -> None:
-    make = f"from infra.embedded.secret import kept_secret; kept_secret(Path({str(tmp_path / 'key')!r}))"
+    make = (
+        f"from infra.stack.embedded.secret import kept_secret; kept_secret(Path({str(tmp_path / 'key')!r}))"
+    )
     assert "File too large" in run(NO_BYTE + make).stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -174,7 +176,7 @@ def test_a_secret_is_never_half_there(tmp_path: Path) -> None:
 def test_a_file_stays_where_there_is_no_room_for_its_copy(tmp_path: Path) -> None:
     file = tmp_path / "x.log"
     file.write_text("before")
-    put_aside = f"from infra.embedded.rotation import rotate; rotate(Path({str(file)!r}), 5, written=True)"
+    put_aside = f"from infra.base.rotation import rotate; rotate(Path({str(file)!r}), 5, written=True)"
     assert run(NO_BYTE + put_aside).returncode == 0
     assert file.read_text() == "before"
     assert list(tmp_path.iterdir()) == [file]

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from infra.embedded.child import Program
-from infra.embedded.errors import JarsNotResolved, PortTaken
-from infra.embedded.jars import LOCK, Jar, read_lock, verify
-from infra.embedded.journal import MemberState, Phase, StackJournal, StackState
-from infra.embedded.ports import HOST, free_ports, listening, require_free
-from infra.embedded.secret import kept_secret
-from infra.embedded.stack import NAMES, Member, members
-from infra.embedded.watched import FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS, Watched, backoff
-from infra.settings import OFFSETS, StackSettings
+from infra.base.errors import JarsNotResolved, PortTaken
+from infra.base.journal import MemberState, Phase, StackJournal, StackState
+from infra.base.ports import HOST, free_ports, listening, require_free
+from infra.base.settings import OFFSETS, StackSettings
+from infra.stack.embedded.child import Program
+from infra.stack.embedded.jars import LOCK, Jar, read_lock, verify
+from infra.stack.embedded.secret import kept_secret
+from infra.stack.embedded.stack import NAMES, Member, members
+from infra.stack.embedded.watched import FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS, Watched, backoff
 
 
 def test_each_early_death_doubles_the_wait_up_to_a_bound() -> None:

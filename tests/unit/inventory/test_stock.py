@@ -26,9 +26,9 @@ from contracts.order.commands import JustifyReservation, PlaceOrder
 from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.inventory.process import inventory_process
-from services.kernel.persistent_map import PersistentMap
-from services.kernel.process import Answered
-from services.kernel.testing import Spec
+from services.kernel.model.persistent_map import PersistentMap
+from services.kernel.model.process import Answered
+from services.kernel.model.testing import Spec
 
 stock: Spec[InventoryCommand, Stock, InventoryEvent] = Spec(stock_decider)
 SKU, ORDER, AT = "22423", "536365", 1_291_190_000_000_000

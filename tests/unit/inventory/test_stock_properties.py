@@ -17,9 +17,9 @@ from contracts.inventory.commands import (
 from contracts.inventory.events import InventoryEvent, StockIssued, StockReleased, StockReserved
 from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
-from services.kernel.aggregate import StateCodec
-from services.kernel.decider import Refused, fold
-from services.kernel.persistent_map import PersistentMap
+from services.kernel.model.decider import Refused, fold
+from services.kernel.model.persistent_map import PersistentMap
+from services.kernel.worker.aggregate import StateCodec
 
 SKU = "22423"
 orders = st.sampled_from(["1", "2", "3"])

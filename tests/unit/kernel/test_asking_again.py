@@ -7,13 +7,13 @@ from typing import Any
 
 from contracts.order.commands import ExpireOrder
 from contracts.order.events import Line, OrderPlaced, ReservationsRecorded
-from services.kernel.command_loop import SLOWEST_REDRIVE, CommandLoop
-from services.kernel.entities import Partition
-from services.kernel.entity import Entity, Thawed, Window
-from services.kernel.execution import Executor
-from services.kernel.serde import decode
-from services.kernel.staged import Staged
-from services.kernel.worker_metrics import WorkerMetrics
+from services.kernel.record.codec import decode
+from services.kernel.worker.command_loop import SLOWEST_REDRIVE, CommandLoop
+from services.kernel.worker.entities import Partition
+from services.kernel.worker.entity import Entity, Thawed, Window
+from services.kernel.worker.execution import Executor
+from services.kernel.worker.staged import Staged
+from services.kernel.worker.worker_metrics import WorkerMetrics
 from services.order.worker import ORDER
 
 SECOND = 1_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from services.kernel.broker_monitor import Sight, why_end
-from services.kernel.transactions import OwnershipLost, Transactions
+from services.kernel.log.transactions import OwnershipLost, Transactions
+from services.kernel.worker.broker_monitor import Sight, why_end
 
 TIMEOUT = 10.0
 ALWAYS_THERE = Sight()

@@ -6,8 +6,8 @@ import pytest
 
 from contracts.kernel.records import SiteHold, SiteRole, StorageBlock
 from services.edge.unanswered import NotTaking
-from services.kernel.control import HOLD, ROLE, STORAGE, TOPIC, Control
-from services.kernel.serde import encode
+from services.kernel.log.control import HOLD, ROLE, STORAGE, TOPIC, Control
+from services.kernel.record.codec import encode
 
 FULL = StorageBlock("/data", 1_000, 1)
 ACTIVE, PASSIVE = SiteRole("home", "active", 2), SiteRole("home", "passive", 2)

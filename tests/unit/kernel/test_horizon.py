@@ -1,6 +1,6 @@
 """How far back a takeover asks again."""
 
-from services.kernel.takeover import MARGIN_MS, horizon
+from services.kernel.worker.takeover import MARGIN_MS, horizon
 
 HOUR = 3_600_000
 NOW = 1_800_000_000_000

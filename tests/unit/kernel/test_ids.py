@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.kernel.envelope import format_time, murmur2, parse_time, uuid7
-from services.kernel.process import derived_id
+from services.kernel.model.process import derived_id
+from services.kernel.record.envelope import format_time, murmur2, parse_time, uuid7
 
 
 @given(st.uuids(), st.text())

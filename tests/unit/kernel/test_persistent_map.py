@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from services.kernel.persistent_map import LARGEST_LEAF, PersistentMap
+from services.kernel.model.persistent_map import LARGEST_LEAF, PersistentMap
 
 # few enough to meet again, more than a leaf holds
 names = st.integers(0, 5 * LARGEST_LEAF).map(lambda number: f"order-{number}")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from contracts.kernel.records import Outcome, Remembered
-from services.kernel.entities import Partition
-from services.kernel.entity import Entity, Thawed, Window
+from services.kernel.worker.entities import Partition
+from services.kernel.worker.entity import Entity, Thawed, Window
 
 KEYS = st.sampled_from("ab")
 FOR_EVER = Window(24.0, 1_000_000)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.kernel.records import Outcome, Remembered
-from services.kernel.entities import Partition
-from services.kernel.entity import MICROS_PER_HOUR, Entity, Thawed, Window
+from services.kernel.worker.entities import Partition
+from services.kernel.worker.entity import MICROS_PER_HOUR, Entity, Thawed, Window
 
 HOUR = MICROS_PER_HOUR
 Told = list[tuple[str, int]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from services.kernel.log_reader import once_settled
+from services.kernel.log.reader import once_settled
 
 MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,

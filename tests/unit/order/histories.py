@@ -27,7 +27,7 @@ from contracts.order.events import (
     RefundedLine,
     ReservationsRecorded,
 )
-from services.kernel.testing import Spec
+from services.kernel.model.testing import Spec
 from services.order.domain.decider import order_decider
 from services.order.domain.state import Order
 

@@ -22,8 +22,8 @@ from contracts.order.commands import OrderCommand
 from contracts.order.events import OrderEvent
 from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
-from services.kernel.decider import Refused
-from services.kernel.process import Answered, Ask
+from services.kernel.model.decider import Refused
+from services.kernel.model.process import Answered, Ask
 from services.order.domain.decider import order_decider
 from services.order.domain.state import Cancelled, Confirmed, Expired, Order, Rejected, Shipped, units_by_sku
 from services.order.process import order_process

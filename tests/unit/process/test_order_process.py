@@ -8,8 +8,8 @@ import pytest
 from contracts.inventory.commands import IssueStock, ReceiveStock, ReleaseStock, ReserveStock, ReturnStock
 from contracts.order.commands import ExpireOrder, RecordMovements, RecordReservations
 from contracts.order.events import Movement, OrderEvent
-from services.kernel.decider import fold
-from services.kernel.process import Answered, Ask
+from services.kernel.model.decider import fold
+from services.kernel.model.process import Answered, Ask
 from services.order.domain.decider import order_decider
 from services.order.process import order_process
 from tests.unit.order.histories import (

@@ -29,8 +29,8 @@ from contracts.order.commands import (
 from contracts.order.events import Line, OrderEvent
 from services.inventory.domain.decider import stock_decider
 from services.inventory.process import inventory_process
-from services.kernel.decider import Refused
-from services.kernel.process import Answered
+from services.kernel.model.decider import Refused
+from services.kernel.model.process import Answered
 from services.order.domain.decider import order_decider
 from services.order.domain.state import Confirmed, Rejected, Shipped, units_by_sku
 from services.order.process import order_process
@@ -129,7 +129,7 @@ def site_after(orders: int, stocks: int, refusals: int) -> Recording:
 
 
 def take_over(shop: Recording) -> None:
-    """As services/kernel/takeover.py does it: for events, then for claims, each ask once; then questions."""
+    """As services/kernel/worker/takeover.py does it: for events, then for claims, each ask once; then questions."""
     asks: dict[str, tuple[str, Any]] = {}
     for order_id, event in list(shop.order_log):
         for ask in order_process.again(event, shop.orders[order_id], EPOCH):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.projection.fingerprint import fingerprint
+from services.projection.engine.fingerprint import fingerprint
 
 FOLDER = {
     "__init__.py": "",

@@ -30,10 +30,11 @@ from contracts.order.events import (
     RefundedLine,
     ReservationsRecorded,
 )
-from services.kernel.envelope import Envelope, Metadata
-from services.kernel.read_model import ReadModel, Versioned
-from services.kernel.row_fold import extend, versioned
+from services.kernel.record.envelope import Envelope, Metadata
 from services.projection.conversations.fold import Awaited
+from services.projection.engine.read_model import ReadModel, Versioned
+from services.projection.engine.row_fold import extend, versioned
+from services.projection.engine.visibility import epoch_of
 from services.projection.orders.fold import Content, NeverPlaced
 from services.projection.read_models import (
     CONVERSATIONS,
@@ -45,7 +46,6 @@ from services.projection.read_models import (
 )
 from services.projection.sales_daily.fold import Change, Day
 from services.projection.sales_daily.store import total
-from services.projection.visibility import epoch_of
 
 DAY = 86_400_000_000
 AT = 14_944 * DAY + 5  # 2010-12-01

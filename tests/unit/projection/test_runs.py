@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.projection import runs
-from services.projection.parked import StoredRecord
-from services.projection.runs import Runs
+from services.projection.engine import runs
+from services.projection.engine.parked import StoredRecord
+from services.projection.engine.runs import Runs
 
 PLACE = ("order.events", 0)
 

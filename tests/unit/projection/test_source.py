@@ -10,7 +10,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def test_the_pinned_names_are_there() -> None:
-    from services.projection.source import PINNED, PINNED_ATTRIBUTES, check_pinned
+    from services.projection.engine.source import PINNED, PINNED_ATTRIBUTES, check_pinned
 
     check_pinned()
     assert sum(len(names) for names in PINNED.values()) + len(PINNED_ATTRIBUTES) == 13

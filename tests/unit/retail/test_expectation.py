@@ -1,6 +1,6 @@
 """What must come of a little load, in figures written by hand."""
 
-from infra.retail.expectation import ExpectedDay, ExpectedStock, expect
+from infra.lab.retail.expectation import ExpectedDay, ExpectedStock, expect
 from tests.unit.retail.sheet import ALWAYS, book
 
 LITTLE = """

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from infra.retail.invoices import (
+from infra.lab.retail.invoices import (
     CreditNote,
     InvoiceCharge,
     InvoiceLine,

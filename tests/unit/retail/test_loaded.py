@@ -3,10 +3,17 @@
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from infra.retail.expectation import expect
-from infra.retail.loaded import Loaded, known_since, read_loaded, record_loaded, steps_of, without_forgotten
-from infra.retail.plan import Period
-from infra.retail.requests import call
+from infra.lab.retail.expectation import expect
+from infra.lab.retail.loaded import (
+    Loaded,
+    known_since,
+    read_loaded,
+    record_loaded,
+    steps_of,
+    without_forgotten,
+)
+from infra.lab.retail.plan import Period
+from infra.lab.retail.requests import call
 from tests.unit.retail.sheet import ALWAYS, book
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -8,11 +8,11 @@ from datetime import UTC, date, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.retail.invoices import Reason, entries
-from infra.retail.plan import Period, read_book
-from infra.retail.requests import call
-from infra.retail.rows import SheetRow
-from infra.retail.steps import Adjust, Place, Receive, Return, Step
+from infra.lab.retail.invoices import Reason, entries
+from infra.lab.retail.plan import Period, read_book
+from infra.lab.retail.requests import call
+from infra.lab.retail.rows import SheetRow
+from infra.lab.retail.steps import Adjust, Place, Receive, Return, Step
 from tests.unit.retail.sheet import ALWAYS, book
 
 START = datetime(2010, 12, 1, 8, tzinfo=UTC)

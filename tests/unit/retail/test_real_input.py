@@ -5,12 +5,12 @@ from datetime import date
 
 import pytest
 
-from infra.retail.expectation import expect
-from infra.retail.invoices import InvoiceLine, Reason, entries
-from infra.retail.plan import Book, LoadPlan, Period, read_book
-from infra.retail.rows import SheetRow, read_rows
-from infra.retail.steps import Adjust, Place
-from infra.retail.stocking import NEVER_STOCKED
+from infra.lab.retail.expectation import expect
+from infra.lab.retail.invoices import InvoiceLine, Reason, entries
+from infra.lab.retail.plan import Book, LoadPlan, Period, read_book
+from infra.lab.retail.rows import SheetRow, read_rows
+from infra.lab.retail.steps import Adjust, Place
+from infra.lab.retail.stocking import NEVER_STOCKED
 from tests.unit.retail.sheet import ALWAYS
 
 DECEMBER = Period(date(2010, 12, 1), date(2010, 12, 31), date(2010, 12, 1))

@@ -3,7 +3,7 @@
 import orjson
 from pydantic import BaseModel
 
-from infra.retail.requests import Api, Call, call
+from infra.lab.retail.requests import Api, Call, call
 from services.inventory import requests as inventory
 from services.order import requests as order
 from tests.unit.retail.sheet import ALWAYS, book

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from infra.retail.invoices import Reason
-from infra.retail.returns import lead_time
-from infra.retail.steps import Cancel, Chain, Place, Return, Ship
+from infra.lab.retail.invoices import Reason
+from infra.lab.retail.returns import lead_time
+from infra.lab.retail.steps import Cancel, Chain, Place, Return, Ship
 from tests.unit.retail.sheet import ALWAYS, book
 
 TWO_ORDERS = """

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.retail.rows import UnreadableRow, to_decimal, to_micros
+from infra.lab.retail.rows import UnreadableRow, to_decimal, to_micros
 from tests.unit.retail.sheet import rows
 
 

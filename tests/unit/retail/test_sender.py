@@ -6,10 +6,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from infra.embedded.ports import HOST, free_ports
-from infra.retail import sender
-from infra.retail.requests import Api, Call, call
-from infra.retail.sender import NoResponse, NothingThere, Sender
+from infra.base.ports import HOST, free_ports
+from infra.lab.retail import sender
+from infra.lab.retail.requests import Api, Call, call
+from infra.lab.retail.sender import NoResponse, NothingThere, Sender
 from tests.unit.retail.sheet import ALWAYS, book
 
 URL = f"http://{HOST}"

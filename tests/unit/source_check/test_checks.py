@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from infra.source_check.checks import Check, check
-from infra.source_check.outputs import NotTogether, Outputs
-from infra.source_check.source import read_source
+from infra.lab.source_check.checks import Check, check
+from infra.lab.source_check.outputs import NotTogether, Outputs
+from infra.lab.source_check.source import read_source
 
 FILE = """InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country
 1,10001a,MUG,3,2011-03-07 09:00:00,2.50,17850.0,United Kingdom

@@ -1,0 +1,82 @@
+"""Where a stack lives and on which ports: DAYBOOK_HOME, DAYBOOK_PORT_BASE, DAYBOOK_SITE and DAYBOOK_STACK."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from infra.base.ports import HOST
+
+ROOT = Path(__file__).parents[2]
+
+# Distance of each process's port from the base.
+OFFSETS = {
+    "broker": 92,
+    "controller": 93,
+    # of a stack with two sites: the broker's second listener, and what stands before it
+    "peer": 94,
+    "link": 95,
+    "postgres": 32,
+    "registry": 4,
+    "order-worker": 11,
+    "order-api": 1,
+    "inventory-worker": 12,
+    "inventory-api": 2,
+    "projection": 13,
+    "query-api": 3,
+    "guard": 14,
+    "mirror": 15,
+    "spark-master": 77,
+    "spark-master-ui": 80,
+    "spark-worker-1": 81,
+    "spark-worker-1-ui": 83,
+    "spark-worker-2": 82,
+    "spark-worker-2-ui": 84,
+}
+LOWEST_BASE, HIGHEST_BASE = 1024, 65535 - 100
+# Distance of the second site's base from the first's.
+AWAY_PORTS = 200
+
+
+class StackSettings(BaseSettings):
+    """One site: `home` holds all its state, logs and secrets; ports are `port_base` and up to 95 above it.
+
+    A second site has its folder inside this one and its ports 200 further on (`infra/stack/site.py`).
+    `stack`: child processes of this machine, or containers, as `./daybook --stack compose` sets it.
+    `storage_reserve_mb`: with less free space on its disks the site refuses writes (`infra/stack/storage.py`).
+    """
+
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+
+    home: Path = ROOT / ".daybook"
+    port_base: Annotated[int, Field(ge=LOWEST_BASE, le=HIGHEST_BASE)] = 27400
+    site: Literal["home", "away"] = "home"
+    stack: Literal["embedded", "compose"] = "embedded"
+    storage_reserve_mb: Annotated[int, Field(ge=128)] = 512
+
+    @property
+    def typed(self) -> str:
+        """The command as it is typed for this stack."""
+        return typed_for(self.stack)
+
+    def port(self, name: str) -> int:
+        """The port of a process, by its name in OFFSETS."""
+        return self.port_base + OFFSETS[name]
+
+    def url(self, name: str) -> str:
+        """The `http://…` address of a process."""
+        return f"http://{HOST}:{self.port(name)}"
+
+    @property
+    def kafka(self) -> str:
+        return f"{HOST}:{self.port('broker')}"
+
+    @property
+    def logs(self) -> Path:
+        return self.home / "logs"
+
+
+def typed_for(stack: str) -> str:
+    """The command as it is typed for a stack; alone it is about the embedded one."""
+    return "./daybook" if stack == "embedded" else f"./daybook --stack {stack}"

@@ -1,0 +1,5 @@
+"""`python -m infra.cli`: what `./daybook` runs."""
+
+from infra.cli.main import main
+
+main()

@@ -1,0 +1,84 @@
+"""`daybook audit`: the log, the read models and Spark, side by side."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analytics.terminal import lines
+from infra.base.errors import EmbeddedError
+from infra.base.settings import ROOT, StackSettings
+from infra.cli.inspect import running_settings
+from infra.cli.output import fail, notes
+from infra.stack.embedded.jars import jars_folder
+from infra.stack.embedded.java import java_home_for_spark
+from infra.stack.embedded.stack import addresses
+
+STEP = "… "
+NOT_MADE = 2
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel="The proof")
+def audit(
+    expectation: Annotated[
+        Path | None, typer.Option(help="What the loader expects: a JSON file that `daybook load` wrote.")
+    ] = None,
+    wait: Annotated[float, typer.Option(help="Seconds for the read models to catch up.")] = 60,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for audit.json and audit.html; default: in .daybook/.")
+    ] = None,
+) -> None:
+    """Prove that the log, the read models and Spark agree, order by order and SKU by SKU.
+
+    Exit code 0: identical. 1: not; the keys are named, each with the first version that differs, or keys
+    stopped and wait for a decision. 2: the audit could not be made. Foreign records are listed and change
+    nothing.
+    """
+    settings = running_settings(NOT_MADE)
+    report = (out or settings.home / "audit").absolute()
+    arguments = ["--wait", str(wait), "--out", str(report)]
+    if expectation is not None:
+        arguments += ["--expectation", str(expectation.absolute())]
+    code = run_job("analytics.jobs.audit", arguments, settings)
+    if code != NOT_MADE:
+        notes.print(f"report: {report}/audit.html")
+    raise typer.Exit(code)
+
+
+def run_job(module: str, arguments: list[str], settings: StackSettings) -> int:
+    """Run an analytics job on the embedded stack, its steps shown as they come; its exit code."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    try:
+        with notes.status("fetching Spark's jars"):
+            environment = spark_environment() | addresses(settings)
+    except EmbeddedError as failure:
+        fail(str(failure))
+    said: list[str] = []
+    with notes.status("starting") as status:
+        job = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env=os.environ | environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for line in job.stderr or ():
+            if line.startswith(STEP):
+                status.update(line.removeprefix(STEP).strip())
+            else:
+                said.append(line)
+        code = job.wait()
+    if code not in (0, 1) or (code == 1 and any(line.startswith("Traceback") for line in said)):
+        notes.print(lines("".join(said[-30:]).strip().expandtabs()))
+        return NOT_MADE
+    return code
+
+
+def spark_environment() -> dict[str, str]:
+    """Where the jobs find Java and Spark's jars. Raises EmbeddedError."""
+    return {"JAVA_HOME": str(java_home_for_spark()), "DAYBOOK_SPARK_JARS": str(jars_folder("spark"))}

@@ -1,0 +1,63 @@
+"""`daybook contracts`: check that the contracts hold together; lock new versions."""
+
+from __future__ import annotations
+
+import typer
+from rich.text import Text
+
+from contracts.lock import load_lock
+from infra.cli.output import results
+from infra.log.contracts import codegen, locking
+from infra.log.contracts.checking import problems
+from infra.log.contracts.schemas import ContractError
+
+app = typer.Typer(
+    help="The schemas in contracts/: are they locked, generated, compatible?", no_args_is_help=True
+)
+DONE, NEW, WRONG = Text("✓", "green"), Text("+", "green"), Text("✗", "red")
+
+
+@app.command()
+def check() -> None:
+    """Check schemas, catalogue, lock, generated classes and compatibility (FULL_TRANSITIVE).
+
+    Changes nothing. Exit code 1 where something is wrong.
+    """
+    try:
+        found = problems()
+    except ContractError as error:
+        found = str(error).splitlines()
+    if found:
+        _refuse(found)
+    lock = load_lock()
+    ids = {entry.id for entry in lock.entries}
+    results.print(
+        DONE,
+        f"{len(ids)} schemas under {len(lock.subjects())} subjects: "
+        "locked, generated, compatible in every direction",
+    )
+
+
+@app.command()
+def lock() -> None:
+    """Give ids to new schema versions and generate the classes. A locked schema is never changed.
+
+    Exit code 1, and nothing written, where a change is incompatible or a locked schema was touched.
+    """
+    try:
+        new = locking.lock()
+        changed = codegen.write()
+    except ContractError as error:
+        _refuse(str(error).splitlines())
+    for entry in new:
+        results.print(NEW, f"id {entry.id}: {entry.subject} version {entry.version}")
+    for path in changed:
+        results.print(NEW, f"contracts/{path}")
+    if not new and not changed:
+        results.print(DONE, "nothing to do: everything is locked and generated")
+
+
+def _refuse(reasons: list[str]) -> None:
+    for reason in reasons:
+        results.print(WRONG, reason)
+    raise typer.Exit(1)

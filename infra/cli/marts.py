@@ -1,0 +1,73 @@
+"""`daybook analytics run` and `list`: the marts, from the whole history or as of some moment."""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infra.base.settings import StackSettings
+from infra.cli.audit import NOT_MADE, run_job
+from infra.cli.inspect import own_settings, running_settings
+from infra.cli.lake import default_lake
+from infra.cli.output import results
+
+app = typer.Typer()
+
+
+class MartSource(StrEnum):
+    log = "log"
+    lake = "lake"
+
+
+class KnowledgeChoice(StrEnum):
+    happened = "happened"
+    recorded = "recorded"
+
+
+@app.command()
+def run(
+    marts: Annotated[list[str] | None, typer.Argument(help="Their names; default: all.")] = None,
+    as_of: Annotated[str | None, typer.Option(metavar="T", help="A day (its end) or a time, UTC.")] = None,
+    knowledge: Annotated[
+        KnowledgeChoice,
+        typer.Option(help="As of T: what had happened by then in business time, or what was recorded."),
+    ] = KnowledgeChoice.happened,
+    source: Annotated[MartSource, typer.Option("--from", help="Where the events are read.")] = MartSource.log,
+    as_read_by: Annotated[
+        Path | None, typer.Option(help="Only what this earlier output of a mart has seen.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for all of them; default: DAYBOOK_MARTS, or in .daybook/.")
+    ] = None,
+) -> None:
+    """Build marts with Spark: each a folder of Parquet, with the offsets to which the log was read.
+
+    Exit code 0: done. 2: it could not be done; a mart that was not finished is as it was.
+    """
+    settings = own_settings() if source is MartSource.lake else running_settings(NOT_MADE)
+    place = (out or default_marts(settings)).absolute()
+    arguments = [*(marts or ()), "--out", str(place), "--from", source, "--knowledge", knowledge]
+    if source is MartSource.lake:
+        arguments += ["--lake", str(default_lake(settings).absolute())]
+    if as_of is not None:
+        arguments += ["--as-of", as_of]
+    if as_read_by is not None:
+        arguments += ["--as-read-by", str(as_read_by.absolute())]
+    raise typer.Exit(run_job("analytics.jobs.marts", arguments, settings))
+
+
+@app.command("list")
+def list_marts() -> None:
+    """Name the marts, with their grain and the question that each answers."""
+    # Only here: PySpark is slow to import, and the other commands do without.
+    from analytics.marts.catalogue import MARTS
+
+    for name, mart in MARTS.items():
+        results.print(f"{name:17} by {', '.join(mart.grain):32} {mart.question}")
+
+
+def default_marts(settings: StackSettings) -> Path:
+    """Where the marts are unless a command is told otherwise."""
+    return Path(os.environ.get("DAYBOOK_MARTS") or settings.home / "marts")

@@ -1,0 +1,59 @@
+"""`daybook notebook`: JupyterLab on the running shop."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from infra.base.errors import EmbeddedError
+from infra.base.ports import HOST
+from infra.base.settings import ROOT, StackSettings
+from infra.cli.audit import spark_environment
+from infra.cli.inspect import running_settings
+from infra.cli.lake import default_lake
+from infra.cli.output import fail, notes
+from infra.stack.embedded.stack import addresses
+
+NOTEBOOKS = ROOT / "analytics" / "notebooks"
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel="Analytics")
+def notebook(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens; if taken, the next.")] = 8888,
+    browser: Annotated[bool, typer.Option(help="Open it in the browser.")] = True,
+) -> None:
+    """Open JupyterLab on the running shop: addresses, Java and Spark's jars are set.
+
+    It listens on this machine alone and asks for the token in the address that it prints. Ctrl-C ends it.
+    """
+    settings = running_settings()
+    try:
+        with notes.status("fetching Spark's jars"):
+            environment = notebook_environment(settings)
+    except EmbeddedError as failure:
+        fail(str(failure))
+    options = [f"--ServerApp.ip={HOST}", f"--ServerApp.port={port}", f"--ServerApp.root_dir={NOTEBOOKS}"]
+    if not browser:
+        options.append("--no-browser")
+    if os.geteuid() == 0:
+        # Jupyter asks root to be sure of it; a kernel can do no more than who started the shop.
+        options.append("--allow-root")
+    # In place of this process: Ctrl-C and the questions that follow are JupyterLab's own.
+    os.execve(sys.executable, [sys.executable, "-m", "jupyterlab", *options], {**os.environ, **environment})
+
+
+def notebook_environment(settings: StackSettings) -> Mapping[str, str]:
+    """What a notebook needs to reach a running shop and to import the code. Raises EmbeddedError."""
+    return {
+        **spark_environment(),
+        **addresses(settings),
+        "DAYBOOK_HOME": str(settings.home.absolute()),
+        "DAYBOOK_LAKE": str(default_lake(settings).absolute()),
+        "PYTHONPATH": str(ROOT),
+        # Else Spark looks for an outside address of this machine, and warns that it found one.
+        "SPARK_LOCAL_IP": HOST,
+    }

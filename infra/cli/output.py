@@ -1,0 +1,35 @@
+"""How commands speak: results on standard output, all else on standard error, exit codes 0, 1 and 2."""
+
+import os
+import re
+from typing import Any, NoReturn
+
+import typer
+from rich.text import Text
+
+from analytics.terminal import Console, lines
+from infra.base.settings import typed_for
+
+_TYPED_FOR_NO_STACK = re.compile(r"`\./daybook (?!--stack)")
+
+
+class Notes(Console):
+    """A console whose hints work as they are typed: `./daybook …` alone is about the embedded stack."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*(_typed(each) if isinstance(each, str) else each for each in objects), **how)
+
+
+results = Console()
+notes = Notes(stderr=True)
+
+
+def fail(reason: str, exit_code: int = 1) -> NoReturn:
+    """Say why and leave."""
+    notes.print(Text("daybook:", "red"), lines(_typed(reason)))
+    raise typer.Exit(exit_code)
+
+
+def _typed(text: str) -> str:
+    command = typed_for(os.environ.get("DAYBOOK_STACK", "embedded"))
+    return _TYPED_FOR_NO_STACK.sub(f"`{command} ", text)

@@ -1,0 +1,150 @@
+"""`daybook parked`: what could not be executed or applied, until somebody decides."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import asyncpg
+import typer
+from confluent_kafka import KafkaException
+
+from analytics.terminal import Table, plain
+from infra.cli.inspect import running_settings
+from infra.cli.output import fail, notes, results
+from infra.log.parked import NotParked, parked_command, parked_commands, retry, skip
+from infra.log.parked_keys import events_of, keys, retry_key, skip_first
+from infra.stack.embedded.stack import addresses
+from services.kernel.record.envelope import format_time
+from services.projection.engine.parked import Drained, NothingParked, ParkedKey, StreamForked
+from services.projection.engine.read_model import OtherCode
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Commands that could not be executed, keys of read models that wait: look, try again, give up.",
+)
+
+HINT = "`./daybook up` starts the stack"
+NOT_RUN = "the projection has not run yet; `./daybook status` shows whether it does"
+
+Kafka = Annotated[
+    str, typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's.")
+]
+DatabaseUrl = Annotated[
+    str, typer.Option(envvar="DAYBOOK_DATABASE_URL", help="postgresql://…; default: the running stack's.")
+]
+Position = Annotated[
+    str, typer.Argument(help="As `list` shows it: topic/partition/offset of a command, or read_model:key.")
+]
+
+
+@app.command("list")
+def list_parked(kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
+    """Show what is parked: commands, oldest first, then keys of read models."""
+    with _failing():
+        broker = kafka or address("DAYBOOK_KAFKA")
+        database = database_url or address("DAYBOOK_DATABASE_URL")
+        commands, waiting = parked_commands(broker), _keys(database)
+    if not commands and not waiting:
+        notes.print("Nothing is parked.")
+        return
+    table = Table("position", "since", "what", "entity", "reason", whole=True)
+    for parked in commands:
+        kind = parked.header("ce_type").removeprefix("daybook.")
+        entity, reason = parked.header("ce_subject"), parked.command.reason
+        table.add_row(parked.position, since(parked.command.recorded_at), kind, entity, reason)
+    for key in waiting:
+        what = f"{key.events} event{'s' * (key.events != 1)} from version {key.version}"
+        table.add_row(f"{key.read_model}:{key.key}", since(key.parked_at), what, key.key, key.reason)
+    results.print(table)
+
+
+@app.command()
+def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
+    """Show one command or key whole: reasons, headers, content."""
+    with _failing():
+        if ":" in position:
+            for event in events_of(database_url or address("DAYBOOK_DATABASE_URL"), position):
+                results.print(
+                    f"{event.topic}/{event.partition}/{event.offset} version {event.version}: {event.reason}"
+                )
+                results.print(f"  {event.metadata}")
+                body = (event.value or b"")[:200].hex() if event.body is None else event.body
+                results.print(f"  {body}")
+            return
+        parked = parked_command(kafka or address("DAYBOOK_KAFKA"), position)
+    results.print(f"reason: {parked.command.reason}")
+    for header in parked.command.headers:
+        results.print(f"{header.name}: {header.value.decode(errors='replace')}")
+    results.print(parked.content())
+
+
+@app.command("retry")
+def retry_parked(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
+    """Try again: send a command as it was, or apply a key's events in order."""
+    with _failing():
+        if ":" in position:
+            _tell(retry_key(database_url or address("DAYBOOK_DATABASE_URL"), position))
+            return
+        broker = kafka or address("DAYBOOK_KAFKA")
+        retry(broker, parked_command(broker, position))
+    notes.print(f"{position} was sent again; if it fails again, it is parked under its new position.")
+
+
+@app.command("skip")
+def skip_parked(
+    position: Position,
+    reason: Annotated[str, typer.Option(help="Kept beside a skipped event.")] = "given up by an operator",
+    kafka: Kafka = "",
+    database_url: DatabaseUrl = "",
+) -> None:
+    """Give up: a command has no effect, a key's first event stays out of its read model."""
+    with _failing():
+        if ":" in position:
+            _tell(skip_first(database_url or address("DAYBOOK_DATABASE_URL"), position, reason))
+            return
+        broker = kafka or address("DAYBOOK_KAFKA")
+        skip(broker, parked_command(broker, position))
+    notes.print(f"{position} is given up.")
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except (NotParked, NothingParked) as error:
+        fail(f"nothing is parked there: {error}; `./daybook parked list` shows what is")
+    except StreamForked as error:
+        stream = plain(str(error), None)
+        fail(f"{stream} has forked: decide which record counts, see `./daybook streams show {stream}`")
+    except OtherCode as error:
+        fail(str(error))
+    except asyncpg.UndefinedTableError:
+        fail(f"nothing is parked there: {NOT_RUN}")
+    except (KafkaException, TimeoutError) as error:
+        fail(f"the broker does not answer ({error}): is it up? {HINT}")
+    except (asyncpg.PostgresError, OSError) as error:
+        fail(f"the database does not answer ({error}): is it up? {HINT}")
+
+
+def _keys(database_url: str) -> list[ParkedKey]:
+    """None before the projection's first run, which makes the table; commands may be parked by then."""
+    try:
+        return keys(database_url)
+    except asyncpg.UndefinedTableError:
+        notes.print(f"No key can be parked: {NOT_RUN}.")
+        return []
+
+
+def address(name: str) -> str:
+    """One address of the running stack."""
+    return addresses(running_settings())[name]
+
+
+def since(micros: int) -> str:
+    return format_time(micros)[:19] + "Z"
+
+
+def _tell(drained: Drained) -> None:
+    notes.print(f"{drained.applied} applied, {drained.left} left {drained.reason}")
+    if drained.left:
+        raise typer.Exit(1)

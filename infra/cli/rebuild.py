@@ -1,0 +1,147 @@
+"""`daybook rebuild`: build a read model again from the log, beside the live one; or take that back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from asyncpg import InterfaceError, PostgresError, UndefinedColumnError, UndefinedTableError
+from confluent_kafka import KafkaException
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from infra.base.journal import StackJournal
+from infra.base.settings import StackSettings
+from infra.cli.inspect import running_settings
+from infra.cli.output import fail, notes, results
+from infra.stack.embedded.stack import addresses
+from services.projection.engine.another_log import AnotherLog
+from services.projection.engine.bulk import Lake, replay_into
+from services.projection.engine.read_model import Stopped, TooManyParked
+from services.projection.engine.rebuild import (
+    AlreadyRebuilding,
+    NothingToRebuild,
+    NothingToRollBack,
+    Rebuilt,
+    roll_back,
+)
+from services.projection.engine.settings import ProjectionSettings
+from services.projection.read_models import READ_MODELS
+
+app = typer.Typer()
+KEPT = "The live one goes on as it was."
+NAMES = [model.name for model in READ_MODELS]
+
+
+@app.command(rich_help_panel="Read models")
+def rebuild(
+    read_model: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.", metavar="READ_MODEL")],
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Put the previous tables back, which the last rebuild kept.")
+    ] = False,
+) -> None:
+    """Build a read model again from the first event and put it in place without downtime.
+
+    Run it with the code that is to serve: the code of this checkout may be other than that of the running
+    shop. The live tables answer queries and take events until the new ones have caught up; then they change
+    places in one transaction. Processes with other code end with exit code 8, to start again with the new
+    code. The tables from before are kept until the next rebuild; --rollback brings them up to date and back
+    in place, run with the code that made them. Safe to interrupt.
+    """
+    if read_model not in NAMES:
+        fail(f"there is no read model {read_model}; there are {', '.join(NAMES)}")
+    settings = projection_settings()
+    if rollback:
+        with _failing():
+            done = asyncio.run(_roll_back(read_model, settings))
+        _show({read_model: done})
+    else:
+        build([read_model], settings)
+
+
+def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None = None) -> int:
+    """Build the read models, show how far, then what came of each; the number of events applied."""
+    with _failing():
+        done = asyncio.run(_build(names, settings, lake))
+    _show(done)
+    return sum(one.events for one in done.values())
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except (AlreadyRebuilding, NothingToRebuild, NothingToRollBack) as error:
+        fail(str(error))
+    except (UndefinedTableError, UndefinedColumnError) as error:
+        fail(f"nothing to rebuild ({_line(error)}): has the projection run yet? See `./daybook status`")
+    except TooManyParked as error:
+        fail(f"too many keys cannot be applied ({_line(error)}): correct the read model's fold.py. {KEPT}")
+    except AnotherLog as error:
+        fail(f"{_line(error)}. {KEPT}")
+    except Stopped as error:
+        fail(
+            f"the log cannot be applied ({_line(error)}): correct the read model's fold.py, or see "
+            f"`./daybook audit` for the log. {KEPT}"
+        )
+    except (OSError, KafkaException, PostgresError, InterfaceError) as error:
+        fail(f"the shop does not answer ({_line(error)}): is it open? `./daybook up` opens it")
+
+
+def _show(done: Mapping[str, Rebuilt]) -> None:
+    for name, one in done.items():
+        results.print(
+            f"{name}: {one.events:,} events applied, the projection waited {one.held * 1000:.0f} ms"
+        )
+    if parked := sum(one.parked for one in done.values()):
+        notes.print(f"{parked} keys are parked: `./daybook parked list`")
+
+
+def _line(error: Exception) -> str:
+    """What it says first; PostgreSQL goes on about details below."""
+    return str(error).partition("\n")[0]
+
+
+def projection_settings() -> ProjectionSettings:
+    """The running stack's addresses; without one, the environment's, if it names both.
+
+    Never their defaults: another checkout's shop may listen there.
+    """
+    stack = StackSettings()
+    journal = StackJournal(stack.home)
+    if stack.stack == "embedded" and not journal.supervised():
+        named = ProjectionSettings()
+        if not {"kafka", "database_url"} <= named.model_fields_set:
+            fail("the stack is not up: `./daybook up` starts it")
+        return named
+    found = addresses(running_settings())
+    return ProjectionSettings(kafka=found["DAYBOOK_KAFKA"], database_url=found["DAYBOOK_DATABASE_URL"])
+
+
+async def _roll_back(name: str, settings: ProjectionSettings) -> Rebuilt:
+    (model,) = [model for model in READ_MODELS if model.name == name]
+    return await roll_back(
+        settings.kafka, settings.database_url, model, max_parked_keys=settings.max_parked_keys
+    )
+
+
+async def _build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None) -> dict[str, Rebuilt]:
+    models = [model for model in READ_MODELS if model.name in names]
+    bar = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*bar, console=notes, transient=True) as progress:
+        task = progress.add_task(", ".join(names), total=None)
+        return await replay_into(
+            settings.kafka,
+            settings.database_url,
+            models,
+            lake=lake,
+            max_parked_keys=settings.max_parked_keys,
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )

@@ -1,0 +1,132 @@
+"""`daybook sites`: how the two stand; `sites cut` and `sites heal`: the way between them, for drills."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from analytics.terminal import Table
+from infra.base.journal import StackJournal
+from infra.base.settings import StackSettings
+from infra.cli.in_containers import failing
+from infra.cli.output import fail, notes, results
+from infra.dr.compose_sites import Engine, sites_in_containers
+from infra.dr.overview import MirrorView, SitesView, SiteView, overview
+from infra.stack.compose.engine import containers
+from infra.stack.embedded.link import LinkState, write_link
+from infra.stack.site import Site, home_settings, sites_of
+
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
+def sites(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="For other tools.")] = False,
+) -> None:
+    """Show roles, epoch, the mirror's exact lag, read models and standbys of both sites."""
+    if context.invoked_subcommand:
+        return
+    with notes.status("Asking both sites"):
+        view = _in_containers() if _contained() else overview(_both())
+    if as_json:
+        results.print(msgspec.json.encode(view).decode())
+        return
+    results.print(_table(view))
+    results.print(_mirror(view.mirror))
+
+
+@app.command()
+def cut() -> None:
+    """Cut the two sites off from each other: the mirror and the guards see nothing of the other side."""
+    _embedded_only("cut")
+    for site in _both().values():
+        write_link(site.link_state, LinkState(cut=True))
+    notes.print("Cut. `./daybook sites heal` mends it.")
+
+
+@app.command()
+def heal(
+    delay: Annotated[int, typer.Option(min=0, metavar="MS", help="Hold every byte back that long.")] = 0,
+) -> None:
+    """Let the two sites reach each other again."""
+    _embedded_only("heal")
+    for site in _both().values():
+        write_link(site.link_state, LinkState(delay_ms=delay))
+    notes.print("Whole again." if not delay else f"Whole, {delay} ms late in each direction.")
+
+
+def _contained() -> bool:
+    return StackSettings().stack == "compose"
+
+
+def _embedded_only(name: str) -> None:
+    if _contained():
+        fail(
+            f"sites {name} is of the embedded stack. In containers the away broker is cut off by "
+            "`./daybook --stack compose drill containers --failure cut --container away-broker`"
+        )
+
+
+def _in_containers() -> SitesView:
+    settings = StackSettings()
+    with failing():
+        found = containers(settings)
+    sites = sites_in_containers(settings, found)
+    if len(sites) < 2:
+        fail("there are not two sites: `COMPOSE_PROFILES=sites ./daybook --stack compose up` makes a second")
+    return overview(sites, Engine(found))
+
+
+def _both() -> dict[str, Site]:
+    home = home_settings(StackSettings())
+    # The ports of a running stack were chosen when it started.
+    state = StackJournal(home.home).read() if home.home.exists() else None
+    if state is not None and StackJournal(home.home).supervised():
+        home = StackSettings(home=home.home, port_base=state.port_base, site="home")
+    found = sites_of(home)
+    if len(found) < 2:
+        fail("there is one site: `./daybook up --sites 2` makes a second one")
+    return found
+
+
+def _table(view: SitesView) -> Table:
+    table = Table("", *(site.name for site in view.sites))
+    rows = {
+        "role": lambda site: site.role or ("silent" if site.up else "down"),
+        "epoch": lambda site: str(site.epoch or "-"),
+        "hold": lambda site: site.hold or "none",
+        "link": lambda site: site.link,
+        "mirror into it": lambda site: site.mirror,
+        "canary": lambda site: "-" if site.canary_seconds is None else f"{site.canary_seconds:.3f} s",
+        "read models": _read_models,
+    }
+    for name, cell in rows.items():
+        table.add_row(name, *(cell(site) for site in view.sites))
+    for worker in view.sites[0].workers:
+        table.add_row(worker, *(site.workers[worker] for site in view.sites))
+    return table
+
+
+def _read_models(site: SiteView) -> str:
+    """The one that is furthest behind."""
+    known = {
+        name: (view.events, view.seconds)
+        for name, view in site.read_models.items()
+        if view.events is not None and view.seconds is not None
+    }
+    if not known:
+        return "lag unknown" if site.read_models else "-"
+    name, (events, seconds) = max(known.items(), key=lambda each: each[1])
+    return f"{name}: {events} events, {seconds:.1f} s behind" if events else f"{len(known)} up to date"
+
+
+def _mirror(mirror: MirrorView | None) -> str:
+    if mirror is None:
+        return "No mirror: both sites say that they are active."
+    way = f"Mirror {mirror.source} to {mirror.target}:"
+    if mirror.events is None or mirror.seconds is None:
+        return f"{way} lag unknown, {mirror.reason}"
+    if not mirror.events:
+        return f"{way} caught up, exactly."
+    return f"{way} {mirror.events} events behind, the oldest {mirror.seconds:.2f} s old."

@@ -1,0 +1,77 @@
+"""`daybook topics`: the catalogue, whether the broker agrees with it, and more partitions for a service."""
+
+from typing import Annotated
+
+import typer
+from confluent_kafka import KafkaException
+
+from analytics.terminal import Table
+from infra.cli.inspect import running_settings
+from infra.cli.output import fail, notes, results
+from infra.dr.repartition.copying import NotCopied
+from infra.dr.repartition.generation import NotPossible
+from infra.dr.repartition.shop import repartition_shop
+from infra.dr.steps import NotDone
+from infra.log.topics import SERVICES, catalogue, drift
+from infra.stack.embedded.broker import broker_ready
+from services.kernel.log.transactions import OwnershipLost
+
+app = typer.Typer()
+topics = typer.Typer()
+app.add_typer(topics, name="topics", rich_help_panel="The language")
+
+
+@topics.callback(invoke_without_command=True)
+def show(
+    context: typer.Context,
+    check: Annotated[bool, typer.Option("--check", help="Compare with the running broker instead.")] = False,
+) -> None:
+    """Show the catalogue of topics; with --check, list where the broker differs from it (exit code 1)."""
+    if context.invoked_subcommand:
+        return
+    if not check:
+        _show_catalogue()
+        return
+    settings = running_settings()
+    if not broker_ready(settings.kafka):
+        fail(f"no broker answers at {settings.kafka}: `./daybook up` starts the stack")
+    differences = drift(settings.kafka)
+    for difference in differences:
+        results.print(difference)
+    if differences:
+        raise typer.Exit(1)
+    notes.print("The broker's topics are those of the catalogue.")
+
+
+@topics.command("repartition")
+def repartition(
+    service: Annotated[str, typer.Argument(help="order or inventory.")],
+    partitions: Annotated[int, typer.Option(min=1, help="How many its topics shall have.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Give a service's topics more partitions, every key's order kept. No orders are taken meanwhile."""
+    if service not in SERVICES:
+        fail(f"there is no service {service}: {' or '.join(SERVICES)}")
+    settings = running_settings()
+    if not broker_ready(settings.kafka):
+        fail(f"no broker answers at {settings.kafka}: `./daybook up` starts the stack")
+    if not yes:
+        typer.confirm("The shop stands still until its log is copied. Go on?", abort=True)
+    try:
+        with notes.status("") as status:
+            moved = repartition_shop(settings, service, partitions, catalogue(), status.update)
+    except (NotPossible, NotDone) as reason:
+        fail(str(reason))
+    except (NotCopied, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
+        fail(f"{reason}; the same command goes on where this one stopped")
+    for each in moved:
+        text = f"{each.topic}: {each.records:,} records of {each.keys:,} keys in {each.partitions} partitions"
+        results.print(text)
+    notes.print(f"Now write `partitions: {partitions}` into contracts/topics.yaml, for the next new cluster.")
+
+
+def _show_catalogue() -> None:
+    table = Table("topic", "key", "partitions", "cleanup", "about")
+    for topic in catalogue().values():
+        table.add_row(topic.name, topic.key, str(topic.partitions), topic.cleanup, topic.about)
+    results.print(table)

@@ -1,9 +1,0 @@
-"""`daybook analytics`: the jobs of analytics."""
-
-import typer
-
-from infra.commands import check_source, lake, marts
-
-app = typer.Typer(no_args_is_help=True, help="Ask the whole history: the lake, the marts.")
-for commands in (lake, marts, check_source):
-    app.add_typer(commands.app)

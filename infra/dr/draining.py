@@ -1,0 +1,74 @@
+"""Whether a site's conversations are over: every command topic is consumed to its end, twice."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from infra.dr.steps import NotDone
+from infra.log.parked import parked_commands
+from infra.log.topics import SERVICES
+from services.kernel.log.reader import Positions, end_offsets, partitions_of, read_to_end
+
+PAUSE_SECONDS = 0.2
+NAMED = 5
+
+
+def drain(bootstrap: str, seconds: float) -> str:
+    """Wait until no command is left, so that every conversation has ended or waits for somebody's decision.
+
+    A worker commits what it consumed together with what it asks for: with every topic empty twice in a row
+    and no new end in between, nobody asks for anything any more. Answers how that went, in words. Raises
+    NotDone, naming what is left.
+    """
+    began, before = time.monotonic(), None
+    while True:
+        ends = _ends(bootstrap)
+        left = [record for service in SERVICES for record in _unconsumed(bootstrap, service, ends[service])]
+        if not left and ends == before:
+            parked = len(parked_commands(bootstrap))
+            return f"{parked} parked, they stay here" if parked else ""
+        if time.monotonic() - began > seconds:
+            raise NotDone(_blocked(bootstrap, left, seconds))
+        before = ends if not left else None
+        time.sleep(PAUSE_SECONDS)
+
+
+def _ends(bootstrap: str) -> dict[str, Positions]:
+    topics = {service: f"{service}.commands" for service in SERVICES}
+    return {
+        service: end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
+        for service, topic in topics.items()
+    }
+
+
+def _unconsumed(bootstrap: str, service: str, ends: Positions) -> list[Message]:
+    """The commands between what the service's workers have committed and the end."""
+    topic = f"{service}.commands"
+    asking = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"{service}-workers",
+            "enable.auto.commit": False,
+            "log_level": 3,
+        }
+    )
+    try:
+        committed = asking.committed([TopicPartition(topic, number) for number in ends], 30)
+    finally:
+        asking.close()
+    starts = {at.partition: max(0, at.offset) for at in committed}
+    return list(read_to_end(bootstrap, topic, starts, ends))
+
+
+def _blocked(bootstrap: str, left: list[Message], seconds: float) -> str:
+    waiting = Counter(dict(record.headers() or ()).get("ce_type", b"?").decode() for record in left)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in waiting.most_common(NAMED))
+    keys = ", ".join(sorted({(record.key() or b"").decode() for record in left})[:NAMED])
+    parked = ", ".join(each.position for each in parked_commands(bootstrap)[:NAMED])
+    return (
+        f"not drained within {seconds:.0f} s: {kinds or 'new commands keep coming'} (of {keys or 'nobody'}); "
+        f"parked: {parked or 'none'}. Are the workers ready? `./daybook status`. Writes are taken again."
+    )

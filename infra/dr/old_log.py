@@ -1,0 +1,73 @@
+"""Reading the log of a site that is down: its broker alone is started from its folder, and stopped again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaException
+
+from infra.dr.plan import heard
+from infra.dr.steps import NotDone, Show
+from infra.log.topics import SERVICES, mirrored_topics
+from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.site import Site
+from services.kernel.log.control import read_control, transactional_ids
+from services.kernel.log.reader import end_offsets, partitions_of
+from services.kernel.log.transactions import OwnershipLost, Transactions
+
+TIMEOUT_MS = 10_000
+YOUNG_SECONDS = 60.0
+
+
+@contextmanager
+def readable(site: Site, show: Show) -> Iterator[str]:
+    """The address at which the site's log can be read meanwhile; its role stays as it is. Raises NotDone."""
+    if heard(site.link) is not None:
+        yield site.link
+        return
+    if site.journal.supervised():
+        raise NotDone(
+            f"{site.name} runs and cannot be reached: mend the way (`./daybook sites heal`) or stop it "
+            f"(`./daybook --site {site.name} down`)"
+        )
+    folder = site.settings.home / "broker"
+    if not folder.is_dir():
+        raise NotDone(f"{site.name} has no broker's folder at {folder}")
+    show(f"starting the broker of {site.name} alone")
+    broker = EmbeddedBroker(folder, site.settings.port("broker"), site.settings.port("controller"))
+    broker.start()
+    try:
+        _settle_patiently(broker.bootstrap)
+        yield broker.bootstrap
+    finally:
+        broker.stop()
+
+
+def _settle_patiently(bootstrap: str) -> None:
+    """A young broker names itself leader of a partition before it is; all of it may be repeated."""
+    until = time.monotonic() + YOUNG_SECONDS
+    while True:
+        try:
+            _settle(bootstrap)
+            return
+        except (KafkaException, OwnershipLost):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
+def _settle(bootstrap: str) -> None:
+    """End what the crash left undecided: it was acknowledged to nobody, and it holds up every reader."""
+    for topic in mirrored_topics():
+        end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
+    control = read_control(bootstrap)
+    for service in SERVICES:
+        topics = [f"{service}.{kind}" for kind in ("events", "answers", "outcomes")]
+        topics += [f"{each}.commands" for each in SERVICES]
+        places = [(topic, number) for topic in topics for number in partitions_of(bootstrap, topic)]
+        for slot in range(control.layout(service).slots):
+            transactions = Transactions(bootstrap, transactional_ids(service, slot), TIMEOUT_MS)
+            transactions.fence()
+            transactions.settle(places, [], None)

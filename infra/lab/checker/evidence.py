@@ -1,0 +1,159 @@
+"""What the checker looks at: every committed record of both services, and what clients were told.
+
+Foreign records and openings of epochs are no events (`infra/log/event_log.py`): they are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+from confluent_kafka import Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from contracts.kernel.records import RecordVerdict
+from infra.log.event_log import EVENT_TOPICS, journal_at, read_log
+from services.kernel.log.reader import partitions_of, read_to_end
+from services.kernel.log.rule import Event, Step, step
+from services.kernel.record.codec import Undecodable, decode
+from services.kernel.record.envelope import Malformed, Metadata, read_headers
+
+LOGS = EVENT_TOPICS
+BESIDE_THE_LOGS = tuple(
+    f"{service}.{what}" for what in ("commands", "outcomes", "answers") for service in ("order", "inventory")
+)
+_SEEN = """
+SELECT event_id FROM order_history.entry
+UNION SELECT event_id FROM orders.orders
+UNION SELECT event_id FROM stock.stock"""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One event where it stands; `partitions` is the topic's number of them.
+
+    `event` is None where its value cannot be decoded; `verdict` is what was decided about it, if anything.
+    """
+
+    topic: str
+    partition: int
+    partitions: int
+    offset: int
+    key: str
+    metadata: Metadata
+    event: Any
+    verdict: RecordVerdict | None = None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A command, a batch of outcomes or a recorded outcome where it stands.
+
+    `transaction` is the id of the worker's transaction that wrote it; empty for what a client sent.
+    `metadata` is None for what has no envelope: outcomes for an API, and recorded outcomes.
+    """
+
+    topic: str
+    key: str
+    transaction: str
+    metadata: Metadata | None
+    body: Any
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """What a client was told about one command; `kind` as in an outcome."""
+
+    command_id: str
+    subject: str
+    kind: str
+    version: int
+    event_ids: tuple[str, ...] = ()
+    code: str = ""
+
+
+@dataclass
+class Evidence:
+    """`seen` are the event ids that some reader took for real (a read model, a lake); `sent` is everything
+    beside the events, or nothing where the pairing of the two is not judged; `at_rest`: no conversation is
+    under way."""
+
+    events: list[Recorded]
+    acknowledged: list[Acknowledged] = field(default_factory=list)
+    seen: Iterable[str] = ()
+    sent: list[Sent] = field(default_factory=list)
+    at_rest: bool = False
+
+
+def read_evidence(bootstrap: str, logs: Iterable[str] = LOGS) -> list[Recorded]:
+    """Every committed event, per partition in offset order; of a record that is judged genuine no copy."""
+    journal, found = journal_at(bootstrap), []
+    read: dict[tuple[str, str], int] = defaultdict(int)
+    for topic in logs:
+        partitions = len(partitions_of(bootstrap, topic))
+        for record, kind in read_log(bootstrap, topic, journal=journal):
+            if not isinstance(kind, Event):
+                continue
+            meta, stream = kind.metadata, (topic, kind.metadata.subject)
+            if step(read[stream], kind) is not Step.APPLIED:
+                at = (topic, record.partition(), partitions, record.offset())
+                found.append(Recorded(*at, meta.subject, meta, _body(record.value()), kind.verdict))
+            read[stream] = max(read[stream], meta.version)
+    return found
+
+
+def _body(value: bytes | None) -> Any:
+    try:
+        return decode(value)
+    except Undecodable:
+        return None
+
+
+def read_seen(database_url: str) -> set[str]:
+    """The ids of the events that the read models hold: of orders all, of stock the last of each SKU."""
+    return asyncio.run(_read_seen(database_url))
+
+
+async def _read_seen(database_url: str) -> set[str]:
+    connection = await asyncpg.connect(database_url, timeout=10)
+    try:
+        return {row["event_id"] for row in await connection.fetch(_SEEN)}
+    finally:
+        await connection.close()
+
+
+def read_sent(bootstrap: str) -> list[Sent]:
+    """Every committed command, outcome and recorded outcome; what cannot be decoded is left out.
+
+    None at all where retention has removed some: then the pairing cannot be judged any more.
+    """
+    partitions = {topic: partitions_of(bootstrap, topic) for topic in BESIDE_THE_LOGS}
+    if any(_begins_late(bootstrap, topic, numbers) for topic, numbers in partitions.items()):
+        return []
+    return [
+        sent
+        for topic, numbers in partitions.items()
+        for record in read_to_end(bootstrap, topic, dict.fromkeys(numbers, 0))
+        if (sent := _sent(record)) is not None
+    ]
+
+
+def _begins_late(bootstrap: str, topic: str, partitions: list[int]) -> bool:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    wanted = {TopicPartition(topic, number): OffsetSpec.earliest() for number in partitions}
+    return any(found.result().offset > 0 for found in admin.list_offsets(wanted).values())
+
+
+def _sent(record: Message) -> Sent | None:
+    headers, topic = dict(record.headers() or ()), record.topic()
+    try:
+        metadata = read_headers(record.headers()) if topic.endswith(".commands") else None
+        body = decode(record.value())
+    except (Malformed, Undecodable):
+        return None
+    transaction = headers.get("ce_transaction", b"").decode()
+    return Sent(topic, (record.key() or b"").decode(), transaction, metadata, body)

@@ -1,0 +1,86 @@
+"""A process that copies records, with one of three promises; a drill kills it.
+
+`python -m infra.lab.drills.cluster.copier BOOTSTRAP at-most-once|at-least-once|exactly-once SOURCE TARGET`
+
+The order of two steps is all the difference: the position first, then the record (at most once); the record
+first, then the position (at least once); both in one transaction (exactly once).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+BATCH = 100
+# A slow step between the two, as most real ones are: that is when processes die.
+WORK_SECONDS = 0.05
+TIMEOUT = 60.0
+
+
+def main(bootstrap: str, kind: str, source: str, target: str) -> int:
+    """Copy to the end of the source as it is now; the exit code."""
+    transactional = {"transactional.id": f"copier-{target}"} if kind == "exactly-once" else {}
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 3, **transactional})
+    if transactional:
+        producer.init_transactions(TIMEOUT)  # ends what a predecessor left open
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"copier-{target}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 3,
+        }
+    )
+    (at,) = consumer.committed([TopicPartition(source, 0)], TIMEOUT)
+    consumer.assign([TopicPartition(source, 0, max(0, at.offset))])
+    while (records := _batch(consumer)) is not None:
+        if not records:
+            continue
+        position = [TopicPartition(source, 0, records[-1].offset() + 1)]
+        match kind:
+            case "at-most-once":
+                consumer.commit(offsets=position, asynchronous=False)
+                time.sleep(WORK_SECONDS)
+                _write(producer, target, records)
+            case "at-least-once":
+                _write(producer, target, records)
+                time.sleep(WORK_SECONDS)
+                consumer.commit(offsets=position, asynchronous=False)
+            case _:
+                producer.begin_transaction()
+                _write(producer, target, records)
+                time.sleep(WORK_SECONDS)
+                producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), TIMEOUT)
+                producer.commit_transaction(TIMEOUT)
+    consumer.close()
+    return 0
+
+
+def _batch(consumer: Consumer) -> list[Message] | None:
+    """Some records; None at the end of the topic."""
+    records = []
+    for record in consumer.consume(BATCH, 1.0):
+        error = record.error()
+        if error is None:
+            records.append(record)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return records or None
+        else:
+            raise KafkaException(error)
+    return records
+
+
+def _write(producer: Producer, target: str, records: list[Message]) -> None:
+    for record in records:
+        producer.produce(target, record.value(), record.key(), partition=0)
+    if producer.flush(TIMEOUT):
+        raise TimeoutError(f"{target} does not take records")
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

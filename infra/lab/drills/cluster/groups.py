@@ -1,0 +1,190 @@
+"""Consumer groups: a projection worker dies and a spare takes over; what the first rebalance waits for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from infra.base.errors import NotReady
+from infra.base.ports import HOST, free_ports
+from infra.dr.steps import Show
+from infra.lab.cluster.cluster import BROKERS, Cluster
+from infra.lab.cluster.moves import elect_preferred
+from infra.lab.cluster.rig import Rig
+from infra.lab.drills.judging import judge
+from infra.lab.drills.report import DrillReport
+from infra.lab.retail.requests import Api
+from infra.stack.embedded.child import Child
+from infra.stack.embedded.stack import http_ready, members
+from services.kernel.log.reader import once_settled
+from services.kernel.record.envelope import format_time, now_micros, partition_of
+
+PROJECTION = "projection"
+READY_SECONDS = 120.0
+PATIENCE = 120.0
+SESSION_SECONDS = 10.0  # the projection's own setting
+DELAY_MS = 3_000  # Kafka's default; ours is 0
+TRIES = 3
+
+
+def groups(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:
+    """Hold the drill on a cluster that is whole, and leave it whole."""
+    report = DrillReport("cluster groups", seed, format_time(now_micros()))
+    rig.open_shop()
+    show("a spare projection worker joins")
+    with _spare(rig, folder) as spare:
+        _read_back(rig, spare, f"before-{time.time_ns():x}")
+        show("the first one is killed")
+        killed = time.monotonic()
+        os.kill(rig.pid(PROJECTION), signal.SIGKILL)
+        rig.journal.hold(PROJECTION)
+        slowest = _read_back(rig, spare, f"after-{time.time_ns():x}")
+        report.promise(
+            "a projection worker is killed",
+            "a spare applies every partition",
+            f"writes to all partitions read back, the last {slowest:.1f} s after it was written",
+            True,
+        )
+        report.figures["kill to every partition read back, s"] = time.monotonic() - killed
+        report.figures["session timeout of the group, s"] = SESSION_SECONDS
+        report.figures["the spare was started again, times"] = spare.restarts
+        rig.journal.release(PROJECTION)
+        rig.open_shop()
+    rig.await_rest()
+    judge(report, rig.cluster.bootstrap, [])
+    show("the first rebalance of a group")
+    _initial_delay(rig.cluster, report)
+    return report
+
+
+class _Spare:
+    """A second projection process of the same group."""
+
+    def __init__(self, rig: Rig, folder: Path) -> None:
+        ((member,),) = members(rig.settings, (PROJECTION,))
+        program, (self._port,) = member.prepare(), free_ports(1)
+        # The name in the group is the first one's.
+        own = {"DAYBOOK_HTTP_PORT": str(self._port), "DAYBOOK_PROJECTION_INSTANCE": ""}
+        environment = {**program.environment, **own}
+        self._program = replace(program, name="spare", environment=environment)
+        self._log = folder / "spare.log"
+        self.child = Child(self._program, self._log)
+        self.restarts = 0
+
+    def ready(self) -> bool:
+        return http_ready(f"http://{HOST}:{self._port}")
+
+    def tend(self) -> None:
+        """Start it again where it has ended, as a supervisor does: a projection in doubt ends."""
+        if self.child.exit_code is not None:
+            self.child = Child(self._program, self._log)
+            self.restarts += 1
+
+
+@contextmanager
+def _spare(rig: Rig, folder: Path) -> Iterator[_Spare]:
+    """It is ready in the block, and ends after it."""
+    spare = _Spare(rig, folder)
+    try:
+        spare.child.wait_until(spare.ready, READY_SECONDS)
+        yield spare
+    finally:
+        spare.child.stop()
+
+
+def _read_back(rig: Rig, spare: _Spare, name: str) -> float:
+    """Write to a SKU of each partition of the stock, and read each write; seconds until the last was there.
+
+    Raises NotReady where a write is not read back in time.
+    """
+    urls, slowest = rig.urls["home"], 0.0
+    skus: dict[int, str] = {}
+    number = 0
+    while len(skus) < 2:
+        skus.setdefault(partition_of(f"{name}-{number}", 2), f"{name}-{number}")
+        number += 1
+    with httpx.Client(timeout=30, trust_env=False) as client:
+        tokens = {}
+        for sku in skus.values():
+            body = {"quantity": 1, "reference": name}
+            answer = client.post(f"{urls[Api.INVENTORY]}/stock/{sku}/receipts", json=body)
+            tokens[sku] = answer.raise_for_status().headers["Consistency-Token"]
+        written = time.monotonic()
+        for sku, token in tokens.items():
+            while (
+                client.get(f"{urls[Api.QUERY]}/stock/{sku}", headers={"Consistency-Token": token}).status_code
+                != httpx.codes.OK
+            ):
+                spare.tend()
+                if time.monotonic() > written + PATIENCE:
+                    raise NotReady(f"the write to {sku} is not in the read model after {PATIENCE:.0f} s")
+            slowest = max(slowest, time.monotonic() - written)
+    return slowest
+
+
+def _initial_delay(cluster: Cluster, report: DrillReport) -> None:
+    """One broker gets Kafka's default; groups that it coordinates wait, the others' do not."""
+    slow = BROKERS[-1]
+    before = cluster.nodes[slow].own
+    cluster.stop(slow)
+    cluster.launch(slow, own={**before, "group.initial.rebalance.delay.ms": str(DELAY_MS)})
+    cluster.await_members([slow])
+    cluster.await_in_sync()
+    elect_preferred(cluster.bootstrap)
+    admin = cluster.admin
+    taken: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(100):
+        group = f"drill-{time.time_ns():x}"
+        delayed = _coordinator(admin, group) == slow
+        if len(taken[delayed]) < TRIES:
+            taken[delayed].append(_first_assignment(cluster.bootstrap, group))
+        if all(len(each) == TRIES for each in taken.values()):
+            break
+    with_delay, without = (sorted(taken[each])[TRIES // 2] for each in (True, False))
+    report.figures["first assignment, delay 0, s (median of 3)"] = without
+    report.figures[f"first assignment, delay {DELAY_MS} ms, s (median of 3)"] = with_delay
+    measured = f"{without:.2f} s with 0, {with_delay:.2f} s with {DELAY_MS} ms"
+    kept = min(taken[True]) * 1000 >= DELAY_MS
+    report.promise("group.initial.rebalance.delay.ms", "the first rebalance waits for it", measured, kept)
+    cluster.stop(slow)
+    cluster.launch(slow, own=before)
+    cluster.await_in_sync()
+    elect_preferred(cluster.bootstrap)
+
+
+def _coordinator(admin: AdminClient, group: str) -> int:
+    """The broker that looks after a group; one that has just been elected reads what it takes over first."""
+
+    def ask() -> int:
+        ((_, asked),) = admin.describe_consumer_groups([group], request_timeout=PATIENCE).items()
+        return int(asked.result(PATIENCE).coordinator.id)
+
+    return once_settled(ask, PATIENCE)
+
+
+def _first_assignment(bootstrap: str, group: str) -> float:
+    """Seconds from subscribing to the partitions, of one consumer in a new group."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    consumer.list_topics("order.events", timeout=PATIENCE)
+    assigned: list[float] = []
+    began = time.monotonic()
+    consumer.subscribe(["order.events"], on_assign=lambda *_: assigned.append(time.monotonic()))
+    try:
+        while not assigned:
+            record = consumer.poll(0.05)
+            if record is not None and record.error() is not None and not record.error().retriable():
+                raise KafkaException(record.error())
+            if time.monotonic() > began + PATIENCE:
+                raise NotReady(f"{group} was given nothing")
+    finally:
+        consumer.close()
+    return assigned[0] - began

@@ -1,0 +1,153 @@
+"""The mirror under load: killed with -9 again and again, and cut off, slowed down and let go again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from infra.base.journal import MemberState
+from infra.dr.mirror_position import mirror_lag
+from infra.dr.overview import overview
+from infra.dr.promotion import MIRROR
+from infra.dr.steps import Show
+from infra.lab.drills.aborts import Aborts
+from infra.lab.drills.damage import cut, heal
+from infra.lab.drills.judging import judge, not_logged
+from infra.lab.drills.load import Load
+from infra.lab.drills.pair import DrillFailed, Pair
+from infra.lab.drills.planned import check_equal
+from infra.lab.drills.report import DrillReport
+from infra.lab.drills.shopping import Shopping
+from infra.stack.embedded.link import LinkState, write_link
+from infra.stack.site import Site
+from services.kernel.record.envelope import format_time, now_micros
+
+KILLS = 2
+BACK_SECONDS = 90.0
+BETWEEN = (2.0, 6.0)
+APART = (8.0, 16.0)
+LATE_MS = 100
+CATCH_UP_SECONDS = 60.0
+
+
+def mirror_crash(pair: Pair, seed: int, folder: Path, show: Show, kills: int = KILLS) -> DrillReport:
+    """kill -9 of the mirror under load, with aborted transactions about; roles stay. Raises DrillFailed."""
+    chance, report = Random(f"mirror-crash {seed}"), DrillReport("mirror-crash", seed, _now())
+    active, passive, epoch = pair.roles()
+    pair.await_mirrored(active, passive)
+    load = Load(pair.urls(), active.name, Shopping(seed, f"m{seed}-{epoch}"), folder / "told.jsonl")
+    with Aborts(active.bootstrap) as aborts, load:
+        for number in range(kills):
+            show(f"kill {number + 1} of {kills}")
+            time.sleep(chance.uniform(*BETWEEN))
+            back = _killed(passive)
+            report.at_most(f"kill {number + 1}: from the kill to a mirror that copies", back, BACK_SECONDS)
+        unanswered = load.finish()
+    report.figures["records in aborted transactions"] = aborts.records
+    report.story.append(
+        f"The mirror {active.name} → {passive.name} was killed {kills} times; {len(load.told)} commands were "
+        f"answered, {aborts.records} records written and aborted."
+    )
+    report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
+    judge_passive(pair, report, active, passive, load, show)
+    return report
+
+
+def mirror_lag_drill(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
+    """The way is cut under load, then slow: is the lag told, and made up for? Raises DrillFailed."""
+    chance, report = Random(f"mirror-lag {seed}"), DrillReport("mirror-lag", seed, _now())
+    active, passive, epoch = pair.roles()
+    pair.await_mirrored(active, passive)
+    load = Load(pair.urls(), active.name, Shopping(seed, f"l{seed}-{epoch}"), folder / "told.jsonl")
+    with load:
+        apart = chance.uniform(*APART)
+        show(f"cut off for {apart:.0f} s")
+        cut(pair)
+        time.sleep(apart)
+        told = overview(pair.sites)
+        unknown = told.mirror is not None and told.mirror.events is None
+        report.promise("the lag while they are cut off", "said to be unknown", str(told.mirror), unknown)
+        heal(pair)
+        show("catching up")
+        began = time.monotonic()
+        behind = _close(active, passive)
+        took = time.monotonic() - began
+        report.at_most("from contact to a mirror that is close again", took, CATCH_UP_SECONDS)
+        report.figures["events behind at contact"] = behind
+        show(f"{LATE_MS} ms late")
+        for site in pair.sites.values():
+            write_link(site.link_state, LinkState(delay_ms=LATE_MS))
+        time.sleep(6)
+        canary = next(site.canary_seconds for site in overview(pair.sites).sites if site.name == passive.name)
+        heal(pair)
+        seen = canary is not None and LATE_MS / 1000 <= canary < 5
+        report.promise(f"the canary's delay, {LATE_MS} ms away", "told", f"{canary} s", seen)
+        unanswered = load.finish()
+    report.story.append(
+        f"Cut off for {apart:.1f} s, {behind} events behind then, close again after {took:.1f} s."
+    )
+    report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
+    judge_passive(pair, report, active, passive, load, show)
+    return report
+
+
+def judge_passive(
+    pair: Pair, report: DrillReport, active: Site, passive: Site, load: Load, show: Show
+) -> None:
+    """The mirrored log is judged as the active one would be, and both must be equal."""
+    show("coming to rest")
+    pair.await_rest(active)
+    pair.await_mirrored(active, passive)
+    report.nothing(
+        "acknowledged writes that the passive site misses", not_logged(passive.bootstrap, load.told)
+    )
+    judge(report, passive.bootstrap, load.told, database_url=passive.database_url)
+    check_equal(report, pair)
+
+
+def _killed(passive: Site) -> float:
+    """Kill the mirror; answers the seconds until its successor has let a canary through."""
+    before = _mirror(passive)
+    if before.pid is None:
+        raise DrillFailed(f"no mirror runs at {passive.name}")
+    began = time.monotonic()
+    os.killpg(before.pid, signal.SIGKILL)
+    while True:
+        now = _mirror(passive)
+        if now.ready and now.restarts > before.restarts:
+            return time.monotonic() - began
+        if time.monotonic() > began + 2 * BACK_SECONDS:
+            raise DrillFailed(f"the mirror at {passive.name} does not come back")
+        time.sleep(0.05)
+
+
+def _mirror(site: Site) -> MemberState:
+    state = site.journal.read()
+    found = [member for member in state.members if member.name == MIRROR] if state else []
+    if not found:
+        raise DrillFailed(f"{site.name} has no mirror")
+    return found[0]
+
+
+def _close(active: Site, passive: Site) -> int:
+    """Wait until the mirror is less than a second behind; answers how many events it was behind at first.
+
+    Raises DrillFailed.
+    """
+    until, first = time.monotonic() + 2 * CATCH_UP_SECONDS, None
+    while time.monotonic() < until:
+        with suppress(TimeoutError):  # contact takes a moment
+            lag = mirror_lag(active.link, passive.bootstrap, active.name, seconds=5)
+            first = lag.total if first is None else first
+            if lag.oldest_seconds <= 1:
+                return first
+        time.sleep(0.1)
+    raise DrillFailed(f"the mirror into {passive.name} does not catch up")
+
+
+def _now() -> str:
+    return format_time(now_micros())

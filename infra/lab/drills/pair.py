@@ -1,0 +1,130 @@
+"""The two sites under drill, driven by the commands that an operator types."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+import httpx
+
+from infra.base.settings import ROOT, StackSettings
+from infra.dr.mirror_position import caught_up
+from infra.dr.plan import controls
+from infra.dr.promotion import MIRROR
+from infra.lab.retail.requests import Api
+from infra.lab.retail.shop import NotAtRest, Shop, api_urls
+from infra.stack.site import Site, sites_of
+
+COMMAND_SECONDS = 900.0
+REST_SECONDS = 180.0
+# A drill kills sites for minutes: no order expires meanwhile.
+SETTLE_SECONDS = 600
+
+
+class DrillFailed(Exception):
+    """A drill could not be held to its end; the text says what stood in its way."""
+
+
+class Pair:
+    """Both sites; `settings` are home's."""
+
+    def __init__(self, settings: StackSettings) -> None:
+        self.settings = settings
+        self._environment = {
+            **os.environ,
+            "DAYBOOK_HOME": str(settings.home.absolute()),
+            "DAYBOOK_PORT_BASE": str(settings.port_base),
+            "DAYBOOK_SITE": "home",
+            "DAYBOOK_SETTLE_SECONDS": os.environ.get("DAYBOOK_SETTLE_SECONDS", str(SETTLE_SECONDS)),
+            "COLUMNS": "160",
+        }
+
+    def start(self) -> None:
+        """Two fresh sites, with a mirror that copies. Raises DrillFailed."""
+        if self.settings.home.exists():
+            self.run("clean", "--yes")
+        self.run("up", "--sites", "2")
+        active, passive, _ = self.roles()
+        self.await_mirrored(active, passive)
+
+    @property
+    def sites(self) -> dict[str, Site]:
+        return sites_of(self.settings)
+
+    def other(self, site: Site) -> Site:
+        return next(each for each in self.sites.values() if each.name != site.name)
+
+    def urls(self) -> dict[str, Mapping[Api, str]]:
+        """The APIs of each site."""
+        return {name: api_urls(site.settings) for name, site in self.sites.items()}
+
+    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """`./daybook …`, under way; nobody reads what it prints."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "infra.cli", *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def run(self, *arguments: str, answers: str = "") -> str:
+        """What `./daybook …` prints; `answers` is what is typed into it, with line ends.
+
+        Raises DrillFailed, with all that it said, unless its exit code is 0.
+        """
+        process = subprocess.run(
+            [sys.executable, "-m", "infra.cli", *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            input=answers,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        if process.returncode != 0:
+            said = f"{process.stdout}{process.stderr}".strip()
+            raise DrillFailed(f"`daybook {' '.join(arguments)}` ended with {process.returncode}:\n{said}")
+        return process.stdout
+
+    def roles(self) -> tuple[Site, Site, int]:
+        """The active site, the passive one, and the epoch. Raises DrillFailed unless both say so."""
+        said = controls(self.sites)
+        active = [name for name, control in said.items() if control and control.role.role == "active"]
+        passive = [name for name, control in said.items() if control and control.role.role == "passive"]
+        if len(active) != 1 or len(passive) != 1:
+            raise DrillFailed(f"no active and passive site: {active} active, {passive} passive")
+        control = said[active[0]]
+        assert control is not None
+        return self.sites[active[0]], self.sites[passive[0]], control.role.epoch
+
+    def await_mirrored(self, active: Site, passive: Site, seconds: float = REST_SECONDS) -> None:
+        """Wait until a mirror copies and is exactly caught up. Raises DrillFailed."""
+        until = time.monotonic() + seconds
+        while True:
+            with suppress(TimeoutError):
+                if copying(passive) and caught_up(active.link, passive.bootstrap, active.name):
+                    return
+            if time.monotonic() > until:
+                raise DrillFailed(f"the mirror into {passive.name} is not caught up after {seconds:.0f} s")
+            time.sleep(0.2)
+
+    def await_rest(self, site: Site) -> None:
+        """Wait until conversations and read models of a site have come to rest. Raises DrillFailed."""
+        try:
+            with Shop(api_urls(site.settings)) as shop:
+                shop.await_rest(REST_SECONDS, lambda _: None)
+        except (NotAtRest, httpx.HTTPError) as left:
+            raise DrillFailed(f"{site.name} does not come to rest: {left!r}") from left
+
+
+def copying(passive: Site) -> bool:
+    """Whether a canary has come through the site's mirror lately."""
+    state = passive.journal.read()
+    return state is not None and any(each.name == MIRROR and each.ready for each in state.members)

@@ -1,0 +1,98 @@
+"""The shop as its clients see it: addresses, and whether it has come to rest."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import httpx
+
+from infra.base.settings import StackSettings
+from infra.lab.retail.requests import Api
+from infra.stack.embedded.stack import addresses
+
+POLL_SECONDS = 0.2
+CLIENT_SECONDS = 10.0
+
+
+class NotAtRest(Exception):
+    """Conversations or read models did not come to an end in time; the text says what is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is under way: whether orders wait for stock, and events that read models have not applied.
+
+    `observed` is when the oldest of these lags was observed (RFC 3339, UTC).
+    """
+
+    conversations: int
+    lag: int
+    observed: str
+
+    def __str__(self) -> str:
+        waiting = "orders wait for stock" if self.conversations else "no order waits for stock"
+        return f"{waiting}, read models are {self.lag} events behind"
+
+
+def api_urls(settings: StackSettings) -> Mapping[Api, str]:
+    """The addresses of the APIs of the embedded stack."""
+    found = addresses(settings)
+    return {api: found[f"DAYBOOK_{api.upper()}_URL"] for api in Api}
+
+
+class Shop:
+    """The query API, asked synchronously: a context. Raises httpx.HTTPError where it does not answer."""
+
+    def __init__(self, urls: Mapping[Api, str]) -> None:
+        self._client = httpx.Client(base_url=urls[Api.QUERY], timeout=CLIENT_SECONDS, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def get(self, path: str, headers: Mapping[str, str]) -> httpx.Response:
+        """Any answer; with a Consistency-Token among the headers it is at least as new as that write."""
+        return self._client.get(path, headers=headers)
+
+    def found(self, path: str, **parameters: str | int) -> Any:
+        """The JSON of a successful answer. Raises httpx.HTTPStatusError for any other."""
+        return self._client.get(path, params=parameters).raise_for_status().json()
+
+    def rest(self) -> Rest:
+        """How far the shop is from rest."""
+        partitions = [
+            partition
+            for projection in self.found("/projections")["projections"]
+            for partition in projection["partitions"]
+        ]
+        stuck = self.found("/conversations/stuck", older_than=0, limit=1)["conversations"]
+        return Rest(
+            conversations=len(stuck),
+            lag=sum(partition["lag_events"] or 0 for partition in partitions),
+            observed=min((partition["observed_at"] or "" for partition in partitions), default=""),
+        )
+
+    def await_rest(self, seconds: float, seen: Callable[[Rest], None]) -> None:
+        """Wait until nothing is under way; `seen` is told each look. Raises NotAtRest.
+
+        Lag is observed from time to time. One look at no lag, observed after the last write, tells that no
+        conversation is missing; a later one, that their ends have arrived everywhere.
+        """
+        ends = time.monotonic() + seconds
+        begun = self.rest().observed
+        calm_at = ""
+        while True:
+            rest = self.rest()
+            seen(rest)
+            if rest.conversations or rest.lag:
+                calm_at = ""
+            elif rest.observed > begun:
+                if calm_at and rest.observed > calm_at:
+                    return
+                calm_at = calm_at or rest.observed
+            if time.monotonic() > ends:
+                raise NotAtRest(str(rest))
+            time.sleep(POLL_SECONDS)

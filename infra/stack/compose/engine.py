@@ -1,0 +1,118 @@
+"""`docker compose` for this checkout's shop: the settings that its files read, and what runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from infra.base.ports import HOST
+from infra.base.settings import AWAY_PORTS, ROOT, StackSettings
+
+SUFFIX = "-compose"
+USER = DATABASE = "daybook"
+MAKE_SECRETS = ROOT / "infra" / "compose" / "make-secrets"
+
+
+class EngineFailed(Exception):
+    """Docker did not do it; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container, as the engine sees it: `state` running, exited…; `health` empty where nobody asks.
+    `service` is its name in the compose files, `name` the engine's; it is in `networks`, unless cut off."""
+
+    name: str
+    service: str
+    state: str
+    health: str
+    exit_code: int
+    addresses: tuple[str, ...]
+    networks: tuple[str, ...] = ()
+
+    @property
+    def fine(self) -> bool:
+        """Whether it runs and is healthy, or was a step and is done."""
+        if self.state == "exited":
+            return self.exit_code == 0
+        return self.state == "running" and self.health in ("", "healthy")
+
+
+def compose_home(home: Path) -> Path:
+    """The folder of the shop in containers: beside the embedded one's, so that neither is cleaned with the
+    other."""
+    return home.with_name(home.name + SUFFIX)
+
+
+def database_url(settings: StackSettings) -> str:
+    """The database in its container, from this machine. Raises FileNotFoundError before the first start."""
+    password = (settings.home / "secrets" / "database_password").read_text()
+    return f"postgresql://{USER}:{quote(password)}@{HOST}:{settings.port('postgres')}/{DATABASE}"
+
+
+def compose_environment(settings: StackSettings) -> Mapping[str, str]:
+    """What the compose files read. Raises EngineFailed for a base of ports that they cannot express."""
+    if settings.port_base % 100:
+        raise EngineFailed(f"DAYBOOK_PORT_BASE is {settings.port_base}: containers need a multiple of 100")
+    home = settings.home.absolute()
+    return {
+        **os.environ,
+        "DAYBOOK_HOME": str(home.with_name(home.name.removesuffix(SUFFIX))),
+        "DAYBOOK_PORTS": str(settings.port_base // 100),
+        "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
+    }
+
+
+def compose(settings: StackSettings, *arguments: str) -> None:
+    """Run `docker compose`, whose output is the user's. Raises EngineFailed."""
+    _run(["docker", "compose", *arguments], settings)
+
+
+def make_secrets(settings: StackSettings) -> None:
+    """The files that containers take their secrets from, where they are absent. Raises EngineFailed."""
+    _run([str(MAKE_SECRETS)], settings)
+
+
+def containers(settings: StackSettings) -> list[Container]:
+    """All of the shop's, of every profile, ended ones too. Raises EngineFailed."""
+    asked = ["docker", "compose", "--profile", "*", "ps", "--all", "--format", "json"]
+    said = _run(asked, settings, capture=True)
+    return sorted((_container(json.loads(line)) for line in said.splitlines()), key=lambda one: one.service)
+
+
+def _container(row: Mapping[str, object]) -> Container:
+    published = row["Publishers"]
+    ports = [one for one in published if one["PublishedPort"]] if isinstance(published, list) else []
+    return Container(
+        str(row["Name"]),
+        str(row["Service"]),
+        str(row["State"]),
+        str(row["Health"]),
+        int(str(row["ExitCode"])),
+        tuple(sorted(f"{one['URL']}:{one['PublishedPort']}" for one in ports)),
+        tuple(filter(None, str(row["Networks"]).split(","))),
+    )
+
+
+def _run(command: list[str], settings: StackSettings, *, capture: bool = False) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=compose_environment(settings),
+            stdout=subprocess.PIPE if capture else None,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise EngineFailed("there is no docker on the path: install Docker with its compose plugin") from None
+    if done.returncode:
+        raise EngineFailed(
+            f"`{' '.join(command[:3])}` ended with {done.returncode}; what it said stands above"
+        )
+    return done.stdout or ""

@@ -1,0 +1,94 @@
+"""A registry that takes writes, filled from the lock: every schema under every subject, with the lock's ids.
+
+`python -m infra.stack.compose.fill_registry`, for a registry with Confluent's API at DAYBOOK_REGISTRY_URL. A
+registry numbers what it has not seen, so the schemas go in by their ids; one that answers with another id
+holds something else, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from contracts.lock import Entry, Lock, load_lock
+
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+COMPATIBILITY = "FULL_TRANSITIVE"
+ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 10.0, 120.0, 0.5
+
+
+class FillSettings(BaseSettings):
+    """Environment variable: DAYBOOK_REGISTRY_URL."""
+
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+
+    registry_url: str
+
+
+class OtherIds(Exception):
+    """The registry has given a schema another id than the lock; the text names both."""
+
+
+def fill(url: str, lock: Lock) -> int:
+    """Register what is missing; the number of subjects' versions. Raises OtherIds, OSError."""
+    _await(url)
+    _ask(url, "/config", {"compatibility": COMPATIBILITY}, "PUT")
+    for entry in in_order(lock):
+        body = {"schema": lock.text(entry.id), "schemaType": "AVRO"}
+        given = _ask(url, f"/subjects/{quote(entry.subject, safe='')}/versions", body, "POST")["id"]
+        if given != entry.id:
+            raise OtherIds(
+                f"{entry.subject} version {entry.version}: the lock says {entry.id}, it got {given}"
+            )
+    return len(lock.entries)
+
+
+def in_order(lock: Lock) -> list[Entry]:
+    """Every schema once by its id, then those that stand under further subjects: these cost a number too."""
+    first: dict[int, Entry] = {}
+    for entry in lock.entries:
+        first.setdefault(entry.id, entry)
+    return [*(first[number] for number in sorted(first)), *(e for e in lock.entries if e is not first[e.id])]
+
+
+def _await(url: str) -> None:
+    """It listens before it answers."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            _ask(url, "/subjects")
+            return
+        except (HTTPError, URLError, ConnectionError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(PAUSE_SECONDS)
+
+
+def _ask(url: str, path: str, body: Mapping[str, str] | None = None, method: str = "GET") -> Any:
+    data = json.dumps(body).encode() if body else None
+    request = Request(url + path, data, {"Content-Type": MEDIA_TYPE}, method=method)
+    with urlopen(request, timeout=ASK_SECONDS) as answer:
+        return json.load(answer)
+
+
+def main() -> int:
+    """The process's exit code."""
+    url = FillSettings().registry_url  # type: ignore[call-arg] # from the environment
+    try:
+        print(f"{fill(url, load_lock())} versions of subjects are registered")
+    except (OtherIds, OSError) as reason:
+        print(f"registry {url}: {reason}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

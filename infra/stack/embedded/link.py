@@ -1,0 +1,122 @@
+"""The way between two sites: a TCP forwarder before the broker's second listener.
+
+`python -m infra.stack.embedded.link`. It follows a file, `{"cut": false, "delay_ms": 0}`: cut drops what is
+connected and turns away whoever comes; `delay_ms` holds back every byte, in both directions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from infra.base.ports import HOST
+
+POLL_SECONDS = 0.05
+CHUNK_BYTES = 65_536
+QUEUED_CHUNKS = 64
+
+
+class LinkState(msgspec.Struct, frozen=True):
+    """What the link is told."""
+
+    cut: bool = False
+    delay_ms: int = 0
+
+
+def read_link(file: Path) -> LinkState:
+    """The state in `file`; a whole link where there is none."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=LinkState)
+    except FileNotFoundError:
+        return LinkState()
+
+
+def write_link(file: Path, state: LinkState) -> None:
+    """Tell the link; it follows within `POLL_SECONDS`."""
+    fresh = file.with_suffix(".fresh")
+    fresh.write_bytes(msgspec.json.encode(state))
+    fresh.replace(file)
+
+
+class Link:
+    """Forwards from `listen` to `to`, two ports on loopback, as the file says."""
+
+    def __init__(self, listen: int, to: int, file: Path) -> None:
+        self._listen, self._to, self._file = listen, to, file
+        self._state = read_link(file)
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def run(self) -> None:
+        """For ever."""
+        server = await asyncio.start_server(self._accept, HOST, self._listen)
+        async with server:
+            while True:
+                self._state = read_link(self._file)
+                if self._state.cut:
+                    for writer in self._open:
+                        writer.transport.abort()
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._state.cut:
+            writer.transport.abort()
+            return
+        try:
+            there_reader, there = await asyncio.open_connection(HOST, self._to)
+        except OSError:  # the broker is down: so is the way to it
+            writer.transport.abort()
+            return
+        both = {writer, there}
+        self._open |= both
+        try:
+            await asyncio.gather(self._carry(reader, there), self._carry(there_reader, writer))
+        finally:
+            self._open -= both
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One direction, until either end closes; then the other end is closed too."""
+        chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(QUEUED_CHUNKS)
+        delivering = asyncio.create_task(self._deliver(chunks, writer))
+        with contextlib.suppress(OSError):  # an end that was torn away is an end
+            while chunk := await reader.read(CHUNK_BYTES):
+                due = asyncio.get_running_loop().time() + self._state.delay_ms / 1000
+                await chunks.put((due, chunk))
+        await chunks.put((0.0, b""))
+        await delivering
+
+    async def _deliver(
+        self, chunks: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
+    ) -> None:
+        loop, torn = asyncio.get_running_loop(), False
+        while True:
+            due, chunk = await chunks.get()
+            if not chunk:
+                break
+            if torn:
+                continue  # the reader must not stand before a full queue
+            if (wait := due - loop.time()) > 0:
+                await asyncio.sleep(wait)
+            try:
+                writer.write(chunk)
+                await writer.drain()
+            except OSError:
+                torn = True
+        writer.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m infra.stack.embedded.link")
+    parser.add_argument("--listen", type=int, required=True)
+    parser.add_argument("--to", type=int, required=True)
+    parser.add_argument("--state", type=Path, required=True)
+    given = parser.parse_args()
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(Link(given.listen, given.to, given.state).run())
+
+
+if __name__ == "__main__":
+    main()

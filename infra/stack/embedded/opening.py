@@ -1,0 +1,56 @@
+"""Between the broker and the services: topics, the site's first records, and the proof of its role."""
+
+import os
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+
+from infra.base.errors import NotReady
+from infra.base.journal import StackJournal
+from infra.base.settings import StackSettings
+from infra.log.topic_safety import Unsafe, make_safe
+from infra.log.topics import create_topics, ensure_site
+from infra.stack.site import own_site, peer
+from infra.stack.start import prove_role
+
+TOPICS_SECONDS = 30.0
+PAUSE_SECONDS = 0.1
+# `daybook up --active` sets it: the other site is not asked.
+TOLD_ACTIVE = "DAYBOOK_TOLD_ACTIVE"
+
+
+def open_site(settings: StackSettings, journal: StackJournal, stopping: Callable[[], bool]) -> None:
+    """Before any service asks: what the catalogue names, who this site is, and whether it may be active.
+
+    Returns early when `stopping`. Raises NotReady.
+    """
+    _create_topics(settings, journal, stopping)
+    other = peer(settings)
+    if other is None or stopping():
+        return
+    told = os.environ.get(TOLD_ACTIVE) == "1"
+    try:
+        standing = prove_role(own_site(settings), other, told=told, stopping=stopping)
+    except (KafkaException, TimeoutError) as reason:
+        raise NotReady(f"the site's role is not known: {reason}") from reason
+    journal.record("site", "role", standing)
+
+
+def _create_topics(settings: StackSettings, journal: StackJournal, stopping: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TOPICS_SECONDS
+    while not stopping():
+        try:
+            created = create_topics(settings.kafka)
+            for line in make_safe(settings.kafka):
+                journal.record("broker", "topics", f"{line}: set right")
+            ensure_site(settings.kafka, settings.site)
+            journal.record("broker", "topics", f"{len(created)} created")
+            return
+        except Unsafe as reason:
+            raise NotReady(f"what is acknowledged could be lost: {reason}") from reason
+        except (KafkaException, TimeoutError) as reason:
+            # A young broker names itself leader of a partition before it is; both steps may be repeated.
+            if time.monotonic() > deadline:
+                raise NotReady(f"topics could not be created: {reason}") from reason
+            time.sleep(PAUSE_SECONDS)

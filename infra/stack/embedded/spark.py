@@ -1,0 +1,131 @@
+"""A small Spark cluster: a standalone master and two workers of one core each, on loopback.
+
+`python -m infra.stack.embedded.spark` supervises it in the foreground; `daybook spark up` starts it detached. It
+has a journal of its own, so that it comes and goes apart from the shop.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+from infra.base.errors import NotReady
+from infra.base.journal import StackJournal
+from infra.base.ports import HOST
+from infra.base.settings import StackSettings
+from infra.stack.embedded.child import Program
+from infra.stack.embedded.java import java_home_for_spark
+from infra.stack.embedded.stack import Member
+from infra.stack.embedded.supervisor import supervise
+
+MASTER = "spark-master"
+WORKERS = ("spark-worker-1", "spark-worker-2")
+NAMES = (MASTER, *WORKERS)
+CORES = 1
+EXECUTOR_MEGABYTES = 768  # of each worker, for executors; beside it the worker itself
+DAEMON_MEGABYTES = 128
+READY_SECONDS = 180.0
+_PROBE_SECONDS = 3.0
+_CLASSES = "org.apache.spark.deploy"
+
+
+def cluster_journal(settings: StackSettings) -> StackJournal:
+    """Where the cluster's supervisor writes; apart from the stack's own."""
+    return StackJournal(settings.home / "spark")
+
+
+def master_url(settings: StackSettings) -> str:
+    """What a job is told: DAYBOOK_SPARK_MASTER."""
+    return f"spark://{HOST}:{settings.port(MASTER)}"
+
+
+def cluster_members(settings: StackSettings) -> list[list[Member]]:
+    """The master, then the workers."""
+    return [[_master(settings)], [_worker(settings, name) for name in WORKERS]]
+
+
+def cluster_view(settings: StackSettings) -> Mapping[str, Any] | None:
+    """What the master says of itself, its workers and applications; None when it does not answer."""
+    connection = HTTPConnection(HOST, settings.port(f"{MASTER}-ui"), timeout=_PROBE_SECONDS)
+    try:
+        connection.request("GET", "/json/")
+        answer = connection.getresponse()
+        view: Mapping[str, Any] = json.loads(answer.read()) if answer.status == 200 else {}
+        return view or None
+    except (OSError, HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+
+
+def _master(settings: StackSettings) -> Member:
+    port, ui = settings.port(MASTER), settings.port(f"{MASTER}-ui")
+    arguments = ("--host", HOST, "--port", str(port), "--webui-port", str(ui))
+
+    def answers() -> bool:
+        view = cluster_view(settings)
+        return view is not None and view.get("status") == "ALIVE"
+
+    return Member(
+        MASTER,
+        (port, ui),
+        lambda: _program(MASTER, f"{_CLASSES}.master.Master", arguments),
+        answers,
+        READY_SECONDS,
+        alive=answers,
+    )
+
+
+def _worker(settings: StackSettings, name: str) -> Member:
+    port, ui = settings.port(name), settings.port(f"{name}-ui")
+    folder = (settings.home / "spark" / name).absolute()
+    place = ("--host", HOST, "--port", str(port), "--webui-port", str(ui), "--work-dir", str(folder))
+    size = ("--cores", str(CORES), "--memory", f"{EXECUTOR_MEGABYTES}m")
+
+    def known_to_master() -> bool:
+        workers = (cluster_view(settings) or {}).get("workers", ())
+        return any(worker["port"] == port and worker["state"] == "ALIVE" for worker in workers)
+
+    return Member(
+        name,
+        (port, ui),
+        lambda: _program(name, f"{_CLASSES}.worker.Worker", (*place, *size, master_url(settings))),
+        known_to_master,
+        READY_SECONDS,
+    )
+
+
+def _program(name: str, main_class: str, arguments: tuple[str, ...]) -> Program:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise NotReady("PySpark, whose wheel brings the cluster, is not installed: run `make setup`")
+    home = Path(spec.origin).parent
+    # Of the caller's environment nothing that configures another Spark.
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    options = [
+        # Master and worker only pass words on: small and quick to start is all they need to be.
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        # The master would open one more port, 6066, for whoever asks.
+        "-Dspark.master.rest.enabled=false",
+        # Executors' folders of jobs that are done: logs and shipped code, removed after a day.
+        "-Dspark.worker.cleanup.enabled=true",
+        "-Dspark.worker.cleanup.appDataTtl=86400",
+    ]
+    environment = own | {
+        "JAVA_HOME": str(java_home_for_spark()),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": HOST,  # the web pages too
+        "SPARK_DAEMON_MEMORY": f"{DAEMON_MEGABYTES}m",
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(options),
+    }
+    return Program(name, (str(home / "bin" / "spark-class"), main_class, *arguments), environment)
+
+
+if __name__ == "__main__":
+    own = StackSettings()
+    sys.exit(supervise(own, cluster_journal(own), cluster_members(own)))

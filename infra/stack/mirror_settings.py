@@ -1,0 +1,131 @@
+"""What MirrorMaker2 is told, as a process or in a container: one direction, exactly once, identity names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.base.ports import HOST
+
+CANARY = "site.canary"
+_TRANSACTION_MS = 10_000
+_REQUEST_BYTES = 16 * 2**20  # more than any mirrored topic takes
+
+_CLUSTERS = """\
+clusters = {source}, {target}
+{source}.bootstrap.servers = {source_bootstrap}
+{target}.bootstrap.servers = {target_bootstrap}
+"""
+
+# exactly once: positions and records in one transaction at the target, only what is committed at the source
+_FLOW = """\
+{source}->{target}.enabled = true
+{source}->{target}.topics = {topics}
+{target}.exactly.once.source.support = {exactly_once}
+{source}.consumer.isolation.level = {isolation}
+# what a killed mirror leaves open holds up its successor, which reads its positions first, and every
+# reader of the target: Connect's own minute is long
+{target}.producer.transaction.timeout.ms = {transaction_ms}
+# a record beyond the producer's own megabyte would end the task, and the mirror with it
+{target}.producer.max.request.size = {request_bytes}
+"""
+
+_ONE_WAY = """\
+{target}->{source}.enabled = false
+# without this a second worker runs for the direction that is off
+{target}->{source}.emit.heartbeats.enabled = false
+replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
+"""
+
+_SETTINGS = """\
+tasks.max = 1
+# a worker's own REST: exactly-once needs it
+dedicated.mode.enable.internal.rest = true
+listeners = http://{host}:{port}
+# a broker that was away is found again soon
+reconnect.backoff.max.ms = 500
+# entities know their version and consumers their epoch: nobody asks for translated offsets, and the
+# canary tells more than heartbeats; so nothing at all is written at the source
+emit.heartbeats.enabled = false
+emit.checkpoints.enabled = false
+emit.offset-syncs.enabled = false
+sync.group.offsets.enabled = false
+refresh.groups.enabled = false
+# topics.yaml makes the topics of both sites
+sync.topic.configs.enabled = false
+sync.topic.acls.enabled = false
+refresh.topics.interval.seconds = 10
+# one node
+replication.factor = 1
+config.storage.replication.factor = 1
+offset.storage.replication.factor = 1
+status.storage.replication.factor = 1
+# the positions are read whole: few partitions, compacted early
+offset.storage.partitions = 1
+offset.storage.segment.bytes = 4194304
+offset.storage.min.cleanable.dirty.ratio = 0.1
+status.storage.partitions = 1
+offset.flush.interval.ms = 1000
+plugin.discovery = service_load
+"""
+
+
+@dataclass(frozen=True)
+class MirrorPlace:
+    """Where a mirror lives and what it connects: `source` and `target` are names, the rest addresses."""
+
+    folder: Path
+    port: int
+    source: str
+    target: str
+    source_bootstrap: str
+    target_bootstrap: str
+    topics: Sequence[str]
+    exactly_once: bool = True
+    heap_megabytes: int = 256
+
+
+def positions_topic(source: str) -> str:
+    """The topic at the target in which the mirror keeps how far it has read each partition of `source`."""
+    return f"mm2-offsets.{source}.internal"
+
+
+def mirror_transactional_id(source: str) -> str:
+    """The id under which the mirror's only task writes at the target: `init_transactions` with it shuts a
+    mirror out that may still be alive, and ends what it has open."""
+    return f"{source}-mm2-MirrorSourceConnector-0"
+
+
+def mirror_properties(place: MirrorPlace) -> str:
+    """The configuration file. `exactly_once=False` is the negative control's."""
+    one_way = _ONE_WAY.format(source=place.source, target=place.target)
+    return cluster_lines(place) + flow_lines(place) + one_way + setting_lines(place)
+
+
+def cluster_lines(place: MirrorPlace) -> str:
+    """Both clusters' names and addresses."""
+    return _CLUSTERS.format(
+        source=place.source,
+        target=place.target,
+        source_bootstrap=place.source_bootstrap,
+        target_bootstrap=place.target_bootstrap,
+    )
+
+
+def flow_lines(place: MirrorPlace) -> str:
+    """One direction: what it copies, and exactly once or not."""
+    return _FLOW.format(
+        source=place.source,
+        target=place.target,
+        topics=", ".join(place.topics),
+        exactly_once="enabled" if place.exactly_once else "disabled",
+        isolation="read_committed" if place.exactly_once else "read_uncommitted",
+        transaction_ms=_TRANSACTION_MS,
+        request_bytes=_REQUEST_BYTES,
+    )
+
+
+def setting_lines(place: MirrorPlace) -> str:
+    """What holds for every direction."""
+    return _SETTINGS.format(host=HOST, port=place.port)

@@ -1,0 +1,87 @@
+"""The two sites of a stack: their names, their places, and the way from one to the other.
+
+`home` lives in the stack's own folder, `away` in `away/` below it, its ports `AWAY_PORTS` further on. Names
+stay; roles (active, passive) change and are in each site's `site.control`. In containers both share a folder,
+which holds their secrets alone (`infra/dr/compose_sites.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from infra.base.journal import StackJournal
+from infra.base.ports import HOST
+from infra.base.settings import AWAY_PORTS, StackSettings
+from infra.stack.embedded.postgres import PostgresPlace
+
+HOME: Literal["home"] = "home"
+AWAY: Literal["away"] = "away"
+
+
+@dataclass(frozen=True)
+class Site:
+    """One site of the stack. `settings` are its own: home folder, ports and name."""
+
+    name: str
+    settings: StackSettings
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of its broker for its own processes."""
+        return self.settings.kafka
+
+    @property
+    def link(self) -> str:
+        """`host:port` under which the other site reaches its broker; silent while the link is cut. Containers
+        have a network of their own, and from this machine one address."""
+        if self.settings.stack == "compose":
+            return self.bootstrap
+        return f"{HOST}:{self.settings.port('link')}"
+
+    @property
+    def link_state(self) -> Path:
+        """The file that the link follows."""
+        return self.settings.home / "link.json"
+
+    @property
+    def database_url(self) -> str:
+        return PostgresPlace(self.settings.home / "postgres", self.settings.port("postgres")).url()
+
+    @property
+    def journal(self) -> StackJournal:
+        return StackJournal(self.settings.home)
+
+
+def home_settings(settings: StackSettings) -> StackSettings:
+    """The settings of home, given those of either site."""
+    if settings.site == HOME:
+        return settings
+    return StackSettings(home=settings.home.parent, port_base=settings.port_base - AWAY_PORTS, site=HOME)
+
+
+def away_settings(settings: StackSettings) -> StackSettings:
+    """The settings of away, given those of either site. Raises ValidationError where its ports do not fit."""
+    home = home_settings(settings)
+    return StackSettings(home=home.home / AWAY, port_base=home.port_base + AWAY_PORTS, site=AWAY)
+
+
+def sites_of(settings: StackSettings) -> dict[str, Site]:
+    """Every site of the stack, by name, given the settings of either: home alone unless away has a folder."""
+    home = home_settings(settings)
+    sites: dict[str, Site] = {HOME: Site(HOME, home)}
+    if (home.home / AWAY).is_dir():
+        sites[AWAY] = Site(AWAY, away_settings(home))
+    return sites
+
+
+def own_site(settings: StackSettings) -> Site:
+    """The site that these settings are of."""
+    return Site(settings.site, settings)
+
+
+def peer(settings: StackSettings) -> Site | None:
+    """The other site; None where there is only one."""
+    others = [site for name, site in sites_of(settings).items() if name != settings.site]
+    return others[0] if others else None

@@ -1,0 +1,124 @@
+"""`site.journal`: decisions on records of the log; mirrored, kept for ever, written by the active site."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from contracts.kernel.records import EpochsRecorded, RecordJudged
+from services.kernel.log.clients import client
+from services.kernel.log.reader import read_to_end
+from services.kernel.log.rule import Journal, Judged, stream_of
+from services.kernel.record.codec import Undecodable, decode, encode
+
+TOPIC = "site.journal"
+WRITE_SECONDS = 20.0
+
+log = structlog.get_logger()
+
+
+def with_record(journal: Journal, value: bytes | None) -> Journal:
+    """The journal with one more record. What is not a decision of ours changes nothing: a foreign record here
+    must not stop a reader."""
+    try:
+        match decode(value):
+            case RecordJudged() as judged:
+                return with_judgement(journal, judged)
+            case EpochsRecorded(topic=topic, epochs=epochs):
+                return replace(journal, epochs={**journal.epochs, topic: frozenset(epochs)})
+            case _:
+                return journal
+    except Undecodable:
+        return journal
+
+
+def with_judgement(journal: Journal, judged: RecordJudged) -> Journal:
+    """The journal with one more decision."""
+    about = Judged(judged.stream, judged.version, judged.event_id, judged.digest)
+    number = journal.count + 1
+    return replace(
+        journal,
+        verdicts={**journal.verdicts, about: judged.verdict},
+        streams={**journal.streams, judged.stream: number},
+        count=number,
+    )
+
+
+def read_journal(bootstrap: str) -> Journal:
+    """The decisions that are recorded at this moment."""
+    journal = Journal()
+    for record in read_to_end(bootstrap, TOPIC, {0: 0}):
+        journal = with_record(journal, record.value())
+    return journal
+
+
+class JournalWatch:
+    """Follows `site.journal` in a thread of its own: `journal` is what it says now, never half-read."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.journal = read_journal(bootstrap)
+        self._bootstrap = bootstrap
+        self._looked_at: Journal | None = None
+        threading.Thread(target=self._follow, name="journal", daemon=True).start()
+
+    def news(self, known: Journal, topic: str) -> bool:
+        """Whether something was decided on records of an events topic that `known` does not say."""
+        now = self.journal
+        if now is self._looked_at:
+            return False
+        self._looked_at, streams = now, stream_of(topic, "")
+        return now.epochs.get(topic) != known.epochs.get(topic) or any(
+            about.stream.startswith(streams) and known.verdicts.get(about) != verdict
+            for about, verdict in now.verdicts.items()
+        )
+
+    def _follow(self) -> None:
+        """For the process's life; a broker that is away is one that says nothing new."""
+        consumer = Consumer(
+            client(self._bootstrap)
+            | {
+                "group.id": "daybook-reads-without-a-group",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 500,
+            }
+        )
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        seen = Journal()
+        while True:
+            record = consumer.poll(1)
+            if record is None:
+                continue
+            if (error := record.error()) is None:
+                seen = with_record(seen, record.value())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self.journal = seen
+
+
+def write_journal(bootstrap: str, records: Iterable[tuple[str, RecordJudged | EpochsRecorded]]) -> None:
+    """Append records (key and value). Raises TimeoutError where the broker does not take them."""
+    refused: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "message.timeout.ms": int(WRITE_SECONDS * 1000),
+            "log_level": 0,
+        }
+    )
+    for key, record in records:
+        producer.produce(TOPIC, encode(TOPIC, record), key, partition=0, on_delivery=delivered)
+    if producer.flush(WRITE_SECONDS + 1) or refused:
+        raise TimeoutError(f"{TOPIC} at {bootstrap} did not take the decision: is the broker up?")

@@ -1,0 +1,177 @@
+"""Kafka transactions: two transactional ids in turn, and what an error means.
+
+While one id's transaction begins, the broker still writes the markers of the other's: with one id every begin
+would wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from services.kernel.log.clients import client
+
+Result = TypeVar("Result")
+
+# Bytes. No topic takes larger ones; most take far less, and their broker says so.
+LARGEST_RECORD = 32 * 2**20
+ATTEMPTS = 5
+
+
+class Aborted(Exception):
+    """The transaction was rolled back, cleanly: nothing of it is visible, the same work may be done again."""
+
+
+class OwnershipLost(Exception):
+    """Another process owns the ids, or the end of a transaction is unknown: this process must end and restore
+    anew."""
+
+
+class Fenced(OwnershipLost):
+    """Another process has initialised the ids."""
+
+
+class _MustAbort(Exception):
+    pass
+
+
+def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: int) -> Producer:
+    """A producer with the settings that decide latency (the broker answers CONCURRENT_TRANSACTIONS while
+    markers are being written: a short backoff) and safety (no record outlives its transaction)."""
+    return Producer(
+        client(bootstrap)
+        | {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "message.timeout.ms": timeout_ms * 8 // 10,
+            "partitioner": "murmur2_random",
+            "linger.ms": 0,
+            "retry.backoff.ms": 2,
+            "retry.backoff.max.ms": 20,
+            "queue.buffering.max.messages": 500_000,
+            "message.max.bytes": LARGEST_RECORD,
+            "socket.nagle.disable": True,
+        }
+    )
+
+
+class Transactions:
+    """One slot's writer: `fence` first, then any number of `run`.
+
+    `calling_since`: when the call under way in `settle` or `run` began, in monotonic seconds; None between
+    calls.
+    """
+
+    def __init__(self, bootstrap: str, transactional_ids: Sequence[str], timeout_ms: int) -> None:
+        self._patience = 3 * timeout_ms / 1000
+        self._producers = [transactional_producer(bootstrap, name, timeout_ms) for name in transactional_ids]
+        self._turn = cycle(self._producers)
+        self.calling_since: float | None = None
+
+    def fence(self, timeout: float = 60) -> None:
+        """End whatever an earlier owner of these ids has open, and shut it out for good. Raises
+        `OwnershipLost`."""
+        for producer in self._producers:
+            # Before it is connected a producer looks for its coordinator in vain, and again after 500 ms.
+            self._attempt(producer.list_topics, None, timeout)
+            self._attempt(producer.init_transactions, timeout)
+
+    def settle(self, places: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any) -> None:
+        """Abort what these ids may have left behind in `places` (topic, partition) and in `group`'s offsets.
+
+        While a cluster's only broker comes back from a crash, its partitions have no leader for a
+        moment. Kafka 4 then takes them for deleted ("these partitions are likely deleted already")
+        and calls a decided transaction complete whose markers it never wrote. Such data is
+        invisible, was acknowledged to nobody, and holds up every reader until the same id ends a
+        transaction there. Raises `OwnershipLost` where a partition cannot be reached.
+        """
+        unsettled: list[str] = []
+
+        def delivered(error: KafkaError | None, record: Message) -> None:
+            if error is not None:
+                unsettled.append(f"{record.topic()}/{record.partition()}: {error.str()}")
+
+        for producer in self._producers:
+            try:
+                self._call(producer.begin_transaction)
+                for topic, partition in places:
+                    produce(producer, topic, b"", "settle", partition=partition, on_delivery=delivered)
+                if offsets:
+                    self._call(producer.send_offsets_to_transaction, offsets, group, 30)
+            except _MustAbort as error:
+                raise OwnershipLost(f"not settled: {error}") from error
+            left = producer.flush(30)
+            self._abort(producer)
+            if left or unsettled:
+                raise OwnershipLost(f"not settled: {unsettled[:1] or f'{left} records left'}")
+
+    def run(self, stage: Callable[[Producer], None], offsets: list[TopicPartition], group: Any) -> None:
+        """One transaction: what `stage` produces, and the consumed `offsets` of `group`.
+
+        Returns after the commit. Raises `Aborted` or `OwnershipLost`. `stage` only produces: all that can
+        fail for another reason (rules, encoding) comes before.
+        """
+        producer = next(self._turn)
+        try:
+            self._call(producer.begin_transaction)
+            stage(producer)
+            if offsets:
+                self._call(producer.send_offsets_to_transaction, offsets, group, 10)
+            self._call(producer.commit_transaction, 10)
+        except (_MustAbort, KafkaException) as error:
+            self._abort(producer)
+            raise Aborted(str(error)) from error
+
+    def run_again(self, stage: Callable[[Producer], None]) -> None:
+        """A transaction without consumed offsets, again after clean aborts. Raises like `run`."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                self.run(stage, [], None)
+                return
+            except Aborted:
+                if attempt == ATTEMPTS:
+                    raise
+                time.sleep(0.1 * attempt)
+
+    def _abort(self, producer: Producer) -> None:
+        try:
+            self._call(producer.abort_transaction, 10)
+        except _MustAbort as error:
+            raise OwnershipLost(f"abort failed: {error}") from error
+
+    def _call(self, step: Callable[..., Result], *args: Any) -> Result:
+        """`_attempt`, under the eyes of whoever reads `calling_since`."""
+        self.calling_since = time.monotonic()
+        try:
+            return self._attempt(step, *args)
+        finally:
+            self.calling_since = None
+
+    def _attempt(self, step: Callable[..., Result], *args: Any) -> Result:
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                return step(*args)
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.fatal():
+                    fenced = cause.code() == KafkaError._FENCED
+                    raise (Fenced if fenced else OwnershipLost)(str(cause)) from error
+                if cause.txn_requires_abort():
+                    raise _MustAbort(str(cause)) from error
+                if not cause.retriable() or time.monotonic() > until:
+                    raise OwnershipLost(f"unknown end: {cause}") from error
+
+
+def produce(producer: Producer, topic: str, value: bytes | None, key: str | None, **more: Any) -> None:
+    """Queue a record; waits while the local queue is full."""
+    while True:
+        try:
+            producer.produce(topic, value, key, **more)
+            return
+        except BufferError:
+            producer.poll(0.01)

@@ -1,0 +1,73 @@
+"""An aggregate as a worker runs it: its name, rules, conversations and the shape of its states."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from services.kernel.model.decider import Decider
+from services.kernel.model.persistent_map import PersistentMap
+from services.kernel.model.process import Process
+
+Command = TypeVar("Command")
+State = TypeVar("State")
+Event = TypeVar("Event")
+
+
+@dataclass(frozen=True)
+class Aggregate(Generic[Command, State, Event]):
+    """`name` gives the topics (`<name>.commands`, `<name>.events` …); `states` are all classes that `State`
+    may be."""
+
+    name: str
+    decider: Decider[Command, State, Event]
+    process: Process[State, Event]
+    states: Sequence[type]
+
+
+# Raised when snapshots say something new: those that lack it are discarded.
+SNAPSHOT_GENERATION = b"2"
+
+
+class StateCodec(Generic[State]):
+    """States to bytes and back, for snapshots only: a cache, private to one version of the code."""
+
+    def __init__(self, states: Sequence[type]) -> None:
+        self._decoders: dict[str, msgspec.msgpack.Decoder[State]] = {
+            state.__name__: msgspec.msgpack.Decoder(state, dec_hook=_decoded) for state in states
+        }
+        self._encode = msgspec.msgpack.Encoder(enc_hook=_encodable).encode
+        shapes = msgspec.json.schema_components(list(states), schema_hook=_schema)
+        shape = msgspec.json.encode(shapes, order="deterministic")
+        self.format = hashlib.blake2b(SNAPSHOT_GENERATION + shape, digest_size=8).hexdigest()
+
+    def encode(self, state: State) -> bytes:
+        return type(state).__name__.encode() + b"\0" + self._encode(state)
+
+    def decode(self, data: bytes) -> State:
+        """Raises msgspec.ValidationError or KeyError where `data` is not of this format."""
+        name, _, body = data.partition(b"\0")
+        state: State = self._decoders[name.decode()].decode(body)
+        return state
+
+
+def _encodable(value: Any) -> dict[str, int]:
+    if isinstance(value, PersistentMap):
+        return value.plain()
+    raise NotImplementedError(f"no snapshot can hold a {type(value).__name__}")
+
+
+def _decoded(kind: type, content: dict[str, int]) -> PersistentMap:
+    if kind is PersistentMap:
+        return PersistentMap(content)
+    raise NotImplementedError(f"no snapshot can hold a {kind.__name__}")
+
+
+def _schema(kind: type) -> dict[str, Any]:
+    if kind is PersistentMap:
+        return msgspec.json.schema(dict[str, int])
+    raise NotImplementedError(f"no snapshot can hold a {kind.__name__}")

@@ -1,0 +1,233 @@
+"""Folding the log into a slot's partitions: events and answers, by the rule for records (`log_rule.py`).
+
+The same fold restores a slot, keeps a standby warm, and reads an owner's own events back behind its commits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+import structlog
+from confluent_kafka import Message
+
+from contracts.kernel.records import Outcome, RecordJudged, Remembered
+from services.kernel.log.foreign import answer_of, foreign, place_of
+from services.kernel.log.journal import with_judgement
+from services.kernel.log.reader import end_offsets, read_to_end
+from services.kernel.log.rule import Event, Foreign, Journal, Kind, Step, epoch_after, identity, kind_of, step
+from services.kernel.record.codec import decode
+from services.kernel.record.envelope import Headers, Metadata, now_micros
+from services.kernel.worker.aggregate import Aggregate, StateCodec
+from services.kernel.worker.entities import Partition
+from services.kernel.worker.entity import Entity
+from services.kernel.worker.snapshots import seen, snapshot_of
+
+State = TypeVar("State")
+
+IN_HAND = 2_000  # entities that a restore has touched and does not hold as their snapshots yet
+
+log = structlog.get_logger()
+
+
+class Fold(Generic[State]):
+    """The partitions by number, the entities whose conversations are open (partition, key), and how far the
+    log is folded: `positions` holds the next offset of each topic and partition.
+
+    `whole_from`: before this offset of a partition only the keys in `again` are folded. An `owner` applies no
+    event that it did not write: such a key stops, and `suspects` says which record it was.
+    """
+
+    def __init__(
+        self,
+        aggregate: Aggregate[Any, State, Any],
+        codec: StateCodec[State],
+        partitions: dict[int, Partition[State]],
+        partition_count: int,
+        open_entities: set[tuple[int, str]],
+        positions: dict[str, dict[int, int]],
+        journal: Journal,
+    ) -> None:
+        self._decider, self._process = aggregate.decider, aggregate.process
+        self._events, self._state = f"{aggregate.name}.events", f"{aggregate.name}.state"
+        self._codec, self._count = codec, partition_count
+        self._published: dict[int, deque[tuple[str, Headers]]] = {number: deque() for number in partitions}
+        self.partitions, self.open_entities, self.positions = partitions, open_entities, positions
+        self.journal, self.owner = journal, False
+        self.suspects: list[RecordJudged] = []
+        self.whole_from: dict[int, int] = {}
+        self.again: frozenset[str] = frozenset()
+
+    def take(self, record: Message) -> None:
+        """One record of the events or the answers. Never raises for what it holds."""
+        number = record.partition()
+        if record.topic() == self._events:
+            self._event(record, self.partitions[number])
+            self.partitions[number].read.position = record.offset() + 1
+        else:
+            self._answer(record, self.partitions[number])
+        self.positions[record.topic()][number] = record.offset() + 1
+
+    def to_the_end(self, bootstrap: str) -> None:
+        """Fold everything that is committed now. Raises `NotCaughtUp`."""
+        for topic, at in self.positions.items():
+            ends = end_offsets(bootstrap, topic, list(at))
+            earlier, recent = set[tuple[int, str]](), set[tuple[int, str]]()
+            for record in read_to_end(bootstrap, topic, dict(at), ends):
+                self.take(record)
+                recent.add((record.partition(), (record.key() or b"").decode(errors="replace")))
+                if len(recent) == IN_HAND:
+                    self._rest(earlier - recent)
+                    earlier, recent = recent, set()
+            self.positions[topic] = {number: max(at[number], ends[number]) for number in at}
+        for number, partition in self.partitions.items():
+            partition.read.position = self.positions[self._events][number]
+
+    def published(self, number: int, key: str, headers: Headers) -> None:
+        """The owner has committed this event; it will be read back."""
+        self._published[number].append((key, headers))
+
+    def applied(self, record: Message) -> bool:
+        """Whether this record of the events, which the fold has passed, is an event of a stream that goes on.
+
+        Which epoch was open there is no longer known: an event of a closed one is let through.
+        """
+        headers = dict(record.headers() or ())
+        claimed = headers.get("ce_epoch", b"")
+        kind = self._kind(record, int(claimed) if claimed.isdigit() else 0)
+        partition = self.partitions[record.partition()]
+        if not isinstance(kind, Event) or kind.metadata.epoch > partition.read.epoch:
+            return False
+        key = kind.metadata.subject
+        return key not in partition.read.stopped and kind.metadata.version <= partition.get(key).version
+
+    def _rest(self, entities: Iterable[tuple[int, str]]) -> None:
+        """A log of entities takes far more memory than their snapshots, and leaves it scattered."""
+        for number, key in entities:
+            partition = self.partitions[number]
+            if partition.get(key).version and (number, key) not in self.open_entities:
+                partition.hold(key, snapshot_of(self._state, self._codec, seen(partition, key)))
+
+    def _event(self, record: Message, partition: Partition[State]) -> None:
+        number, headers = record.partition(), record.headers()
+        if (published := self._published[number]) and published[0][1] == headers:
+            partition.read.was_read(published.popleft()[0])
+            return
+        kind = self._kind(record, partition.read.epoch)
+        partition.read.epoch = epoch_after(kind, partition.read.epoch)
+        match kind:
+            case Foreign(reason=reason):
+                if record.offset() >= self.whole_from.get(number, 0):
+                    foreign(record, reason)
+            case Event():
+                self._of_stream(record, partition, kind)
+
+    def _kind(self, record: Message, epoch: int) -> Kind:
+        return kind_of(
+            record.key(),
+            record.value(),
+            record.headers(),
+            topic=self._events,
+            partition=record.partition(),
+            partitions=self._count,
+            epoch=epoch,
+            journal=self.journal,
+        )
+
+    def _of_stream(self, record: Message, partition: Partition[State], event: Event) -> None:
+        key, read, offset = event.metadata.subject, partition.read, record.offset()
+        if key in read.stopped or (
+            offset < self.whole_from.get(record.partition(), 0) and key not in self.again
+        ):
+            return
+        entity = partition.get(key)
+        if offset < read.skipped_to.get(key, 0):
+            return
+        unread = read.unread(key)
+        match step(entity.version - unread, event):
+            case Step.APPLIED:
+                return
+            case Step.NEXT if self.owner and not unread:
+                self._suspect(record, partition, event.metadata)
+            case Step.NEXT if unread and not self.owner:  # a snapshot that is ahead of the log has it
+                read.was_read(key)
+            case Step.NEXT if not unread:
+                self._apply(record, partition, entity, event.metadata)
+            case _:  # an owner's own events were found before: another record is in their place
+                self._stop(record, partition, event.metadata, "stream_forked")
+
+    def _apply(
+        self, record: Message, partition: Partition[State], entity: Entity[State], meta: Metadata
+    ) -> None:
+        """Fold the next event. It also answers its HTTP command."""
+        key, number = meta.subject, record.partition()
+        try:
+            state = self._decider.evolve(entity.state, decode(record.value()))
+        except Exception as error:  # never passed: newer code may read it, or an operator decides
+            self._stop(record, partition, meta, f"unreadable: {type(error).__name__}: {error}"[:300])
+            return
+        partition.put(key, Entity(state, meta.version, meta.recorded_at))
+        if self._process.is_open(state):
+            self.open_entities.add((number, key))
+        else:
+            self.open_entities.discard((number, key))
+        if meta.request_hash:
+            earlier = partition.answered(key, meta.causation_id) or _first_answer(meta)
+            outcome = replace(
+                earlier,
+                version=meta.version,
+                event_ids=(*earlier.event_ids, meta.id),
+                status=self._decider.status(state),
+            )
+            partition.remember(key, Remembered(outcome, meta.recorded_at))
+
+    def _suspect(self, record: Message, partition: Partition[State], meta: Metadata) -> None:
+        """The next version of a stream that this process owns, and did not write."""
+        reason = "not written by the stream's owner"
+        about = identity(self._events, meta, record.value())
+        judged = RecordJudged(*about, "suspect", reason, now_micros())
+        self.suspects.append(judged)
+        self.journal = with_judgement(self.journal, judged)
+        self._stop(record, partition, meta, reason)
+
+    def _stop(self, record: Message, partition: Partition[State], meta: Metadata, reason: str) -> None:
+        partition.stop(meta.subject)
+        self.open_entities.discard((record.partition(), meta.subject))
+        log.error(
+            "stream_stopped",
+            stream=identity(self._events, meta, record.value()).stream,
+            version=meta.version,
+            event_id=meta.id,
+            position=place_of(record),
+            reason=reason,
+            next="`daybook streams list`",
+        )
+
+    def _answer(self, record: Message, partition: Partition[State]) -> None:
+        answer = answer_of(record)
+        if answer is None:
+            foreign(record, "no_answer")
+            return
+        key = answer.outcome.subject
+        partition.get(key)
+        partition.remember(key, Remembered(answer.outcome, answer.recorded_at))
+
+
+def _first_answer(meta: Metadata) -> Outcome:
+    """The answer to the command that caused an event; its events, version and status are still to come."""
+    return Outcome(
+        command_id=meta.causation_id,
+        command_type="",
+        subject=meta.subject,
+        tag="",
+        kind="accepted",
+        version=0,
+        event_ids=(),
+        status="",
+        code="",
+        reason="",
+        request_hash=meta.request_hash,
+        replayed=False,
+    )

@@ -1,0 +1,247 @@
+"""A slot: some partitions of one service, owned by one process. Fence → check the layout → restore → ready.
+
+On a passive site it stands by: restored, folding on, mute. When the site becomes active it opens from there.
+
+The slot's transactional ids are the only fence: whoever calls `init_transactions` last owns the partitions,
+and everything is read after that call. What a predecessor committed is in the log by then; what it did not
+commit never will be.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from services.kernel.log.control import Control, read_control, snapshot_id, transactional_ids
+from services.kernel.log.journal import read_journal
+from services.kernel.log.reader import (
+    Positions,
+    commands_consumer,
+    end_offsets,
+    once_settled,
+    partitions_by_topic,
+)
+from services.kernel.log.transactions import Transactions
+from services.kernel.record.envelope import now_micros
+from services.kernel.record.registry import topics_written
+from services.kernel.worker.aggregate import Aggregate, StateCodec
+from services.kernel.worker.entities import Partition
+from services.kernel.worker.entity import Window
+from services.kernel.worker.fold import Fold
+from services.kernel.worker.own_events import OwnEvents, open_epoch
+from services.kernel.worker.restoring import restore
+from services.kernel.worker.snapshot_writer import Ends, SnapshotWriter
+
+Command = TypeVar("Command")
+State = TypeVar("State")
+Event = TypeVar("Event")
+
+
+class LayoutChanged(Exception):
+    """The service's slot layout is not the one this worker was started for."""
+
+
+class StoodDown(Exception):
+    """The site does not write, or not in this epoch: this process must not write once more."""
+
+
+@dataclass(frozen=True)
+class SlotConfig:
+    """Which slot of which layout, and the bounds that its owner keeps."""
+
+    bootstrap: str
+    slot: int
+    layout: int
+    slots: int
+    transaction_timeout_ms: int
+    window: Window
+    snapshot_seconds: float
+
+
+class Slot(Generic[Command, State, Event]):
+    """The owner of a slot's partitions. `open` before anything else; `close` writes a last snapshot."""
+
+    def __init__(
+        self,
+        aggregate: Aggregate[Command, State, Event],
+        config: SlotConfig,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.aggregate, self.config = aggregate, config
+        name, slot = aggregate.name, config.slot
+        self.transactions = Transactions(
+            config.bootstrap, transactional_ids(name, slot), config.transaction_timeout_ms
+        )
+        self._snapshot_transactions = Transactions(
+            config.bootstrap, [snapshot_id(name, slot)], config.transaction_timeout_ms
+        )
+        self._codec: StateCodec[State] = StateCodec(aggregate.states)
+        self._failed = failed
+        self._snapshots: SnapshotWriter[State] | None = None
+        self._fold: Fold[State] | None = None
+        self._topics: dict[str, list[int]] = {}
+        self.committed: dict[int, int] = {}  # the next command of each partition
+        self.own_events: OwnEvents
+        self.quiet = threading.Lock()
+        self.epoch = 0
+        self.taking_over = False
+        self.restore_seconds = 0.0
+
+    @property
+    def fold(self) -> Fold[State]:
+        """What is held. Raises RuntimeError before `stand_by` or `open`."""
+        if self._fold is None:
+            raise RuntimeError("nothing is restored yet")
+        return self._fold
+
+    @property
+    def partitions(self) -> dict[int, Partition[State]]:
+        return self.fold.partitions
+
+    @property
+    def partition_count(self) -> int:
+        """Of the whole service, whatever part of it this slot owns."""
+        return len(self._topics[f"{self.aggregate.name}.commands"])
+
+    def stand_by(self) -> None:
+        """Restore what the log has and begin to write snapshots; nothing else is written.
+
+        Raises like `open`.
+        """
+        began = time.monotonic()
+        numbers = self._take_snapshots()
+        self._restore(numbers, self._folded_to)
+        self.restore_seconds = time.monotonic() - began
+
+    def open(self) -> Consumer:
+        """Own the partitions: a consumer of their commands, positioned where the last owner's commit ended.
+
+        A slot that stood by folds only what came since. Raises `OwnershipLost`, `LayoutChanged`, `StoodDown`,
+        `VersionGap` or `NotCaughtUp`: the process ends, its supervisor starts anew.
+        """
+        began = time.monotonic()
+        self.transactions.fence()
+        numbers = self._take_snapshots() if self._snapshots is None else self._look_at_topics()
+        control = self._check_layout()
+        if not control.writing:
+            raise StoodDown(f"the site is {control.role.role}, {control.held or 'not held'}")
+        self.epoch, self.taking_over = control.role.epoch, control.held == "takeover"
+        consumer = commands_consumer(self.config.bootstrap, f"{self.aggregate.name}-workers")
+        self._settle(consumer, numbers)
+        committed = self._committed(consumer, numbers)
+        if self._snapshots is not None:
+            with self.quiet:
+                self.fold.to_the_end(self.config.bootstrap)
+            self._snapshots.ends = self._log_ends
+        else:
+            self._restore(numbers, self._log_ends)
+        with self.quiet:
+            self._own(control.role.site)
+        if self.taking_over:
+            with self.quiet:  # what the lost site had asked for is asked again, however late
+                for partition in self.partitions.values():
+                    partition.keep_steps(now_micros())
+        self.committed = {at.partition: max(0, at.offset) for at in committed}
+        consumer.assign(
+            [
+                TopicPartition(at.topic, at.partition, at.offset if at.offset >= 0 else OFFSET_BEGINNING)
+                for at in committed
+            ]
+        )
+        self.restore_seconds = time.monotonic() - began
+        return consumer
+
+    def close(self) -> None:
+        if self._snapshots is not None:
+            self._snapshots.stop()
+
+    def snapshot(self) -> int:
+        """Write what changed now; how many entities."""
+        return self._snapshots.write() if self._snapshots is not None else 0
+
+    def _take_snapshots(self) -> list[int]:
+        """Become the only one who writes the slot's snapshots; the slot's partitions."""
+        self._snapshot_transactions.fence()
+        self._check_layout()
+        numbers = self._look_at_topics()
+        self._snapshot_transactions.settle(self._places([f"{self.aggregate.name}.state"]), [], None)
+        return numbers
+
+    def _own(self, site: str) -> None:
+        """Open the epoch where it is not open yet, and follow the slot's own events."""
+        fold, bootstrap, events = self.fold, self.config.bootstrap, f"{self.aggregate.name}.events"
+        epochs = {number: partition.read.epoch for number, partition in fold.partitions.items()}
+        if max(epochs.values(), default=0) > self.epoch:
+            raise StoodDown(f"{events} was opened in a later epoch than {self.epoch}: {epochs}")
+        if unopened := [number for number, epoch in epochs.items() if epoch < self.epoch]:
+            open_epoch(self.transactions, events, unopened, self.epoch, site)
+            fold.to_the_end(bootstrap)
+        self.own_events = OwnEvents(bootstrap, events, fold, self.transactions, self.quiet)
+
+    def _restore(self, numbers: list[int], ends: Ends) -> None:
+        config, aggregate = self.config, self.aggregate
+        journal = read_journal(config.bootstrap)
+        about = config.window, numbers, self.partition_count, journal
+        self._fold = restore(config.bootstrap, aggregate, self._codec, *about)
+        self._snapshots = SnapshotWriter(
+            aggregate.name,
+            self._fold.partitions,
+            self._codec,
+            aggregate.process.is_open,
+            self._snapshot_transactions,
+            ends,
+            self.quiet,
+            self._failed,
+            journal.count,
+        )
+        self._snapshots.start(config.snapshot_seconds)
+
+    def _log_ends(self, numbers: list[int]) -> Positions:
+        return end_offsets(self.config.bootstrap, f"{self.aggregate.name}.answers", numbers)
+
+    def _folded_to(self, _numbers: list[int]) -> Positions:
+        return dict(self.fold.positions[f"{self.aggregate.name}.answers"])
+
+    def _check_layout(self) -> Control:
+        control = read_control(self.config.bootstrap)
+        latest = control.layout(self.aggregate.name)
+        if (latest.number, latest.slots) != (self.config.layout, self.config.slots):
+            raise LayoutChanged(
+                f"{self.aggregate.name} is in layout {latest.number} with {latest.slots} slots; "
+                f"this worker was started for layout {self.config.layout} with {self.config.slots}"
+            )
+        return control
+
+    def _look_at_topics(self) -> list[int]:
+        """What partitions there are now; the slot's own."""
+        self._topics = partitions_by_topic(self.config.bootstrap)
+        every = self._topics[f"{self.aggregate.name}.commands"]
+        return [number for number in every if number % self.config.slots == self.config.slot]
+
+    def reaches(self, topic: str, partition: int) -> bool:
+        """Whether there is such a partition; a topic may have grown since the slot was opened."""
+        if partition not in self._topics.get(topic, ()):
+            self._look_at_topics()
+        return partition in self._topics.get(topic, ())
+
+    def _places(self, topics: Iterable[str]) -> list[tuple[str, int]]:
+        return [(topic, number) for topic in topics for number in self._topics[topic]]
+
+    def _settle(self, consumer: Consumer, numbers: list[int]) -> None:
+        """Nothing of the predecessor stays undecided, wherever it wrote: see `Transactions.settle`."""
+        name = self.aggregate.name
+        topics = [
+            topic for topic in topics_written() if topic.startswith(name) or topic.endswith(".commands")
+        ]
+        offsets = [TopicPartition(f"{name}.commands", number, 0) for number in numbers]
+        self.transactions.settle(self._places(topics), offsets, consumer.consumer_group_metadata())
+
+    def _committed(self, consumer: Consumer, numbers: list[int]) -> list[TopicPartition]:
+        """Where the last owner's last commit ended: answered only when its pending offsets are decided."""
+        commands = [TopicPartition(f"{self.aggregate.name}.commands", number) for number in numbers]
+        return once_settled(lambda: consumer.committed(commands, 60), 60)

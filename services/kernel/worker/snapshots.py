@@ -1,0 +1,116 @@
+"""Snapshots: a cache of folds in the compacted `<service>.state`, written beside the hot transactions.
+
+They are written under a transactional id of their own that the slot's next owner fences, so that a zombie
+cannot put an old snapshot over a newer one. The watermark says: every change before these offsets is in a
+snapshot. In memory, what stays as it is from one time to the next is then held as its snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from confluent_kafka import Message
+
+from contracts.kernel.records import Remembered, Snapshot, Watermark
+from services.kernel.record.codec import Undecodable, decode, encode
+from services.kernel.worker.aggregate import StateCodec
+from services.kernel.worker.entities import Partition
+from services.kernel.worker.entity import Entity, Thawed
+
+State = TypeVar("State")
+
+WATERMARK_KEY = "#watermark"  # no entity is called so: ids begin with a letter or a digit
+OLD_WATERMARK_KEY = "watermark"
+OPEN = ("open", b"1")
+ABSENT = ("absent", b"1")  # of the name nothing is known but refusals, or that its stream stopped
+STOPPED = ("stopped", b"1")  # it is folded anew at every start: a decision or newer code may let it go on
+FORMAT_HEADER = "format"
+
+
+class Seen(NamedTuple, Generic[State]):
+    """An entity as it stood at one moment, with what its snapshot must say."""
+
+    entity: Entity[State]
+    answers: Sequence[Remembered]
+    read_to: int
+    unread: int
+
+
+def snapshot_of(topic: str, codec: StateCodec[State], seen: Seen[State]) -> bytes:
+    """The record that `SnapshotReader.thaw` reads."""
+    entity, answers, read_to, unread = seen
+    about = codec.format, entity.version, entity.recorded_at
+    return encode(topic, Snapshot(*about, codec.encode(entity.state), tuple(answers), read_to, unread))
+
+
+def seen(partition: Partition[State], key: str) -> Seen[State]:
+    """Call it while nobody changes the partition."""
+    return Seen(partition.get(key), partition.answers(key), *partition.read.snapshot_taken(key))
+
+
+class SnapshotReader(Generic[State]):
+    """Reads `<service>.state` into partitions; entities stay raw until they are needed."""
+
+    def __init__(self, codec: StateCodec[State]) -> None:
+        self._codec = codec
+        self.open_entities: set[tuple[int, str]] = set()
+        self.stopped: set[tuple[int, str]] = set()
+        self.watermarks: dict[int, Watermark] = {}
+
+    def take(self, record: Message, partition: Partition[State]) -> None:
+        """One usable record of the state topic."""
+        key, value = record.key().decode(), record.value()
+        number = record.partition()
+        if key == WATERMARK_KEY:
+            self._watermark(number, value)
+            return
+        headers = record.headers() or ()
+        if key == OLD_WATERMARK_KEY and value is not None and not headers:
+            return  # written before it was told apart from an entity of that name
+        partition.freeze(key, value)
+        if ABSENT in headers:
+            partition.get(key)
+            if not partition.answers(key):
+                partition.unwritten(key)
+        partition.recorded_at = max(partition.recorded_at, (record.timestamp()[1] + 1) * 1000)
+        for header, keys in ((OPEN, self.open_entities), (STOPPED, self.stopped)):
+            if header in headers:
+                keys.add((number, key))
+            else:
+                keys.discard((number, key))
+
+    def _watermark(self, number: int, value: bytes | None) -> None:
+        """One of an older version does not say which epoch is open there, and cannot be used."""
+        try:
+            mark = decode(value)
+        except Undecodable:
+            return
+        if isinstance(mark, Watermark) and mark.epoch:
+            self.watermarks[number] = mark
+
+    def is_ours(self, record: Message) -> bool:
+        """Whether this is a snapshot or a watermark, of whatever code."""
+        return record.key().decode() in (WATERMARK_KEY, OLD_WATERMARK_KEY) or (
+            record.value() is None or any(name == FORMAT_HEADER for name, _ in record.headers() or ())
+        )
+
+    def usable(self, record: Message) -> bool:
+        """Whether this record is not a snapshot of code whose states have another shape."""
+        return (
+            record.key().decode() == WATERMARK_KEY
+            or record.value() is None
+            or (record.key().decode() == OLD_WATERMARK_KEY and not record.headers())
+            or (FORMAT_HEADER, self._codec.format.encode()) in (record.headers() or ())
+        )
+
+    def drop(self, number: int) -> None:
+        """Begin this partition anew: none of its snapshots can be used."""
+        self.watermarks.pop(number, None)
+        self.open_entities = {at for at in self.open_entities if at[0] != number}
+        self.stopped = {at for at in self.stopped if at[0] != number}
+
+    def thaw(self, value: bytes) -> Thawed[State]:
+        snapshot: Snapshot = decode(value)
+        entity = Entity(self._codec.decode(snapshot.state), snapshot.version, snapshot.recorded_at)
+        return Thawed(entity, snapshot.answers, snapshot.read_to, snapshot.unread)

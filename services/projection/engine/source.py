@@ -1,0 +1,230 @@
+"""Faust as the source: what it fetches, and from where, is decided here (why: docs/adr).
+
+Stock Faust reads aborted records and keeps its position in Kafka. Ours reads committed only, stands where
+PostgreSQL says, and hands on each fetched run of a partition as one `Batch`: its cost per event is a tenth.
+The private names that this leans on are in `PINNED` and are checked at start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, cast
+
+import faust
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import OffsetOutOfRangeError
+from faust.transport.consumer import Consumer as FaustConsumer
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP, ConsumerMessage
+
+from services.kernel.log.reader import partition_counts
+from services.projection.engine.another_log import AnotherLog, no_longer_there, require_within_the_log
+from services.projection.engine.projector import Projector
+from services.projection.engine.read_model import Batch, OtherCode, Stopped, TopicPartition
+from services.projection.engine.settings import ProjectionSettings
+
+PINNED: Mapping[type, tuple[str, ...]] = {
+    driver.AIOKafkaConsumerThread: ("_create_worker_consumer", "_commit", "_ensure_consumer"),
+    driver.Consumer: ("_new_consumer_thread", "_getmany", "_to_message", "_commit"),
+    FaustConsumer: ("perform_seek", "seek_to_committed"),
+}
+PINNED_ATTRIBUTES = ("_isolation_level", "_fetch_max_wait_ms", "_fetcher", "_client")
+METADATA_SECONDS = 10  # a topic made anew leaves us without partitions until the next look; 300 otherwise
+
+
+class Unfit(RuntimeError):
+    """Faust or aiokafka is not as this module needs it: the versions in the lock were changed."""
+
+
+class Stalled(Stopped):
+    """Behind, and nothing was applied for too long: the fetcher is dead, or PostgreSQL does not answer."""
+
+
+def check_pinned() -> None:
+    """Raises `Unfit` where a private name is gone."""
+    gone = [
+        f"{owner.__name__}.{name}"
+        for owner, names in PINNED.items()
+        for name in names
+        if not hasattr(owner, name)
+    ]
+    if gone:
+        raise Unfit(f"gone from faust: {', '.join(gone)}")
+
+
+class Thread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
+    """The thread that fetches."""
+
+    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
+        consumer = super()._create_worker_consumer(transport)
+        gone = [name for name in PINNED_ATTRIBUTES if not hasattr(consumer, name)]
+        if gone:
+            raise Unfit(f"gone from aiokafka: {', '.join(gone)}")
+        consumer._isolation_level = "read_committed"  # Faust's own setting is out of reach
+        consumer._fetch_max_wait_ms = int(self.app.fetch_wait_seconds * 1000)
+        consumer._client._metadata_max_age_ms = METADATA_SECONDS * 1000
+        return consumer
+
+    async def isolation(self) -> str:
+        """What the running fetcher really uses."""
+        return cast(str, self._ensure_consumer()._fetcher._isolation_level)
+
+
+class Consumer(driver.Consumer):  # type: ignore[misc]
+    """Stands where PostgreSQL says; `next` is where it stands: the offset after the last fetched record."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.next: dict[TopicPartition, int] = {}
+
+    def _new_consumer_thread(self) -> Thread:
+        return Thread(self, loop=self.loop, beacon=self.beacon)
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        places = {(tp.topic, tp.partition): tp for tp in self.assignment()}
+        self.next = {}  # what is fetched before the seek is done does not count
+        counts = await asyncio.to_thread(partition_counts, self.app.kafka)
+        try:
+            starts = await self.app.projector.assigned(places, counts)
+        except OtherCode as error:
+            raise self.app.stop_for(error) from error
+        await self._stand_within_the_log()
+        offsets = {places[place]: offset for place, offset in starts.items()}
+        await self.seek_wait(offsets)
+        self.next = starts
+        return offsets
+
+    async def _stand_within_the_log(self) -> None:
+        positions = {
+            name: {place: position.next_offset for place, position in at.items()}
+            for name, at in self.app.projector.positions.items()
+        }
+        try:
+            await asyncio.to_thread(require_within_the_log, self.app.kafka, positions)
+        except AnotherLog as error:
+            raise self.app.stop_for(error) from error
+
+    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Mapping[TP, Any]:
+        try:
+            fetched = await super()._getmany(active_partitions, timeout)
+        except OffsetOutOfRangeError as error:
+            lost = {(tp.topic, tp.partition): at for tp, at in error.args[0].items()}
+            raise self.app.stop_for(no_longer_there(lost)) from error
+        return {
+            tp: [self._batch((tp.topic, tp.partition), records)]
+            for tp, records in fetched.items()
+            if records and (tp.topic, tp.partition) in self.next
+        }
+
+    def _batch(self, place: TopicPartition, records: list[Any]) -> Batch:
+        batch = Batch(place, self.app.projector.seek, self.next[place], records)
+        self.next[place] = batch.next_offset
+        return batch
+
+    def _to_message(self, tp: TP, batch: Batch) -> ConsumerMessage:
+        last = cast(Any, batch.records[-1])
+        return ConsumerMessage(
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=last.offset,
+            timestamp=last.timestamp / 1000,
+            timestamp_type=last.timestamp_type,
+            headers=[],
+            key=None,
+            value=batch,
+            checksum=None,
+            tp=tp,
+            generation_id=self.app.consumer_generation_id,
+        )
+
+
+class Transport(driver.Transport):  # type: ignore[misc]
+    Consumer = Consumer
+
+
+class Source(faust.App):  # type: ignore[misc]
+    """A Faust app that feeds a projector."""
+
+    def __init__(self, settings: ProjectionSettings, projector: Projector) -> None:
+        check_pinned()
+        super().__init__(
+            settings.projection_group,
+            broker=f"kafka://{settings.kafka}",
+            web_enabled=False,
+            topic_disable_leader=True,
+            topic_allow_declare=False,
+            table_standby_replicas=0,
+            stream_wait_empty=False,
+            stream_buffer_maxsize=64,
+            consumer_auto_offset_reset="none",
+            # Without a name the group waits for the session of a killed predecessor to end.
+            consumer_group_instance_id=settings.projection_instance or None,
+            broker_session_timeout=settings.session_seconds,
+            broker_heartbeat_interval=settings.session_seconds / 4,
+            broker_max_poll_records=settings.batch_events,
+            datadir=Path(gettempdir(), "daybook-faust"),  # Faust insists on one; nothing is written there
+        )
+        self.projector, self.fetch_wait_seconds = projector, settings.fetch_wait_seconds
+        self.kafka = settings.kafka
+        self._ended_by: Stopped | None = None
+        self.transport = Transport(self.conf.broker_consumer, self)
+        self.on_partitions_revoked.connect(self._forget)
+
+    async def _forget(self, *_: Any, **__: Any) -> None:
+        await self.projector.revoked()
+
+    async def started(self, seconds: float) -> None:
+        """Wait for the first assignment, then raise `Unfit` unless aborted records are kept out."""
+        async with asyncio.timeout(seconds):
+            while not self.consumer.next:
+                self.check()
+                await asyncio.sleep(0.05)
+        isolation = await self.consumer._thread.call_thread(self.consumer._thread.isolation)
+        if isolation not in ("read_committed", 1):
+            raise Unfit(f"the fetcher's isolation level is {isolation!r}")
+
+    def stop_for(self, error: Stopped) -> Stopped:
+        """Keep what Faust would only log, for `check`."""
+        self._ended_by = error
+        return error
+
+    def check(self) -> None:
+        """Raises `Stopped` when nothing will be fetched any more."""
+        if self._ended_by is not None:
+            raise self._ended_by
+        if self.crashed:
+            raise Stalled(f"faust crashed: {self.crash_reason!r}")
+        if self._fetcher is not None and self._fetcher.crashed:
+            raise Stalled("the fetcher crashed")
+
+    async def lags(self) -> dict[tuple[str, TopicPartition], int]:
+        """Events behind the last stable offset, per read model and partition.
+
+        Markers and aborted records at the end are not events: where everything fetched is applied, the
+        consumer's own position counts.
+        """
+        tps = [tp for tp in self.consumer.assignment() if (tp.topic, tp.partition) in self.consumer.next]
+        ends = await self.consumer.highwaters(*tps)
+        behind = {}
+        for tp in tps:
+            place = (tp.topic, tp.partition)
+            fetched_to = await self.consumer.position(tp)
+            for name, positions in self.projector.positions.items():
+                if place in positions:
+                    at = positions[place].next_offset
+                    if at == self.consumer.next.get(place):
+                        at = max(at, fetched_to)
+                    behind[name, place] = max(0, ends[tp] - at)
+        return behind
+
+    async def commit_for_dashboards(self, places: Iterable[TopicPartition]) -> None:
+        """Tell Kafka the least position, for consumer-lag tools only: nothing of ours reads it."""
+        offsets = {
+            TP(*place): min(at[place].next_offset for at in self.projector.positions.values() if place in at)
+            for place in places
+        }
+        if offsets:
+            await self.consumer._commit(offsets)

@@ -1,0 +1,213 @@
+"""Read your writes: hold an answer back until it is at least as new as a token says.
+
+The projection notifies in its transaction which keys it changed; a reader that is too early waits for
+that, it does not poll. The token's event may also be gone for good: then that is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from threading import Event
+from typing import Any
+
+import asyncpg
+import structlog
+
+from services.edge.problems import Problem
+from services.edge.serving import end_process
+from services.kernel.record.envelope import partition_of
+from services.kernel.record.tokens import Token
+from services.projection.engine.database import borrowed
+from services.projection.engine.position import CHANNEL, EVERY_KEY, require_own_tables
+from services.projection.engine.read_model import Connection, Lineage, OtherCode, ReadModel
+from services.projection.engine.stale import key_parked, stale
+from services.projection.read_models import ORDERS, READ_MODELS, STOCK
+
+RECONNECT_SECONDS = 0.5
+TABLES_CHANGED = Event()
+"""Set where the process ends because a rebuild with other code changed the tables."""
+# Of each partition: the highest epoch seen, and whether all that was mirrored before a promotion to a later
+# epoch than the token's is applied.
+_EPOCHS = """
+SELECT at.epoch, EXISTS (
+    SELECT FROM promotion p
+    WHERE p.topic = at.topic AND p.partition = at.partition
+      AND p.epoch > $2 AND p.ends_at <= at.next_offset
+) AS ended
+FROM position at WHERE at.read_model = $1 ORDER BY at.partition"""
+
+log = structlog.get_logger(__name__)
+
+
+class Notifications:
+    """Who waits for which key of which read model."""
+
+    def __init__(self) -> None:
+        self.listening = False
+        self._rebuilt = asyncio.Event()
+        self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
+
+    @contextmanager
+    def changes(self, model: str, key: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever the key may have changed."""
+        changed = asyncio.Event()
+        self._waiting.setdefault((model, key), set()).add(changed)
+        try:
+            yield changed
+        finally:
+            waiting = self._waiting[model, key]
+            waiting.discard(changed)
+            if not waiting:
+                del self._waiting[model, key]
+
+    def notified(self, payload: str) -> None:
+        model, *keys = payload.split("\n")
+        if keys == [EVERY_KEY]:
+            self._rebuilt.set()
+        for name, key in list(self._waiting) if keys == [EVERY_KEY] else [(model, key) for key in keys]:
+            for changed in self._waiting.get((name, key), ()):
+                changed.set()
+
+    def everything_may_have_changed(self) -> None:
+        for waiting in self._waiting.values():
+            for changed in waiting:
+                changed.set()
+
+    async def listen(self, database_url: str) -> None:
+        """For ever: whoever waited while the connection was down looks again when it is back.
+
+        Ends the process where a rebuild with other code changed the tables.
+        """
+        while True:
+            try:
+                async with _listening(database_url, self.notified) as (connection, lost):
+                    await require_own_tables(connection, READ_MODELS)
+                    self.listening = True
+                    self.everything_may_have_changed()
+                    while not lost.is_set():
+                        await _either(lost, self._rebuilt)
+                        self._rebuilt.clear()
+                        await require_own_tables(connection, READ_MODELS)
+            except OtherCode as error:
+                TABLES_CHANGED.set()
+                end_process(str(error))
+                return
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                log.warning("cannot listen for changes", error=repr(error))
+            self.listening = False
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+
+@asynccontextmanager
+async def _listening(database_url: str, notified: Any) -> AsyncIterator[tuple[Connection, asyncio.Event]]:
+    lost = asyncio.Event()
+    connection = await asyncpg.connect(database_url)
+    try:
+        connection.add_termination_listener(lambda _: lost.set())
+        await connection.add_listener(CHANNEL, lambda _connection, _pid, _channel, payload: notified(payload))
+        yield connection, lost
+    finally:
+        connection.terminate()
+
+
+async def _either(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+class Visibility:
+    """Answers `visible` from the tables."""
+
+    def __init__(self, pool: asyncpg.Pool[Any], notifications: Notifications) -> None:
+        self._pool = pool
+        self._notifications = notifications
+
+    async def visible(self, token: Token, models: Sequence[ReadModel[Any]], wait: float) -> None:
+        """Returns when all read models of the token's stream have its version.
+
+        Raises `Problem`: 503 `not_yet_visible` after `wait` seconds, 503 `key_parked` where the version waits
+        for an operator, 410 `lost_in_failover` where a failover is recorded behind the token's epoch, 503
+        `stream_forked` where another event has its version.
+        """
+        kind, _, key = token.stream.partition("/")
+        concerned = [model for model in models if model.stream == kind]
+        if not concerned:
+            return
+        deadline = time.monotonic() + wait
+        guard = ORDERS if kind == "order" else STOCK
+        for model in dict.fromkeys((guard, *concerned)):
+            await self._reached(model, key, token, deadline, guard)
+
+    async def _reached(
+        self, model: ReadModel[Any], key: str, token: Token, deadline: float, guard: ReadModel[Any]
+    ) -> None:
+        with self._notifications.changes(model.name, key) as changed:
+            while True:
+                changed.clear()
+                if await self._holds(model, key, token, guard):
+                    return
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise _not_yet(token)
+                try:
+                    await asyncio.wait_for(changed.wait(), remaining)
+                except TimeoutError:
+                    continue  # one last look
+
+    async def _holds(self, model: ReadModel[Any], key: str, token: Token, guard: ReadModel[Any]) -> bool:
+        async with borrowed(self._pool) as connection:
+            row = (await model.store(model.name).load(connection, [key])).get(key)
+            if row is None or row.version < token.version:
+                if await stale(connection, model, key):
+                    raise key_parked(model, key, f"version {token.version} of {token.stream}")
+                if await self._ended(connection, guard, key, token.epoch):
+                    raise _lost(token)
+                return token.version == 0
+        if model is guard and token.version:
+            if epoch_of(row.lineage, token.version) > token.epoch:
+                raise _lost(token)
+            if token.event_id and row.version == token.version and row.event_id != token.event_id:
+                raise _forked(token)
+        return True
+
+    async def _ended(self, connection: Connection, guard: ReadModel[Any], key: str, epoch: int) -> bool:
+        """Whether no event of `epoch` can follow in the key's partition: a later epoch is open there, or all
+        that had come over when the site was promoted was applied."""
+        partitions = await connection.fetch(_EPOCHS, guard.name, epoch)
+        if not partitions:
+            return False
+        at = partitions[partition_of(key, len(partitions))]
+        return bool(at["epoch"] > epoch or at["ended"])
+
+
+def epoch_of(lineage: Lineage, version: int) -> int:
+    """The epoch that wrote `version`; 0 before the first."""
+    return max((epoch for epoch, first in lineage if first <= version), default=0)
+
+
+def _not_yet(token: Token) -> Problem:
+    detail = f"version {token.version} of {token.stream} has not arrived here; repeat with the same token"
+    return Problem(503, "not_yet_visible", detail, headers={"Retry-After": "1"})
+
+
+def _forked(token: Token) -> Problem:
+    detail = (
+        f"another event stands at version {token.version} of {token.stream}; repeat with the same token when "
+        "an operator has decided between them"
+    )
+    return Problem(503, "stream_forked", detail, headers={"Retry-After": "30"})
+
+
+def _lost(token: Token) -> Problem:
+    detail = (
+        f"version {token.version} of {token.stream} was acknowledged under epoch {token.epoch} by a site "
+        "that was lost before it reached this one; another history has begun"
+    )
+    return Problem(410, "lost_in_failover", detail)

@@ -1,2 +1,0 @@
--- The query API measures the lag (services/projection/lag.py): what the projection last saw says nothing once it is dead.
-DROP TABLE lag;
