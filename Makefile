@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PATHS := contracts services analytics infra tests
 
-.PHONY: help setup up down status demo unit test coverage test-dr test-dr-full test-hostile test-compose test-containers test-cluster check lint types imports contracts format bench clean distclean
+.PHONY: help setup up down status demo unit test-unit test coverage test-dr test-dr-full test-hostile test-compose test-testcontainers test-containers test-cluster check lint types imports contracts format bench clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,8 +29,10 @@ status: ## show what runs
 demo: setup ## the whole story on real parts and real input
 	@./daybook demo
 
-unit: setup ## the tests that need no broker and no database
+test-unit: setup ## the tests that need no broker and no database
 	@$(BIN)/python -m pytest -n auto tests/unit tests/architecture
+
+unit: test-unit
 
 test: setup ## run every test, in one process per core
 	@$(BIN)/python -m pytest -n auto --durations=25
@@ -49,6 +51,14 @@ test-hostile: setup ## 5,000 hostile connections, and what they cost everybody e
 
 test-compose: setup ## the shop in containers, and six failures; needs a Docker engine
 	@$(BIN)/python -m pytest tests/containers --ignore=tests/containers/full -s
+
+# The stores are removed by the tests; the image that testcontainers would tidy up with need not be there.
+test-testcontainers: setup ## kernel, projection and replay, with stores in containers; needs a Docker engine
+	@TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/python -m pytest --stack containers -n 2 \
+		tests/integration/kernel/test_ownership.py tests/integration/kernel/test_aborts.py \
+		tests/integration/kernel/test_restoring.py tests/integration/projection/test_live.py \
+		tests/integration/projection/test_guards.py tests/integration/projection/test_kills.py \
+		tests/integration/projection/test_replay_into.py
 
 test-containers: setup ## the same, each container and profile, and the integration tests on containers (hours)
 	@$(BIN)/python -m pytest tests/containers -s
