@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from contracts.inventory import commands as inventory_commands
+from contracts.inventory import encoders as inventory_encoders
 from contracts.inventory import events as inventory_events
+from contracts.kernel import encoders as kernel_encoders
 from contracts.kernel import records as kernel_records
 from contracts.order import commands as order_commands
+from contracts.order import encoders as order_encoders
 from contracts.order import events as order_events
 
 RECORDS: dict[str, type] = {
@@ -56,4 +62,10 @@ RECORDS: dict[str, type] = {
         order_events.OrderReturned,
         order_events.MovementsRecorded,
     )
+}
+
+ENCODERS: dict[type, Callable[[Any], bytes]] = {
+    **inventory_encoders.ENCODERS,
+    **kernel_encoders.ENCODERS,
+    **order_encoders.ENCODERS,
 }

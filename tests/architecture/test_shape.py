@@ -35,7 +35,7 @@ def generated(module: Path) -> bool:
     return module.parts[-2:] in {
         (package, file)
         for package in ("order", "inventory", "kernel")
-        for file in ("commands.py", "events.py", "records.py")
+        for file in ("commands.py", "events.py", "records.py", "encoders.py")
     }
 
 

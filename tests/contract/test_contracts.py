@@ -1,5 +1,6 @@
 """The contracts hold together, and a change that would break a reader is refused."""
 
+import ast
 import json
 import shutil
 from collections.abc import Callable
@@ -136,7 +137,7 @@ def test_a_compatible_version_gets_the_next_id_and_changes_no_other(root: Path) 
     next_version(root, add("channel", default=""))
     assert [line for line in problems(root) if "is not locked yet" in line]
     (new,) = locking.lock(root)
-    assert codegen.write(root) == ["order/events.py"]
+    assert codegen.write(root) == ["order/events.py", "order/encoders.py"]
     after = read_lock(root / locking.LOCK_FILE)
     assert (new.version, new.id) == (2, max(entry.id for entry in before.entries) + 1)
     ids = {(entry.subject, entry.version): entry.id for entry in after.entries}
@@ -179,6 +180,26 @@ def test_a_stale_class_is_seen(root: Path) -> None:
     assert problems(root) == [
         "contracts/order/events.py is not what the schemas say: run `./daybook contracts lock`"
     ]
+
+
+def test_a_stale_encoder_is_seen(root: Path) -> None:
+    path = root / "order/encoders.py"
+    path.write_text(path.read_text("utf-8").replace("int32(record.units)", "long(record.units)"), "utf-8")
+    assert problems(root) == [
+        "contracts/order/encoders.py is not what the schemas say: run `./daybook contracts lock`"
+    ]
+
+
+def test_no_code_is_made_at_run_time() -> None:
+    """What runs can be read, checked and found in a stack trace."""
+    made = [
+        f"{module.relative_to(ROOT.parent)}:{node.lineno}"
+        for folder in (ROOT, ROOT.parent / "services")
+        for module in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(module.read_text("utf-8")))
+        if isinstance(node, ast.Name) and node.id in ("exec", "eval", "compile")
+    ]
+    assert made == []
 
 
 def test_catalogue_and_schemas_know_each_other(root: Path) -> None:

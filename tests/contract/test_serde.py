@@ -1,16 +1,19 @@
 """Dataclass to bytes and back; and everything that is not a record of ours."""
 
+from dataclasses import asdict
+from io import BytesIO
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
+from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.kernel.records import Watermark
 from contracts.lock import load_lock
 from contracts.order.events import Line, OrderPlaced
-from contracts.records import RECORDS
-from services.kernel.record.codec import FRAME, Undecodable, decode, encode
+from contracts.records import ENCODERS, RECORDS
+from services.kernel.record.codec import FRAME, Undecodable, _plain, decode, encode
 from tests.contract.golden import FOLDER
 
 PLACED = OrderPlaced(
@@ -50,6 +53,19 @@ def test_what_is_written_is_what_is_read(record: Any) -> None:
     assert type(read) is type(record)
     assert read == record
     assert hash(read) == hash(record)
+
+
+@given(st.sampled_from(list(RECORDS.values())).flatmap(records))
+def test_the_generated_encoders_write_what_a_general_writer_writes(record: Any) -> None:
+    lock, out = load_lock(), BytesIO()
+    schema_id = lock.ids(record.TYPE)[-1]
+    schemaless_writer(out, parse_schema(_plain(lock.schema(schema_id))), asdict(record))
+    topic = next(entry.topic for entry in lock.entries if entry.id == schema_id)
+    assert encode(topic, record) == FRAME.pack(0, schema_id) + out.getvalue()
+
+
+def test_every_record_of_a_topic_has_an_encoder() -> None:
+    assert set(ENCODERS) == set(RECORDS.values())
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

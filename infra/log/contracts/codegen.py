@@ -1,13 +1,14 @@
-"""The generator: frozen dataclasses from the newest schema of every record."""
+"""The generator: frozen dataclasses and encoders from the newest schema of every record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from contracts.lock import ROOT, Schema
+from infra.log.contracts.encoders import render_encoders
 from infra.log.contracts.rendering import (
     render_alias,
     render_class,
@@ -41,6 +42,8 @@ def generate(root: Path = ROOT) -> dict[str, str]:
         raise ContractError("\n".join(wrong))
     modules = _place(files, topics)
     texts = {module.path: _render(module) for module in modules}
+    packages = {module.package for module in modules}
+    texts |= {f"{package}/encoders.py": _encoders(package, modules) for package in sorted(packages)}
     return {**texts, "records.py": render_registry([(m.package, m.name, m.top) for m in modules])}
 
 
@@ -117,3 +120,9 @@ def _render(module: Module) -> str:
     singular = {"events": "Event", "commands": "Command"}.get(module.name)
     union = render_union(f"{module.package.capitalize()}{singular}", module.top) if singular else ""
     return render_module(module.package, module.imported, parts, union)
+
+
+def _encoders(package: str, modules: Sequence[Module]) -> str:
+    own = [module for module in modules if module.package == package]
+    schemas = [(module.name, schema) for module in own for schema in module.definitions.values()]
+    return render_encoders(package, schemas, [(module.name, name) for module in own for name in module.top])

@@ -63,12 +63,17 @@ def render_union(name: str, members: Sequence[str]) -> str:
 
 
 def render_registry(modules: Sequence[tuple[str, str, Sequence[str]]]) -> str:
-    """`contracts/records.py`: every record that stands in a topic, by its full name."""
+    """`contracts/records.py`: every record that stands in a topic by its full name, and its encoder by class."""
+    packages = sorted({package for package, _, _ in modules})
+    imports = [(package, name) for package, name, _ in modules]
+    imports = sorted({*imports, *((package, "encoders") for package in packages)})
     lines = [f'"""{HEADER}"""', "", "from __future__ import annotations", ""]
-    lines += [f"from contracts.{package} import {name} as {package}_{name}" for package, name, _ in modules]
+    lines += ["from collections.abc import Callable", "from typing import Any", ""]
+    lines += [f"from contracts.{package} import {name} as {package}_{name}" for package, name in imports]
     lines += ["", "RECORDS: dict[str, type] = {", "    record.TYPE: record", "    for record in ("]
     lines += [f"        {package}_{name}.{record}," for package, name, top in modules for record in top]
-    return "\n".join([*lines, "    )", "}", ""])
+    lines += ["    )", "}", "", "ENCODERS: dict[type, Callable[[Any], bytes]] = {"]
+    return "\n".join([*lines, *(f"    **{package}_encoders.ENCODERS," for package in packages), "}", ""])
 
 
 def _field(field: Schema) -> str:

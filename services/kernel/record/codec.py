@@ -14,8 +14,8 @@ from typing import Any, get_args, get_type_hints
 from fastavro import parse_schema, schemaless_reader
 
 from contracts.lock import load_lock
+from contracts.records import ENCODERS
 from contracts.upcasters import upcast
-from services.kernel.record.avro_writer import Encoder, encoder
 from services.kernel.record.registry import record_class, schema_id
 
 FRAME = struct.Struct(">bI")
@@ -55,9 +55,9 @@ def decode(value: bytes | None) -> Any:
 
 
 @cache
-def _writer(topic: str, record: type) -> tuple[bytes, Encoder]:
+def _writer(topic: str, record: type) -> tuple[bytes, Callable[[Any], bytes]]:
     number = schema_id(topic, record.TYPE)  # type: ignore[attr-defined]
-    return FRAME.pack(0, number), encoder(load_lock().schema(number))
+    return FRAME.pack(0, number), ENCODERS[record]
 
 
 @cache
