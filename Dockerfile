@@ -1,5 +1,5 @@
 # Every process of the shop (target `services`) and Spark's jobs (target `analytics`), from the same lock as a
-# checkout: `docker build --target services .`. docs/containers.md says what was proved with it.
+# checkout: `docker build --target services .`. docs/reference/containers.md says what was proved with it.
 
 FROM python:3.13-slim AS python
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

@@ -26,7 +26,7 @@ def check_source(
 ) -> None:
     """Count the retail file with code of its own, and compare with the marts of the loaded shop.
 
-    Without days: from the first to the last day on which the shop has an order. docs/data.md says which
+    Without days: from the first to the last day on which the shop has an order. docs/reference/real-input.md says which
     figures must agree exactly, and which cannot.
 
     Exit code 0: all agree. 1: not; some keys are named. 2: there is nothing to compare.

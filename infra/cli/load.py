@@ -46,7 +46,7 @@ def load_command(
 
     The data is of 2010-12-01 to 2011-08-31; without options, December 2010 is loaded. Periods that follow one
     another compose: returns in January find the orders of December if December is loaded. Loading twice
-    changes nothing. docs/data.md says how each row is mapped.
+    changes nothing. docs/reference/real-input.md maps each row.
 
     Exit code 1 if an answer is missing, or anything was refused otherwise than the data says.
     """

@@ -1,4 +1,4 @@
-"""Why a process of the shop ended. docs/operations.md says what each code means and what happens next."""
+"""Why a process of the shop ended. docs/reference/exit-codes.md says what each code means and what happens next."""
 
 from __future__ import annotations
 

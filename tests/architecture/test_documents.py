@@ -79,9 +79,9 @@ def test_files_that_are_named_exist() -> None:
     assert missing == {}
 
 
-@pytest.mark.parametrize("name", ["guarantees", "disaster-recovery"])
+@pytest.mark.parametrize("name", ["guarantees", "two-sites"])
 def test_every_promise_has_the_tests_it_names(name: str) -> None:
-    text = (ROOT / f"docs/{name}.md").read_text("utf-8")
+    text = (ROOT / f"docs/reference/{name}.md").read_text("utf-8")
     assert len(TEST.findall(text)) > 15
     assert missing_tests(text) == []
     assert promises_without_a_test(text) == []
@@ -89,7 +89,7 @@ def test_every_promise_has_the_tests_it_names(name: str) -> None:
 
 @pytest.mark.parametrize("number", range(1, 14))
 def test_every_invariant_names_a_test(number: int) -> None:
-    text = (ROOT / "docs/guarantees.md").read_text("utf-8")
+    text = (ROOT / "docs/reference/guarantees.md").read_text("utf-8")
     row = re.search(rf"^\| I{number} \|.*$", text, re.MULTILINE)
     assert row is not None
     assert TEST.search(row[0])
@@ -101,9 +101,9 @@ def test_the_readme_is_short() -> None:
 
 def test_what_is_missing_is_found() -> None:
     here = ROOT / "README.md"
-    assert dead_links(here, "[a](docs/nowhere.md#x) [b](https://example.org) [c](docs/guarantees.md)") == [
-        "docs/nowhere.md"
-    ]
+    assert dead_links(
+        here, "[a](docs/nowhere.md#x) [b](https://example.org) [c](docs/reference/guarantees.md)"
+    ) == ["docs/nowhere.md"]
     named = "`infra/nowhere.py`, `services/<name>/api.py`, `infra/cli/__main__.py`"
     assert missing_files(named) == ["infra/nowhere.py"]
     assert promises_without_a_test("| promise | test |\n|---|---|\n| a | `tests/a.py::b` |\n| c | d |\n") == [

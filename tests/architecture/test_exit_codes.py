@@ -1,4 +1,4 @@
-"""Every exit code that the shop's processes can produce is in docs/operations.md, and no other."""
+"""Every exit code that the shop's processes can produce is in docs/reference/exit-codes.md, and no other."""
 
 import ast
 import re
@@ -25,8 +25,8 @@ PYTHON = {0, 1, 2}  # its end, an exception that nobody caught, argparse's refus
 
 def documented() -> dict[str, set[int]]:
     """The codes of the table by group; a row without a group belongs to the group above."""
-    text = (ROOT / "docs/operations.md").read_text("utf-8")
-    _, _, text = text.partition("## When a process ends\n")  # other sections have tables of numbers too
+    text = (ROOT / "docs/reference/exit-codes.md").read_text("utf-8")
+    _, _, text = text.partition("## Processes of the shop\n")  # other sections have tables of numbers too
     text, _, _ = text.partition("\n## ")
     rows = re.findall(r"^\| ([\w ]*)\| (-?\d+|negative) \|", text, re.MULTILINE)
     found: dict[str, set[int]] = {}

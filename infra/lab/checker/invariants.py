@@ -1,4 +1,4 @@
-"""The invariants over the raw log, each with the name it has in docs/guarantees.md. Pure: evidence in,
+"""The invariants over the raw log, each with the name it has in docs/reference/guarantees.md. Pure: evidence in,
 violations out."""
 
 from __future__ import annotations

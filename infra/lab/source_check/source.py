@@ -1,6 +1,7 @@
 """The retail file as plain facts: sales, credits, stock counts. Money is Decimal pounds.
 
-The rules are those of docs/data.md, written a second time on purpose: `infra/lab/retail` is what is checked.
+The rules are those of docs/reference/real-input.md, written a second time on purpose: `infra/lab/retail` is what is
+checked.
 """
 
 import csv

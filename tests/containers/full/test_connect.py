@@ -169,7 +169,7 @@ def kill(shop: ContainerShop, service: str, seconds: float) -> None:
 
 
 def drop(shop: ContainerShop, tmp_path: Path, name: str, text: str) -> None:
-    """As a supplier would; `cp` is what docs/containers.md says."""
+    """As a supplier would; `cp` is what docs/reference/containers.md says."""
     (tmp_path / f"{name}.csv").write_text(text)
     shop.docker("cp", "--quiet", str(tmp_path / f"{name}.csv"), f"{shop.container('intake')}:/lists/new/")
 

@@ -153,7 +153,7 @@ async def test_the_server_is_of_the_version_that_the_documents_name(database_url
     connection = await asyncpg.connect(database_url)
     assert connection.get_server_version().major == int(MAJOR)
     await connection.close()
-    assert f"PostgreSQL {MAJOR} " in (ROOT / "docs" / "operations.md").read_text()
+    assert f"PostgreSQL {MAJOR} " in (ROOT / "docs" / "reference" / "processes.md").read_text()
     assert f"image: postgres:{MAJOR}\n" in (ROOT / "infra" / "compose" / "shop.yml").read_text()
 
 

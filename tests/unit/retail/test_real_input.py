@@ -1,4 +1,4 @@
-"""The real nine months: the figures of docs/data.md, and that nothing is lost on the way."""
+"""The real nine months: the figures of docs/reference/real-input.md, and that nothing is lost on the way."""
 
 from collections import Counter
 from datetime import date
