@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from analytics.evidence import aggregates, expected, sales
+from analytics.evidence import aggregates, expectation, sales
 from analytics.evidence.domain_fold import DomainFold, Row, folded
 from analytics.evidence.entities import Accounts
 from analytics.evidence.read_models import ReadModels, read_models, read_positions
@@ -105,11 +105,11 @@ def audit(
     differences += found
     if sources.expectation is not None:
         say("comparing with what was expected")
-        expectation = expected.read_expectation(sources.expectation)
+        rows = expectation.read_expectation(sources.expectation)
         for kind, fold in (("orders", ORDER), ("stock", STOCK)):
             read = log.before(models.positions[kind])
             known, events = folded(read, fold), read.events.where(F.col("type").startswith(fold.types))
-            comparison, found = expected.compare(session, expectation, kind, known, events)
+            comparison, found = expectation.compare(session, rows, kind, known, events)
             comparisons.append(comparison)
             differences += found
     log.log.unpersist()

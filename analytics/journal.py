@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from analytics.decoding import UndecodableValue, read_record
+from analytics.decoder import UndecodableValue, read_record
 from analytics.offsets import ANSWER_SECONDS, LogUnreachable
 from contracts.kernel.records import EpochsRecorded, RecordJudged
 from contracts.lock import Lock, load_lock

@@ -20,7 +20,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType
 
-from analytics.decoding import upcast_batches
+from analytics.decoder import upcast_batches
 from analytics.envelope import (
     ENVELOPE,
     EVENT_TOPICS,

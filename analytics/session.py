@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from analytics.code_archive import code_archive
 from analytics.settings import AnalyticsSettings
-from analytics.shipping import code_archive
 
 ROOT = Path(__file__).parent.parent
 LOOPBACK = "127.0.0.1"

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from analytics.decoding import UndecodableValue, read_event
+from analytics.decoder import UndecodableValue, read_event
 from analytics.replay import Replay
 from contracts.lock import Lock, load_lock
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics.evidence.comparing import (
+from analytics.evidence.comparison import (
     Comparison,
     Difference,
     first_difference,

@@ -5,7 +5,7 @@ from html import escape
 
 from rich.text import Text
 
-from analytics.evidence.comparing import Comparison
+from analytics.evidence.comparison import Comparison
 from analytics.evidence.verdict import DIFFERENT, IDENTICAL, STOPPED, Verdict
 from analytics.terminal import Console, Table, plain
 

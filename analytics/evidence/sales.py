@@ -4,7 +4,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from analytics.evidence.comparing import Comparison, Difference, side_by_side, summary
+from analytics.evidence.comparison import Comparison, Difference, side_by_side, summary
 from analytics.evidence.entities import NAMED_KEYS
 from analytics.marts.daily_revenue import GRAIN, daily_revenue
 from analytics.replay import Replay

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from analytics.evidence.comparing import Comparison, Difference
+from analytics.evidence.comparison import Comparison, Difference
 from analytics.log_rule import NO_FAULT, Exceptions
 from analytics.offsets import Offsets
 

@@ -8,7 +8,7 @@ from analytics.evidence.read_models import DatabaseUnreachable
 from analytics.evidence.report import print_verdict, to_html
 from analytics.evidence.verdict import BadExpectation
 from analytics.jobs import arguments
-from analytics.jobs.switching import replaced
+from analytics.jobs.replacement import replaced
 from analytics.offsets import AheadOfLog, LogUnreachable, ReplayIncomplete
 from analytics.session import JarsMissing, open_session
 from analytics.terminal import Console

@@ -4,9 +4,9 @@ import argparse
 
 from analytics.envelope import EVENT_TOPICS
 from analytics.jobs import arguments
+from analytics.live_log import Places, append_new, held_by_hour, live
 from analytics.offsets import LogUnreachable, end_offsets
 from analytics.session import JarsMissing, open_session
-from analytics.streaming import Places, append_new, held_by_hour, live
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(

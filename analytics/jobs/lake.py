@@ -5,10 +5,10 @@ from pathlib import Path
 
 from analytics.jobs import arguments
 from analytics.lake.compaction import compact
-from analytics.lake.copying import LakeOfAnotherLog, rebuild, update
+from analytics.lake.log_copy import LakeOfAnotherLog, rebuild, update
 from analytics.lake.manifest import LakeDamaged, Manifest, NoLake, read_manifest
 from analytics.lake.parts import LakeBusy
-from analytics.lake.showing import described
+from analytics.lake.report import described
 from analytics.offsets import AheadOfLog, LogUnreachable
 from analytics.session import JarsMissing, open_session
 from analytics.settings import AnalyticsSettings

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from analytics.as_of import Knowledge, moment
 from analytics.jobs import arguments
+from analytics.jobs.inputs import Wanted, events, sources
 from analytics.jobs.outputs import OutputReading, preview, read_ends, write
-from analytics.jobs.reading import Wanted, events, sources
 from analytics.lake.manifest import LakeDamaged, NoLake
 from analytics.marts.catalogue import MARTS
 from analytics.offsets import AheadOfLog, LogUnreachable, Offsets

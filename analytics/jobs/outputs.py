@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from analytics.jobs.switching import replaced
+from analytics.jobs.replacement import replaced
 from analytics.marts.catalogue import Mart
 from analytics.terminal import Table
 

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from analytics.lake.manifest import MANIFEST, LakeDamaged, Manifest, read_manifest, write_manifest
 from analytics.lake.parts import BY, only_writer, write_part
-from analytics.lake.reading import records
+from analytics.lake.reader import records
 
 SMALL_BYTES = 128 * 1024 * 1024
 

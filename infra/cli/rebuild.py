@@ -17,7 +17,6 @@ from infra.base.settings import StackSettings
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.stack.embedded.stack import addresses
-from services.projection.engine.another_log import AnotherLog
 from services.projection.engine.bulk import Lake, replay_into
 from services.projection.engine.read_model import Stopped, TooManyParked
 from services.projection.engine.rebuild import (
@@ -27,6 +26,7 @@ from services.projection.engine.rebuild import (
     Rebuilt,
     roll_back,
 )
+from services.projection.engine.replaced_log import AnotherLog
 from services.projection.engine.settings import ProjectionSettings
 from services.projection.read_models import READ_MODELS
 

@@ -83,7 +83,7 @@ def _fill(into: list[str], source: ReplaySource, lake: Path | None) -> None:
 
 def _lake(settings: ProjectionSettings, folder: Path, names: list[str]) -> Lake:
     # Only here: PyArrow is slow to import, and the other commands do without.
-    from analytics.lake.copying import LakeOfAnotherLog
+    from analytics.lake.log_copy import LakeOfAnotherLog
     from analytics.lake.manifest import LakeDamaged, NoLake
     from analytics.offsets import LogUnreachable
     from infra.log.lake_runs import NotInTheLake, lake_for

@@ -23,7 +23,7 @@ from infra.log.asking import Address, ControlReader, SiteSilent
 from infra.log.control import lift_hold, stand_down, write_role
 from services.edge.app import api_router, application
 from services.edge.json_logs import configure_logging
-from services.edge.serving import end_process, serve
+from services.edge.server import end_process, serve
 from services.kernel.log.control import Control
 from services.kernel.log.transactions import OwnershipLost
 

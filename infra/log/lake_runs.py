@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from analytics.journal import read_decisions
-from analytics.lake.copying import LakeOfAnotherLog
+from analytics.lake.log_copy import LakeOfAnotherLog
 from analytics.lake.manifest import Manifest, check_part, part_folder, read_manifest
 from analytics.offsets import topic_ids
 from services.kernel.log.rule import FIRST_EPOCH, Event, home_of, stream_of
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Envelope, Metadata
 from services.projection.engine.bulk import Lake
-from services.projection.engine.parked import StoredRecord
+from services.projection.engine.parked_keys import StoredRecord
 from services.projection.engine.read_model import Arrival, Batch, Contents, ReadModel, TopicPartition
 from services.projection.read_models import ORDER_HISTORY
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from services.projection.engine.database import prepare
-from services.projection.engine.parked import (
+from services.projection.engine.parked_keys import (
     Drained,
     NothingParked,
     ParkedEvent,

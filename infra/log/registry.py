@@ -24,7 +24,7 @@ from contracts.lock import Entry, Lock, load_lock
 from infra.log.contracts.schemas import fingerprint
 from services.edge.app import api_router, application
 from services.edge.json_logs import configure_logging
-from services.edge.serving import serve
+from services.edge.server import serve
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 APICURIO = "/apis/registry/v2/ids/contentIds"

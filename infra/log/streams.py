@@ -25,7 +25,7 @@ from services.kernel.log.rule import (
 )
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Malformed, Metadata, now_micros, read_headers
-from services.projection.engine.parked import parked_keys
+from services.projection.engine.parked_keys import parked_keys
 from services.projection.engine.read_model import Connection
 
 MEANINGS = {

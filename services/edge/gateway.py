@@ -19,8 +19,8 @@ from prometheus_client import Gauge
 
 from contracts.kernel.records import Outcome
 from services.edge.outcomes import OutcomeReader
-from services.edge.unanswered import LogUnavailable, NotTaking, Overloaded
-from services.edge.waiting import Awaited, Waiting, fail
+from services.edge.pending_outcomes import Awaited, Waiting, fail
+from services.edge.unavailable import LogUnavailable, NotTaking, Overloaded
 from services.kernel.log.clients import client
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Metadata, ReplyAddress, now_micros, write_headers

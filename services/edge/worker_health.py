@@ -36,7 +36,7 @@ def _serve(metrics: WorkerMetrics, listener: socket.socket, running: list[uvicor
     import uvicorn
 
     from services.edge.app import application
-    from services.edge.serving import server_config
+    from services.edge.server import server_config
 
     app = application(
         (), metrics.why_not_ready, not_live=metrics.why_not_alive, status=lambda: metrics.status

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from services.edge.problems import EDGE, EDGE_OF_BODIES, Code, documented
-from services.edge.unanswered import NOT_TAKING
+from services.edge.unavailable import NOT_TAKING
 from services.edge.write_headers import CORRELATION_PATTERN
 
 _RESPONSE_HEADERS = {

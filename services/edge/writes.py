@@ -21,7 +21,7 @@ from starlette.responses import Response
 from contracts.kernel.records import Outcome
 from services.edge.gateway import Gateway
 from services.edge.problems import RETRY_AFTER_SECONDS, Problem
-from services.edge.unanswered import Unanswered
+from services.edge.unavailable import Unanswered
 from services.edge.write_headers import WriteHeaders, expected_version, require_once, traceparent
 from services.kernel.model.process import derived_id
 from services.kernel.record.envelope import uuid7

@@ -14,10 +14,10 @@ from starlette.responses import Response
 from services.edge.app import api_router, application
 from services.edge.gateway import Gateway, GatewaySettings
 from services.edge.problems import Code
-from services.edge.routing import WriteRoute
-from services.edge.serving import end_process
+from services.edge.server import end_process
 from services.edge.write_docs import succeeded, write_problems
 from services.edge.write_headers import Correlated, EntityId, Headers
+from services.edge.write_route import WriteRoute
 from services.edge.writes import Resource, Write, Writer
 from services.inventory.domain.refusals import StockRefusal
 from services.inventory.requests import AdjustmentRequest, ReceiptRequest, StockAnswer

@@ -20,7 +20,7 @@ def main() -> int:
 
 
 def _api() -> int:
-    from services.edge.serving import serve
+    from services.edge.server import serve
     from services.inventory.api import create
 
     settings = StockApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment

@@ -15,10 +15,10 @@ from starlette.responses import Response
 from services.edge.app import api_router, application
 from services.edge.gateway import Gateway, GatewaySettings
 from services.edge.problems import Code
-from services.edge.routing import WriteRoute
-from services.edge.serving import end_process
+from services.edge.server import end_process
 from services.edge.write_docs import succeeded, write_problems
 from services.edge.write_headers import Correlated, EntityId, Headers
+from services.edge.write_route import WriteRoute
 from services.edge.writes import Resource, Write, Writer, entity_of_key
 from services.kernel.record.envelope import now_micros
 from services.order.domain.refusals import OrderRefusal
@@ -30,7 +30,7 @@ from services.order.requests import (
     ShipmentRequest,
 )
 from services.order.settings import OrderApiSettings
-from services.order.settled import Settled, SettledTail
+from services.order.settlement import Settled, SettledTail
 
 ABOUT = {"order_id": "536365"}
 EXAMPLE = {**ABOUT, "version": 3, "command_id": "0d3f8d0e-6d0c-5f4b-9d5a-1c3b1f0f7a11"}

@@ -20,7 +20,7 @@ def main() -> int:
 
 
 def _api() -> int:
-    from services.edge.serving import serve
+    from services.edge.server import serve
     from services.order.api import create
 
     settings = OrderApiSettings()  # type: ignore[call-arg] # hash_key comes from the environment

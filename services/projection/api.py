@@ -24,7 +24,7 @@ from services.projection.engine.settings import QuerySettings
 from services.projection.engine.site import SiteHeaders, Standing
 from services.projection.engine.visibility import Notifications, Visibility
 from services.projection.read_models import READ_MODELS
-from services.projection.reading import ReadSources
+from services.projection.reader import ReadSources
 
 log = structlog.get_logger(__name__)
 

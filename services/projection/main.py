@@ -15,7 +15,7 @@ import uvloop
 
 from services.edge.app import application
 from services.edge.json_logs import configure_logging
-from services.edge.serving import serve, server_config
+from services.edge.server import serve, server_config
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_REBUILT, EXIT_STOPPED, EXIT_USAGE
 from services.projection.engine.database import migrate, pool
 from services.projection.engine.read_model import OtherCode

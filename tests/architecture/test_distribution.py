@@ -18,7 +18,7 @@ def test_modules_that_share_something_stay_together() -> None:
 def test_the_longest_come_first() -> None:
     modules = [
         "tests/unit/order/test_law.py",
-        "tests/integration/api/test_answers.py",
+        "tests/integration/api/test_responses.py",
         "tests/e2e/test_demo.py",
     ]
     assert sorted(modules, key=rank) == modules[::-1]

@@ -14,7 +14,7 @@ WORKERS = ("services/kernel/worker/worker.py", "services/order/worker.py", "serv
 OTHERS = (
     "services/order/main.py",
     "services/inventory/main.py",
-    "services/edge/serving.py",
+    "services/edge/server.py",
     "services/projection/main.py",
     "infra/log/registry.py",
     "infra/dr/guard.py",

@@ -174,7 +174,7 @@ PURE_PLANTS = (
 @pytest.mark.parametrize("line", PURE_PLANTS)
 @pytest.mark.parametrize(
     "module",
-    [f"services/{name}.py" for name in ("order/domain/placing", "order/process", "inventory/process")],
+    [f"services/{name}.py" for name in ("order/domain/placement", "order/process", "inventory/process")],
 )
 def test_a_domain_knows_no_world(module: str, line: str) -> None:
     path = ROOT / module

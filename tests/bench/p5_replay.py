@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from analytics.lake.copying import update
-from analytics.lake.reading import open_lake
+from analytics.lake.log_copy import update
+from analytics.lake.reader import open_lake
 from analytics.offsets import Offsets, end_offsets
 from analytics.replay import SOURCE, Replay, replay
 from analytics.session import open_session

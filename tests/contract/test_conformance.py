@@ -11,7 +11,7 @@ import pytest
 from contracts.inventory.commands import AdjustStock, ReceiveStock
 from contracts.kernel.records import Outcome, SiteRole
 from contracts.order.commands import CancelOrder, PlaceOrder, ReturnLines, ShipOrder
-from services.edge.unanswered import LogUnavailable, NotTaking, OutcomeUnknown, Overloaded
+from services.edge.unavailable import LogUnavailable, NotTaking, OutcomeUnknown, Overloaded
 from services.inventory.domain.refusals import StockRefusal
 from services.kernel.log.control import Control
 from services.order.api import CANCELLING, PLACING, RETURNING, SHIPPING

@@ -22,7 +22,7 @@ from contracts.order.commands import CancelOrder
 from contracts.order.events import Charge, Line, OrderPlaced
 from infra.base.ports import HOST, free_ports
 from infra.log.registry import MEDIA_TYPE, create
-from services.edge.serving import server_config
+from services.edge.server import server_config
 from services.kernel.record.codec import decode, encode
 from tests.contract.golden import FOLDER, names
 

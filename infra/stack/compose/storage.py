@@ -19,7 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from infra.stack.storage import LOOK_SECONDS, MEGABYTE, StorageWatch
 from services.edge.app import application
 from services.edge.json_logs import configure_logging
-from services.edge.serving import end_process, serve
+from services.edge.server import end_process, serve
 
 FREE = Gauge("daybook_storage_free_bytes", "Free on the fullest disk of the stores")
 SHORT = Gauge("daybook_storage_short", "1 while writes are refused because the disk is nearly full")

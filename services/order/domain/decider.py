@@ -22,8 +22,8 @@ from contracts.order.commands import (
 from contracts.order.events import OrderEvent
 from services.kernel.model.decider import Decider
 from services.order.domain.evolve import evolve
-from services.order.domain.placing import cancel, expire, justify, place, record_reservations
-from services.order.domain.shipping import record_movements, ship, take_back
+from services.order.domain.placement import cancel, expire, justify, place, record_reservations
+from services.order.domain.shipment import record_movements, ship, take_back
 from services.order.domain.state import NotPlaced, Order, status
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from services.edge.app import api_router
 from services.kernel.record.envelope import format_time, now_micros
 from services.projection.engine.read_model import Connection
-from services.projection.engine.stale import Stale
+from services.projection.engine.staleness import Stale
 from services.projection.parameters import (
     PAGE,
     Cursor,
@@ -23,7 +23,7 @@ from services.projection.parameters import (
 )
 from services.projection.read_docs import NEXT, RECORDED, Time, of_page
 from services.projection.read_models import CONVERSATIONS
-from services.projection.reading import ReadRoute, Reads
+from services.projection.reader import ReadRoute, Reads
 
 STUCK = {
     "order_id": "536365",

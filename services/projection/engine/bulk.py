@@ -17,7 +17,6 @@ from typing import Any, Generic
 
 from services.kernel.log.journal import read_journal
 from services.kernel.log.reader import partition_counts
-from services.projection.engine.another_log import require_within_the_log
 from services.projection.engine.database import pool
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import (
@@ -41,6 +40,7 @@ from services.projection.engine.rebuild import (
     positions,
     successor_of,
 )
+from services.projection.engine.replaced_log import require_within_the_log
 from services.projection.engine.runs import Runs
 
 STEP = 10_000  # events of one partition that are held in memory, decoded, at a time

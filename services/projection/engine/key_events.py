@@ -19,7 +19,7 @@ from services.kernel.log.rule import (
     identity,
     kind_of,
 )
-from services.projection.engine.parked import StoredRecord
+from services.projection.engine.parked_keys import StoredRecord
 from services.projection.engine.read_model import Arrival, TopicPartition, arrive
 
 

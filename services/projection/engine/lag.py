@@ -17,7 +17,7 @@ import structlog
 
 from services.kernel.log.tail import Behind, LogTail, NotKnown, Partition
 from services.kernel.record.envelope import format_time, now_micros
-from services.projection.engine.parked import PARKED_KEYS
+from services.projection.engine.parked_keys import PARKED_KEYS
 from services.projection.engine.read_model import DATABASE_AWAY, ReadModel
 
 REFRESH_SECONDS = 1.0

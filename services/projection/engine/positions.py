@@ -10,7 +10,7 @@ from services.projection.engine.database import borrowed
 from services.projection.engine.lag import LagPlace, Measured
 from services.projection.engine.read_model import Connection
 from services.projection.read_docs import RECORDED, Time, of_status
-from services.projection.reading import AppSources, ReadRoute
+from services.projection.reader import AppSources, ReadRoute
 
 PARTITION = {
     "topic": "order.events",

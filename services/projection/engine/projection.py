@@ -18,7 +18,7 @@ from services.projection.engine import metrics
 from services.projection.engine.agents import add_agents
 from services.projection.engine.database import WRITER_SETTINGS, migrate, pool
 from services.projection.engine.decisions import Decisions
-from services.projection.engine.parked import retry_readable
+from services.projection.engine.parked_keys import retry_readable
 from services.projection.engine.position import require_own_tables
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import DATABASE_AWAY, ForeignRecord, PositionLost, TopicPartition

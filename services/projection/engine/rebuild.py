@@ -22,11 +22,11 @@ import asyncpg
 from services.kernel.log.journal import read_journal
 from services.kernel.log.reader import partition_counts
 from services.kernel.log.rule import Journal
-from services.projection.engine.another_log import require_within_the_log
 from services.projection.engine.database import create_tables, pool
 from services.projection.engine.position import CHANNEL, EVERY_KEY, JUDGE, about, require_own_tables
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch, Connection, OtherCode, ReadModel, TopicPartition
+from services.projection.engine.replaced_log import require_within_the_log
 from services.projection.engine.runs import Runs
 
 CLOSE = 2000  # events between the two positions that are few enough to hold the projection up for

@@ -9,10 +9,10 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from services.projection.engine.another_log import no_longer_there
-from services.projection.engine.parked import StoredRecord
+from services.projection.engine.parked_keys import StoredRecord
 from services.projection.engine.read_model import Batch
 from services.projection.engine.read_model import TopicPartition as Place
+from services.projection.engine.replaced_log import no_longer_there
 
 FETCH = 5000
 RUN_BYTES = 8 * 2**20  # of values; decoded, an order of many lines takes twenty times as much

@@ -21,9 +21,9 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
 from services.kernel.log.reader import partition_counts
-from services.projection.engine.another_log import AnotherLog, no_longer_there, require_within_the_log
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch, OtherCode, Stopped, TopicPartition
+from services.projection.engine.replaced_log import AnotherLog, no_longer_there, require_within_the_log
 from services.projection.engine.settings import ProjectionSettings
 
 PINNED: Mapping[type, tuple[str, ...]] = {

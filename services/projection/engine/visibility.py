@@ -17,13 +17,13 @@ import asyncpg
 import structlog
 
 from services.edge.problems import Problem
-from services.edge.serving import end_process
+from services.edge.server import end_process
 from services.kernel.record.envelope import partition_of
 from services.kernel.record.tokens import Token
 from services.projection.engine.database import borrowed
 from services.projection.engine.position import CHANNEL, EVERY_KEY, require_own_tables
 from services.projection.engine.read_model import Connection, Lineage, OtherCode, ReadModel
-from services.projection.engine.stale import key_parked, stale
+from services.projection.engine.staleness import key_parked, stale
 from services.projection.read_models import ORDERS, READ_MODELS, STOCK
 
 RECONNECT_SECONDS = 0.5

@@ -17,7 +17,7 @@ from services.edge.problems import invalid
 from services.kernel.record.envelope import Envelope, Metadata, format_time
 from services.projection.engine.read_model import Connection, Versioned
 from services.projection.engine.row_fold import versioned
-from services.projection.engine.stale import Stale, stale
+from services.projection.engine.staleness import Stale, stale
 from services.projection.orders.fold import Order, fold
 from services.projection.parameters import (
     PAGE,
@@ -31,7 +31,7 @@ from services.projection.parameters import (
 )
 from services.projection.read_docs import RECORDED, WHEN, Time, not_found, of_page
 from services.projection.read_models import ORDER_HISTORY
-from services.projection.reading import ReadRoute, Reads, missing
+from services.projection.reader import ReadRoute, Reads, missing
 
 EVENT_ID = "0195534d-3c00-7000-8000-000000000001"
 ENTRY = {

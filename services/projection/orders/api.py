@@ -12,7 +12,7 @@ from services.edge.app import api_router
 from services.edge.money import decimal_text
 from services.kernel.record.envelope import format_time
 from services.projection.engine.read_model import Connection, Versioned
-from services.projection.engine.stale import Stale, stale
+from services.projection.engine.staleness import Stale, stale
 from services.projection.order_history.api import PointInHistory, order_as_of
 from services.projection.orders.fold import Content, Order
 from services.projection.orders.store import content_of, order_of
@@ -31,7 +31,7 @@ from services.projection.parameters import (
 )
 from services.projection.read_docs import NEXT, RECORDED, WHEN, Money, Time, of_entity, of_page
 from services.projection.read_models import ORDER_HISTORY, ORDERS
-from services.projection.reading import ReadRoute, Reads, missing
+from services.projection.reader import ReadRoute, Reads, missing
 
 # FastAPI leaves nulls out of a document's examples
 SUMMARY: dict[str, Any] = {

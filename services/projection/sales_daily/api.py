@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from services.edge.app import api_router
 from services.edge.money import decimal_text
 from services.projection.engine.read_model import Connection
-from services.projection.engine.stale import Stale
+from services.projection.engine.staleness import Stale
 from services.projection.parameters import (
     PAGE,
     Country,
@@ -24,7 +24,7 @@ from services.projection.parameters import (
 )
 from services.projection.read_docs import Money, of_page
 from services.projection.read_models import SALES_DAILY
-from services.projection.reading import ReadRoute, Reads
+from services.projection.reader import ReadRoute, Reads
 
 DAY = {
     "day": "2010-12-01",

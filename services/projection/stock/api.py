@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 from services.edge.app import api_router
 from services.kernel.record.envelope import format_time
 from services.projection.engine.read_model import Connection, Versioned
-from services.projection.engine.stale import Stale, stale
+from services.projection.engine.staleness import Stale, stale
 from services.projection.parameters import (
     PAGE,
     SEGMENT_PATTERN,
@@ -24,7 +24,7 @@ from services.projection.parameters import (
 )
 from services.projection.read_docs import RECORDED, Time, of_entity, of_page
 from services.projection.read_models import STOCK
-from services.projection.reading import ReadRoute, Reads, missing
+from services.projection.reader import ReadRoute, Reads, missing
 from services.projection.stock.fold import StockRow
 from services.projection.stock.store import stock_of
 

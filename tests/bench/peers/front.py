@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 from contracts.order.commands import PlaceOrder
 from services.edge.app import Lifespan, api_router, application
 from services.edge.json_logs import configure_logging
-from services.edge.routing import WriteRoute
-from services.edge.serving import serve
+from services.edge.server import serve
 from services.edge.write_headers import Correlated, Headers
+from services.edge.write_route import WriteRoute
 from services.edge.writes import Resource, Write, Writer, command_id, entity_of_key
 from services.kernel.record.envelope import now_micros
 from services.kernel.record.tokens import Token

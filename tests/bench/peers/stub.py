@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from contracts.order.commands import PlaceOrder
 from services.edge.bodies import read_body
 from services.edge.json_logs import configure_logging
-from services.edge.serving import serve
+from services.edge.server import serve
 from services.edge.writes import Write, command_id, entity_of_key
 from services.kernel.record.envelope import uuid7
 from tests.bench.peers.front import created, serve_orders

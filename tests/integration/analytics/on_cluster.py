@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from analytics.jobs.inputs import Wanted
 from analytics.jobs.marts import run
-from analytics.jobs.reading import Wanted
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
 

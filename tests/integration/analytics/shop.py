@@ -23,7 +23,7 @@ from services.projection.engine.database import migrate, pool
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch
 from services.projection.read_models import ORDERS, SALES_DAILY, STOCK
-from tests.integration.analytics.writing import PARTITIONS, Topics, write, writer
+from tests.integration.analytics.log_writer import PARTITIONS, Topics, write, writer
 
 DAY = 86_400_000_000
 AT = 1_300_000_000_000_000

@@ -8,15 +8,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.as_of import AsOf, Knowledge
-from analytics.decoding import read_event
+from analytics.decoder import read_event
 from analytics.events import Events
 from analytics.marts.catalogue import MARTS, Sources
 from analytics.offsets import Offsets, end_offsets
 from analytics.replay import replay
 from contracts.lock import load_lock
 from services.kernel.record.envelope import read_headers
-from tests.integration.analytics.shop import AT, DAY, Seen, read, write_shop
-from tests.integration.analytics.writing import (
+from tests.integration.analytics.log_writer import (
     PARTITIONS,
     RECORDED_AT,
     Topics,
@@ -24,6 +23,7 @@ from tests.integration.analytics.writing import (
     write_raw,
     writer,
 )
+from tests.integration.analytics.shop import AT, DAY, Seen, read, write_shop
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from analytics.evidence.report import to_html
 from analytics.evidence.verdict import Verdict
 from analytics.offsets import AheadOfLog, ReplayIncomplete, end_offsets
 from contracts.order.events import OrderShipped
+from tests.integration.analytics.log_writer import Topics, commit, create_topics, write_raw, writer
 from tests.integration.analytics.shop import AT, confirmed, placed, project, returned, write_shop
-from tests.integration.analytics.writing import Topics, commit, create_topics, write_raw, writer
 
 
 @pytest.fixture

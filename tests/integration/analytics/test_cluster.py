@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from analytics.jobs.inputs import Wanted, events, sources
 from analytics.jobs.outputs import LOG_FILE, OutputReading, write
-from analytics.jobs.reading import Wanted, events, sources
 from analytics.marts.catalogue import MARTS
 from infra.base.ports import HOST
 from infra.base.settings import OFFSETS, StackSettings

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from analytics.audit import AuditSources, audit
 from analytics.evidence.verdict import Verdict
-from analytics.lake.copying import update
-from analytics.lake.reading import open_lake
+from analytics.lake.log_copy import update
+from analytics.lake.reader import open_lake
 from analytics.replay import Replay, replay
 from contracts.inventory.events import StockReceived
 from infra.log.topics import catalogue
@@ -21,9 +21,9 @@ from services.kernel.log.journal import TOPIC as JOURNAL
 from services.kernel.log.rule import Journal, Reading, Step
 from tests.contract.log_rule_cases import LogRecord
 from tests.foreign_records import EVENTS, judge, planted, write_log
+from tests.integration.analytics.log_writer import PARTITIONS, Topics, create_topics
 from tests.integration.analytics.shop import project, write_shop
 from tests.integration.analytics.test_audit import change, pretend_read
-from tests.integration.analytics.writing import PARTITIONS, Topics, create_topics
 
 PLANTED = planted()
 STOPPED = {each.key for each in PLANTED if each.stops}

@@ -11,16 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.envelope import POSITION
 from analytics.lake.compaction import compact
-from analytics.lake.copying import LakeOfAnotherLog, rebuild, update
+from analytics.lake.log_copy import LakeOfAnotherLog, rebuild, update
 from analytics.lake.manifest import LakeDamaged, NoLake, part_folder
 from analytics.lake.parts import LakeBusy, only_writer
-from analytics.lake.reading import open_lake
-from analytics.lake.showing import described
+from analytics.lake.reader import open_lake
+from analytics.lake.report import described
 from analytics.offsets import AheadOfLog
 from analytics.replay import Replay, replay
 from contracts.lock import load_lock
 from contracts.order.events import Line, OrderPlaced, OrderShipped
-from tests.integration.analytics.writing import Topics, commit, create_topics, write, write_raw, writer
+from tests.integration.analytics.log_writer import Topics, commit, create_topics, write, write_raw, writer
 
 AT = 1_300_000_000_000_001
 V1, V2 = load_lock().ids(OrderPlaced.TYPE)

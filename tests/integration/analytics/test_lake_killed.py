@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.lake.compaction import compact
-from analytics.lake.copying import rebuild, update
+from analytics.lake.log_copy import rebuild, update
 from analytics.lake.manifest import REBUILDING, read_manifest
 from analytics.replay import replay
+from tests.integration.analytics.log_writer import create_topics
 from tests.integration.analytics.test_lake import assert_same, everything, quiet
-from tests.integration.analytics.writing import create_topics
 
 EVENTS = range(1, 60)
 
@@ -24,7 +24,7 @@ EVENTS = range(1, 60)
 def killed(step: str, point: str, topic: str, lake: Path, environment: Mapping[str, str]) -> None:
     """Run the job until it is killed there."""
     job = subprocess.Popen(
-        [sys.executable, "-m", "tests.integration.analytics.dying", step, point, topic, str(lake)],
+        [sys.executable, "-m", "tests.integration.analytics.killed_jobs", step, point, topic, str(lake)],
         env={**os.environ, **environment},
         start_new_session=True,
     )

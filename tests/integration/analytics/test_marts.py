@@ -7,13 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from analytics.jobs.inputs import Wanted, events, sources
 from analytics.jobs.outputs import LOG_FILE, OutputReading, preview, read_ends, write
-from analytics.jobs.reading import Wanted, events, sources
 from analytics.marts.catalogue import MARTS
 from analytics.offsets import AheadOfLog, end_offsets
+from tests.integration.analytics.log_writer import Topics, create_topics, write_raw, writer
 from tests.integration.analytics.shop import events as shop_events
 from tests.integration.analytics.shop import write_shop
-from tests.integration.analytics.writing import Topics, create_topics, write_raw, writer
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from analytics.replay import replay
 from contracts.lock import load_lock
 from contracts.order.events import Charge, Line, OrderPlaced
-from tests.integration.analytics.writing import (
+from tests.integration.analytics.log_writer import (
     Topics,
     commit,
     create_topics,

@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from analytics.lake.copying import update
-from analytics.lake.reading import open_lake
+from analytics.lake.log_copy import update
+from analytics.lake.reader import open_lake
 from analytics.replay import Replay, replay
 from contracts.lock import load_lock
 from contracts.order.events import Charge, Line, OrderConfirmed, OrderPlaced
-from tests.integration.analytics.writing import commit, create_topics, framed, headers, write_raw, writer
+from tests.integration.analytics.log_writer import commit, create_topics, framed, headers, write_raw, writer
 
 AT = 1_300_000_000_000_001
 V1, V2 = load_lock().ids(OrderPlaced.TYPE)

@@ -10,14 +10,13 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from analytics.live_log import Places, append_new, held_by_hour, live
 from analytics.replay import replay
-from analytics.streaming import Places, append_new, held_by_hour, live
 from contracts.inventory.events import StockReserved
 from contracts.lock import load_lock
 from contracts.order.events import OrderPlaced
 from services.kernel.record.envelope import Metadata, write_headers
-from tests.integration.analytics.shop import placed
-from tests.integration.analytics.writing import (
+from tests.integration.analytics.log_writer import (
     Topics,
     await_decided,
     create_topics,
@@ -26,6 +25,7 @@ from tests.integration.analytics.writing import (
     write_raw,
     writer,
 )
+from tests.integration.analytics.shop import placed
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE

@@ -11,7 +11,7 @@ import pytest
 from infra.base.ports import HOST, free_ports
 from infra.log.topics import create_topics
 from tests.integration.api.processes import process
-from tests.unit.api.served import code, connected, exchange, status
+from tests.unit.api.servers import code, connected, exchange, status
 
 MOST = 20
 

@@ -17,7 +17,7 @@ SECONDS = 120
 ENDS_ITSELF = """
 import sys, threading, time
 from services.edge.app import application
-from services.edge.serving import end_process, serve
+from services.edge.server import end_process, serve
 threading.Timer(1, end_process, ["half of it failed"]).start()
 sys.exit(serve(application((), lambda: None), "127.0.0.1", {port}))
 """

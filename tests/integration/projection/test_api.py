@@ -15,8 +15,8 @@ from services.kernel.record.envelope import format_time
 from services.kernel.record.tokens import Token
 from services.projection.parameters import to_cursor
 from services.projection.read_models import READ_MODELS
+from tests.integration.projection.bad_records import Planted, life
 from tests.integration.projection.conftest import Shop
-from tests.integration.projection.planted import Planted, life
 from tests.integration.projection.processes import applied, running, until
 from tests.integration.projection.shop_log import Event, envelope, history, order_life, stock_life
 

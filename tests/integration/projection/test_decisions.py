@@ -13,10 +13,10 @@ from services.kernel.log.rule import identity
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import uuid7
 from services.projection.engine.bulk import replay_into
-from services.projection.engine.parked import parked_keys
+from services.projection.engine.parked_keys import parked_keys
 from services.projection.read_models import ORDERS, READ_MODELS
+from tests.integration.projection.bad_records import STOPS, TOPIC, Planted, life
 from tests.integration.projection.conftest import Shop
-from tests.integration.projection.planted import STOPS, TOPIC, Planted, life
 from tests.integration.projection.processes import applied, differences, stored_versions, tables, until
 from tests.integration.projection.shop_log import Event, history
 

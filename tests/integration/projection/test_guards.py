@@ -14,7 +14,7 @@ from services.kernel.record.codec import encode
 from services.kernel.record.envelope import write_headers
 from services.projection.engine import parking
 from services.projection.engine.database import MIGRATIONS, migrate, pool
-from services.projection.engine.parked import StoredRecord
+from services.projection.engine.parked_keys import StoredRecord
 from services.projection.engine.position import hold, require_own_tables
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch, ForeignRecord, OtherCode, PositionLost, SourceGap

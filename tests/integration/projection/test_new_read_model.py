@@ -16,7 +16,7 @@ import services.projection
 from contracts.order.events import OrderShipped
 from infra.lab.drills.digests import digests
 from services.kernel.record.tokens import Token
-from services.projection.engine.parked import parked_keys
+from services.projection.engine.parked_keys import parked_keys
 from services.projection.engine.read_model import ReadModel
 from services.projection.read_models import READ_MODELS, read_model
 from tests.integration.projection.conftest import Shop, lived
@@ -97,8 +97,8 @@ from services.edge.app import api_router
 from services.projection.parameters import OrderId
 from services.projection.read_docs import of_entity
 from services.projection.read_models import READ_MODELS
-from services.projection.reading import ReadRoute, Reads, missing
-from services.projection.engine.stale import stale
+from services.projection.reader import ReadRoute, Reads, missing
+from services.projection.engine.staleness import stale
 
 (PARCELS,) = (model for model in READ_MODELS if model.name == "parcels")
 

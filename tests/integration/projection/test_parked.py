@@ -10,7 +10,7 @@ import pytest
 
 from services.kernel.record.codec import encode
 from services.projection.engine.bulk import replay_into
-from services.projection.engine.parked import NothingParked, StreamForked, parked_keys, retry, show, skip
+from services.projection.engine.parked_keys import NothingParked, StreamForked, parked_keys, retry, show, skip
 from services.projection.engine.rebuild import roll_back
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, READ_MODELS, SALES_DAILY
 from tests.integration.projection.conftest import Shop

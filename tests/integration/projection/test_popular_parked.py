@@ -13,9 +13,8 @@ import pytest
 from contracts.inventory.events import StockReceived
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import write_headers
-from services.projection.engine import parked
 from services.projection.engine.database import migrate, pool
-from services.projection.engine.parked import PARKED_KEYS, Drained, StoredRecord, parked_keys, retry
+from services.projection.engine.parked_keys import PARKED_KEYS, Drained, StoredRecord, parked_keys, retry
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch
 from services.projection.read_models import READ_MODELS, STOCK
@@ -89,7 +88,7 @@ async def park_popular(bench: Bench, behind: int) -> None:
 
 async def drain_in_portions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[Drained]:
     """A retry under way: a thousand events of one key, 50 at a time."""
-    monkeypatch.setattr(parked, "PORTION", 50)
+    monkeypatch.setattr("services.projection.engine.parked_keys.PORTION", 50)
     await park_popular(bench, 999)
     return asyncio.create_task(retry(bench.operator, STOCK, "popular"))
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from services.kernel.record.envelope import uuid7
 from services.projection.engine.bulk import replay_into
-from services.projection.engine.parked import parked_keys
+from services.projection.engine.parked_keys import parked_keys
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, READ_MODELS, SALES_DAILY
+from tests.integration.projection.bad_records import FOREIGN, KINDS, STOPS, Planted
 from tests.integration.projection.conftest import Shop
-from tests.integration.projection.planted import FOREIGN, KINDS, STOPS, Planted
 from tests.integration.projection.processes import applied, until
 from tests.integration.projection.shop_log import Event, history
 from tests.scraped import metric

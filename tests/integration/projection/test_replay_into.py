@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.lake.copying import LakeOfAnotherLog, update
+from analytics.lake.log_copy import LakeOfAnotherLog, update
 from infra.log import lake_runs
 from infra.log.lake_runs import NotInTheLake, lake_for
 from services.projection.engine import bulk
 from services.projection.engine.bulk import replay_into
-from services.projection.engine.parked import parked_keys
+from services.projection.engine.parked_keys import parked_keys
 from services.projection.read_models import (
     CONVERSATIONS,
     ORDER_HISTORY,

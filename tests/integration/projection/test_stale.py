@@ -11,7 +11,7 @@ import pytest
 
 from services.kernel.record.codec import encode
 from services.kernel.record.tokens import Token
-from services.projection.engine.parked import parked_keys, retry
+from services.projection.engine.parked_keys import parked_keys, retry
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, SALES_DAILY, STOCK
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until

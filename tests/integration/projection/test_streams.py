@@ -18,9 +18,9 @@ from infra.log.stream_counts import stream_lines
 from infra.log.topics import create_topics
 from infra.stack.compose.engine import Container
 from services.kernel.log.journal import read_journal
-from services.projection.engine.parked import parked_keys
+from services.projection.engine.parked_keys import parked_keys
+from tests.integration.projection.bad_records import FOREIGN, STOPS, Planted
 from tests.integration.projection.conftest import Shop
-from tests.integration.projection.planted import FOREIGN, STOPS, Planted
 from tests.integration.projection.processes import applied, differences, until
 from tests.integration.projection.shop_log import Event, history
 from tests.ports import free_base

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Headers, write_headers
-from services.projection.engine.parked import parked_keys, retry, show, skip
+from services.projection.engine.parked_keys import parked_keys, retry, show, skip
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, until

@@ -1,6 +1,6 @@
 """Where the accounts of one entity begin to differ."""
 
-from analytics.evidence.comparing import first_difference
+from analytics.evidence.comparison import first_difference
 
 LOG = {1: "a", 2: "b", 3: "c"}
 

@@ -19,7 +19,7 @@ from analytics.lake.manifest import (
     read_manifest,
     write_manifest,
 )
-from analytics.lake.showing import described
+from analytics.lake.report import described
 from contracts.lock import load_lock
 from contracts.order.events import OrderPlaced
 from tests.unit.analytics.test_jobs import run

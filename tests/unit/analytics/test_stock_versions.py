@@ -16,7 +16,7 @@ from analytics.replay import Replay
 from analytics.staging.stock import movements
 from contracts.inventory.events import StockReceived, StockReleased, StockReserved
 from contracts.lock import load_lock
-from tests.integration.analytics.writing import framed
+from tests.integration.analytics.log_writer import framed
 
 AT = datetime(2011, 3, 7, 9, tzinfo=UTC)
 MICROS = int(AT.timestamp()) * 1_000_000

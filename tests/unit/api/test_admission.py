@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from infra.base.ports import HOST
-from tests.unit.api.served import Answering, code, exchange, post, served, status
+from tests.unit.api.servers import Answering, code, exchange, post, served, status
 
 JSON = {"Content-Type": "application/json"}
 

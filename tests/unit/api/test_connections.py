@@ -12,7 +12,7 @@ import pytest
 from infra.base.ports import HOST
 from services.edge.connections import MAX_BUFFERED_BYTES, Connections, client_of, forwarded_client
 from services.edge.settings import EdgeSettings
-from tests.unit.api.served import Answering, code, connected, everything, exchange, post, served, status
+from tests.unit.api.servers import Answering, code, connected, everything, exchange, post, served, status
 
 MOST = 3
 PROXY, CLIENT, OTHER = "127.0.0.9", "127.0.0.2", "127.0.0.3"

@@ -13,7 +13,7 @@ from infra.base.ports import HOST
 from services.edge import protocol
 from services.edge.bodies import MAX_BODY_BYTES
 from services.edge.protocol import MAX_HEAD_BYTES, MAX_PIPELINED
-from tests.unit.api.served import (
+from tests.unit.api.servers import (
     PATIENCE,
     Answering,
     code,

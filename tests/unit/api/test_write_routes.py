@@ -15,8 +15,8 @@ from fastapi.routing import APIRoute
 
 from contracts.kernel.records import Outcome
 from services.edge.app import application
-from services.edge.routing import WriteRoute
 from services.edge.write_headers import Correlated
+from services.edge.write_route import WriteRoute
 from services.edge.writes import Resource, Writer
 from services.inventory.api import StockApi
 from services.inventory.api import routes as stock_routes

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from analytics.evidence.comparing import Comparison, Difference
+from analytics.evidence.comparison import Comparison, Difference
 from analytics.evidence.report import print_verdict
 from analytics.evidence.verdict import Aside, Verdict
 from analytics.terminal import LONGEST, Table, lines, plain
@@ -33,7 +33,7 @@ from infra.log.rewinding import Rewind
 from infra.log.streams import ForeignSeen, StoppedStream, StreamRecord
 from infra.stack.compose.engine import Container
 from services.kernel.record.envelope import Metadata
-from services.projection.engine.parked import ParkedKey
+from services.projection.engine.parked_keys import ParkedKey
 
 AT = 1_750_000_000_000_000
 COMMAND = "inventory.commands/11/1234567890"

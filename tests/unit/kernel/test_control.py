@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from contracts.kernel.records import SiteHold, SiteRole, StorageBlock
-from services.edge.unanswered import NotTaking
+from services.edge.unavailable import NotTaking
 from services.kernel.log.control import HOLD, ROLE, STORAGE, TOPIC, Control
 from services.kernel.record.codec import encode
 

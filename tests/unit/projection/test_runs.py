@@ -3,7 +3,7 @@
 import pytest
 
 from services.projection.engine import runs
-from services.projection.engine.parked import StoredRecord
+from services.projection.engine.parked_keys import StoredRecord
 from services.projection.engine.runs import Runs
 
 PLACE = ("order.events", 0)

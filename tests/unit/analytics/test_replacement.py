@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from analytics.jobs import switching
-from analytics.jobs.switching import exchanged, replaced
+from analytics.jobs import replacement
+from analytics.jobs.replacement import exchanged, replaced
 
 
 def written(folder: Path, text: str) -> None:
@@ -17,7 +17,7 @@ def written(folder: Path, text: str) -> None:
 @pytest.fixture(params=["in one step", "step by step"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "step by step":
-        monkeypatch.setattr(switching, "exchanged", lambda _one, _other: False)
+        monkeypatch.setattr(replacement, "exchanged", lambda _one, _other: False)
 
 
 @pytest.mark.usefixtures("way")

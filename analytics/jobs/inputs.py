@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from analytics.as_of import AsOf, Knowledge
 from analytics.envelope import with_columns
-from analytics.lake.reading import open_lake
+from analytics.lake.reader import open_lake
 from analytics.marts.catalogue import Sources
 from analytics.offsets import Offsets, check_within, end_offsets
 from analytics.replay import Replay, read_topics, replay

@@ -7,7 +7,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from analytics.decoding import UndecodableValue, read_event
+from analytics.decoder import UndecodableValue, read_event
 from contracts.lock import load_lock
 from contracts.order.events import Charge, Line, OrderPlaced
 

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics.evidence.comparing import Comparison, Difference, side_by_side, summary
+from analytics.evidence.comparison import Comparison, Difference, side_by_side, summary
 from analytics.evidence.entities import NAMED_KEYS
 from analytics.evidence.verdict import BadExpectation
 

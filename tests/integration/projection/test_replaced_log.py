@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from services.projection.engine.another_log import AnotherLog
 from services.projection.engine.bulk import replay_into
+from services.projection.engine.replaced_log import AnotherLog
 from services.projection.read_models import SALES_DAILY
 from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import applied, tables, until

@@ -19,7 +19,7 @@ from services.projection.engine.database import borrowed
 from services.projection.engine.lag import Lag
 from services.projection.engine.read_model import Connection, ReadModel
 from services.projection.engine.settings import QuerySettings
-from services.projection.engine.stale import Stale, key_parked, stale, stale_keys
+from services.projection.engine.staleness import Stale, key_parked, stale, stale_keys
 from services.projection.engine.visibility import Visibility
 from services.projection.parameters import ConsistencyToken, Wait
 

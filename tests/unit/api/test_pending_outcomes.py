@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from contracts.kernel.records import Outcome
-from services.edge.unanswered import LogUnavailable, OutcomeUnknown
-from services.edge.waiting import Waiting, fail
+from services.edge.pending_outcomes import Waiting, fail
+from services.edge.unavailable import LogUnavailable, OutcomeUnknown
 
 AWAITED = ("command-1", "hash")
 

@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Route
 
 from infra.base.ports import HOST, free_ports
 from services.edge.app import application
-from services.edge.serving import server_config
+from services.edge.server import server_config
 
 PATIENCE = 20.0
 BIG = 4 * 1024 * 1024

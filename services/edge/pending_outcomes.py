@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from contracts.kernel.records import Outcome
-from services.edge.unanswered import OutcomeUnknown, Unanswered
+from services.edge.unavailable import OutcomeUnknown, Unanswered
 
 Awaited: TypeAlias = tuple[str, str]
 """A command id and a request's hash: requests under the same two get the same answer."""

@@ -1,4 +1,4 @@
-"""`python -m tests.integration.analytics.dying update|rebuild|compact POINT TOPIC LAKE`: a job dies.
+"""`python -m tests.integration.analytics.killed_jobs update|rebuild|compact POINT TOPIC LAKE`: a job dies.
 
 Points, in the second batch of an update or rebuild, or in the one part of a compaction:
     writing   Parquet files are being written (no compaction); the JVM dies as well
@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from analytics.lake import compaction, copying
+from analytics.lake import compaction, log_copy
 from analytics.lake.manifest import REBUILDING, Manifest, write_manifest
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
@@ -57,7 +57,7 @@ def main() -> None:
         if last and point == "switched":
             kill_all()
 
-    for module in (copying, compaction):
+    for module in (log_copy, compaction):
         vars(module)["write_manifest"] = dying
     session = open_session("dying", settings)
     if point == "writing":
@@ -66,7 +66,7 @@ def main() -> None:
     if step == "compact":
         compaction.compact(session, folder)
     else:
-        copy = copying.rebuild if step == "rebuild" else copying.update
+        copy = log_copy.rebuild if step == "rebuild" else log_copy.update
         copy(session, settings.kafka, folder, print, [topic], BATCH)
 
 
