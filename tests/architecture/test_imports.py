@@ -180,3 +180,9 @@ def test_a_domain_knows_no_world(module: str, line: str) -> None:
     path = ROOT / module
     assert [*refused(module_of(path), path.read_text("utf-8"))] == []
     assert len([*refused(module_of(path), f"{path.read_text('utf-8')}\n{line}\n")]) == 1
+
+
+def test_a_domain_cannot_see_the_order_of_a_map() -> None:
+    path = ROOT / "services/inventory/domain/state.py"
+    line = "from services.kernel.model.map import content_of"
+    assert len([*refused(module_of(path), f"{path.read_text('utf-8')}\n{line}\n")]) == 1

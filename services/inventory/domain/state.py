@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from services.kernel.model.persistent_map import PersistentMap
+from services.kernel.model.map import Map
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Stock:
     adjusted: int = 0
     returned: int = 0
     issued: int = 0
-    reservations: PersistentMap = field(default_factory=PersistentMap)
-    closed: PersistentMap = field(default_factory=PersistentMap)
+    reservations: Map = field(default_factory=Map)
+    closed: Map = field(default_factory=Map)
 
     @property
     def available(self) -> int:
@@ -47,5 +47,5 @@ def return_step(number: int) -> str:
 
 def forget(stock: Stock, version: int) -> Stock:
     """Without the closed steps of `version` and before: their commands cannot come again."""
-    kept = {key: closed_at for key, closed_at in stock.closed.plain().items() if closed_at > version}
-    return stock if len(kept) == len(stock.closed) else replace(stock, closed=PersistentMap(kept))
+    kept = stock.closed.above(version)
+    return stock if kept is stock.closed else replace(stock, closed=kept)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from services.kernel.model.decider import Decider
-from services.kernel.model.persistent_map import PersistentMap
+from services.kernel.model.map import Map, content_of
 from services.kernel.model.process import Process
 
 Command = TypeVar("Command")
@@ -55,19 +55,23 @@ class StateCodec(Generic[State]):
         return state
 
 
-def _encodable(value: Any) -> dict[str, int]:
-    if isinstance(value, PersistentMap):
-        return value.plain()
+# Sorts the entries of a map: equal states have equal snapshots, whatever the process's hash seed.
+_encode_sorted = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def _encodable(value: Any) -> msgspec.Raw:
+    if isinstance(value, Map):
+        return msgspec.Raw(_encode_sorted(content_of(value)))
     raise NotImplementedError(f"no snapshot can hold a {type(value).__name__}")
 
 
-def _decoded(kind: type, content: dict[str, int]) -> PersistentMap:
-    if kind is PersistentMap:
-        return PersistentMap(content)
+def _decoded(kind: type, content: dict[str, int]) -> Map:
+    if kind is Map:
+        return Map(content)
     raise NotImplementedError(f"no snapshot can hold a {kind.__name__}")
 
 
 def _schema(kind: type) -> dict[str, Any]:
-    if kind is PersistentMap:
+    if kind is Map:
         return msgspec.json.schema(dict[str, int])
     raise NotImplementedError(f"no snapshot can hold a {kind.__name__}")

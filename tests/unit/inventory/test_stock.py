@@ -26,7 +26,7 @@ from contracts.order.commands import JustifyReservation, PlaceOrder
 from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.inventory.process import inventory_process
-from services.kernel.model.persistent_map import PersistentMap
+from services.kernel.model.map import Map
 from services.kernel.model.process import Answered
 from services.kernel.model.testing import Spec
 
@@ -82,7 +82,7 @@ def test_every_command_after_every_history(history: str) -> None:
 
 def test_the_state_counts_units_and_versions() -> None:
     assert stock.given(received, wrote_off, StockReserved(SKU, "1", 1, AT)).state == Stock(
-        version=3, on_hand=3, reserved=1, received=10, adjusted=-7, reservations=PersistentMap({"1": 1})
+        version=3, on_hand=3, reserved=1, received=10, adjusted=-7, reservations=Map({"1": 1})
     )
     assert stock.given(received, reserved, issued, returned).state == Stock(
         version=4,
@@ -90,7 +90,7 @@ def test_the_state_counts_units_and_versions() -> None:
         received=10,
         issued=4,
         returned=3,
-        closed=PersistentMap({f"issue/{ORDER}": 3, f"return.1/{ORDER}": 4}),
+        closed=Map({f"issue/{ORDER}": 3, f"return.1/{ORDER}": 4}),
     )
 
 
@@ -112,7 +112,7 @@ def test_an_order_holds_one_quantity() -> None:
 
 def test_a_release_leaves_other_orders_alone() -> None:
     other = StockReserved(SKU, "2", 5, AT)
-    assert stock.given(received, reserved, other, released).state.reservations == {"2": 5}
+    assert stock.given(received, reserved, other, released).state.reservations == Map({"2": 5})
 
 
 def test_a_release_that_overtook_its_reservation_refuses_it() -> None:
@@ -155,8 +155,8 @@ def test_status_is_one_word() -> None:
 def test_closed_steps_are_forgotten_up_to_a_version_and_nothing_else_is() -> None:
     before = stock.given(received, reserved, issued, StockReserved(SKU, "2", 1, AT), returned).state
     after = stock_decider.forget(before, 3)
-    assert after.closed == {f"return.1/{ORDER}": 5}
-    assert (after.version, after.on_hand, dict(after.reservations)) == (5, 9, {"2": 1})
+    assert after.closed == Map({f"return.1/{ORDER}": 5})
+    assert (after.version, after.on_hand, after.reservations) == (5, 9, Map({"2": 1}))
     assert stock_decider.forget(before, 2) is before
 
 

@@ -18,7 +18,7 @@ from contracts.inventory.events import InventoryEvent, StockIssued, StockRelease
 from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.kernel.model.decider import Refused, fold
-from services.kernel.model.persistent_map import PersistentMap
+from services.kernel.model.map import Map, content_of
 from services.kernel.worker.aggregate import StateCodec
 
 SKU = "22423"
@@ -53,8 +53,9 @@ def run(history: list[InventoryCommand]) -> list[InventoryEvent]:
 
 def assert_right(stock: Stock) -> None:
     assert stock.on_hand == stock.received + stock.adjusted + stock.returned - stock.issued
-    assert stock.reserved == sum(stock.reservations.values())
-    assert all(held > 0 for held in stock.reservations.values())
+    reservations = content_of(stock.reservations)
+    assert stock.reserved == sum(reservations.values())
+    assert all(units > 0 for units in reservations.values())
     assert stock.available >= 0
 
 
@@ -96,9 +97,11 @@ def test_what_was_accepted_of_an_order_is_accepted_again_and_changes_nothing(
 def test_forgetting_touches_closed_steps_only(history: list[InventoryCommand], version: int) -> None:
     state = fold(stock_decider, run(history))
     left = stock_decider.forget(state, version)
-    nothing = PersistentMap()
+    nothing = Map()
     assert replace(left, closed=nothing) == replace(state, closed=nothing)
-    assert left.closed == {key: at for key, at in state.closed.items() if at > version}
+    assert content_of(left.closed) == {
+        key: at for key, at in content_of(state.closed).items() if at > version
+    }
 
 
 @given(st.lists(commands, max_size=30))

@@ -23,6 +23,7 @@ from contracts.order.events import OrderEvent
 from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.kernel.model.decider import Refused
+from services.kernel.model.map import content_of
 from services.kernel.model.process import Answered, Ask
 from services.order.domain.decider import order_decider
 from services.order.domain.state import Cancelled, Confirmed, Expired, Order, Rejected, Shipped, units_by_sku
@@ -114,7 +115,7 @@ class Shop:
         """I7."""
         for stock in self.stocks.values():
             assert stock.on_hand == stock.received + stock.adjusted + stock.returned - stock.issued
-            assert stock.reserved == sum(stock.reservations.values())
+            assert stock.reserved == sum(content_of(stock.reservations).values())
             assert stock.available >= 0
 
     def assert_conversations_ended(self) -> None:

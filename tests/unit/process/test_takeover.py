@@ -30,6 +30,7 @@ from contracts.order.events import Line, OrderEvent
 from services.inventory.domain.decider import stock_decider
 from services.inventory.process import inventory_process
 from services.kernel.model.decider import Refused
+from services.kernel.model.map import content_of
 from services.kernel.model.process import Answered
 from services.order.domain.decider import order_decider
 from services.order.domain.state import Confirmed, Rejected, Shipped, units_by_sku
@@ -170,7 +171,7 @@ def units(shop: Recording, kind: type[StockIssued] | type[StockReturned], order_
 
 def assert_claims_and_holds_agree(shop: Recording) -> None:
     for sku, stock in shop.stocks.items():
-        for order_id in stock.reservations:
+        for order_id in content_of(stock.reservations):
             order = shop.orders.get(order_id)
             assert isinstance(order, Confirmed), f"{sku} holds units for {order_id}: {order}"
     for order_id, order in shop.orders.items():
