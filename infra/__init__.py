@@ -1,0 +1,33 @@
+"""Everything that runs, checks and drills the shop: no business logic.
+
+DaybookError
+├── ContractError
+├── DrillFailed
+├── EngineFailed
+├── JarsNotResolved
+├── JavaNotFound
+├── NoOutcome
+├── NoResponse
+│   └── NothingThere
+├── NoSuchRecord
+├── NoSuchTopic
+├── NotAtRest
+├── NotCopied
+├── NotDone
+├── NotInTheLake
+├── NotParked
+├── NotPossible
+├── NotReady
+│   └── NotDurable
+├── NotRewindable
+├── NotRunning
+├── NotTogether
+├── OtherIds
+├── PortTaken
+├── SiteSilent
+├── ToolFailed
+├── TwoWriters
+├── Undecidable
+├── UnreadableRow
+└── Unsafe
+"""

@@ -1,28 +1,21 @@
-"""What can go wrong when the embedded stack starts, each with a text a user can act on.
-
-EmbeddedError
-├── JavaNotFound     no JVM of version 17 or later, and no bundled one
-├── JarsNotResolved  a jar cannot be fetched, or its bytes are not the locked ones
-├── PortTaken        another process listens on a port of ours
-└── NotReady         a process died or stayed silent past its time
-"""
+"""The base of every error of `infra`, and those that more than one room raises. The tree is in `infra/__init__.py`."""
 
 
-class EmbeddedError(Exception):
-    """The embedded stack cannot do what was asked; the text says why and what mends it."""
+class DaybookError(Exception):
+    """Something expected went wrong. The text says what happened and what to do; a command prints it as one line."""
 
 
-class JavaNotFound(EmbeddedError):
-    """There is no JVM of version 17 or later."""
+class JavaNotFound(DaybookError):
+    """There is no JVM of version 17 or later, and no bundled one."""
 
 
-class JarsNotResolved(EmbeddedError):
-    """A jar could not be fetched, or is not the one that the lock names."""
+class JarsNotResolved(DaybookError):
+    """A jar could not be fetched, or its bytes are not the locked ones."""
 
 
-class PortTaken(EmbeddedError):
-    """A port is in use by somebody else."""
+class PortTaken(DaybookError):
+    """Another process listens on a port that a stack needs."""
 
 
-class NotReady(EmbeddedError):
+class NotReady(DaybookError):
     """A process did not become ready in time, or ended before it was."""

@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from analytics.terminal import lines
-from infra.base.errors import EmbeddedError
 from infra.base.settings import ROOT, StackSettings
 from infra.cli.inspect import running_settings
-from infra.cli.output import fail, notes
+from infra.cli.output import notes
 from infra.stack.embedded.jars import jars_folder
 from infra.stack.embedded.java import java_home_for_spark
 from infra.stack.embedded.stack import addresses
@@ -53,11 +52,8 @@ def audit(
 def run_job(module: str, arguments: list[str], settings: StackSettings) -> int:
     """Run an analytics job on the embedded stack, its steps shown as they come; its exit code."""
     settings.home.mkdir(parents=True, exist_ok=True)
-    try:
-        with notes.status("fetching Spark's jars"):
-            environment = spark_environment() | addresses(settings)
-    except EmbeddedError as failure:
-        fail(str(failure))
+    with notes.status("fetching Spark's jars"):
+        environment = spark_environment() | addresses(settings)
     said: list[str] = []
     with notes.status("starting") as status:
         job = subprocess.Popen(
@@ -80,5 +76,5 @@ def run_job(module: str, arguments: list[str], settings: StackSettings) -> int:
 
 
 def spark_environment() -> dict[str, str]:
-    """Where the jobs find Java and Spark's jars. Raises EmbeddedError."""
+    """Where the jobs find Java and Spark's jars. Raises DaybookError."""
     return {"JAVA_HOME": str(java_home_for_spark()), "DAYBOOK_SPARK_JARS": str(jars_folder("spark"))}

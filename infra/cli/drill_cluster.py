@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from infra.base.errors import EmbeddedError
+from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
 from infra.cli.output import fail, notes
 from infra.cli.report_table import told
@@ -127,6 +127,6 @@ def _hold(drill: Drill, name: str, seed: int, out: Path | None) -> None:
             Rig(own, home.port_base + OWN_PORTS) as rig,
         ):
             report = drill(rig, seed, folder, status.update)
-    except (EmbeddedError, ToolFailed, TimeoutError) as reason:
+    except (DaybookError, ToolFailed, TimeoutError) as reason:
         fail(str(reason))
     told(report, folder)

@@ -7,7 +7,7 @@ import typer
 from confluent_kafka import KafkaException
 
 from analytics.terminal import Table
-from infra.base.errors import EmbeddedError
+from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
 from infra.cli import losses_shown
 from infra.cli.output import fail, notes, results
@@ -21,7 +21,7 @@ from services.kernel.log.transactions import OwnershipLost
 app = typer.Typer(invoke_without_command=True)
 app.add_typer(losses_shown.app)
 
-FAILURES = (NotDone, EmbeddedError, NotCaughtUp, TimeoutError, KafkaException, OwnershipLost)
+FAILURES = (NotDone, DaybookError, NotCaughtUp, TimeoutError, KafkaException, OwnershipLost)
 AsJson = Annotated[bool, typer.Option("--json", help="For other tools.")]
 Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long draining may take.")]
 

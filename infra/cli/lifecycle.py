@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from infra.base.errors import EmbeddedError
 from infra.base.settings import StackSettings
 from infra.cli import detached, in_containers, two_sites
 from infra.cli.output import fail, notes, results
@@ -49,10 +48,7 @@ def up(
     names = _chosen(settings, only)
     told = _told(settings, active, force)
     starting = two_sites.to_start(settings)
-    try:
-        jars_folder("kafka")
-    except EmbeddedError as reason:
-        fail(str(reason))
+    jars_folder("kafka")
     for site in starting:
         _require_room(site)
         _put_old_database_aside(site)

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from rich.prompt import Prompt
 
 from analytics.terminal import Table
-from infra.base.errors import EmbeddedError
+from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
 from infra.cli.output import fail, notes, results
 from infra.dr.deciding import NoOutcome
@@ -54,7 +54,7 @@ def show_report(
         with notes.status("Looking at both sites") as status:
             found, file = make_report(settings, status.update)
             entries = standings(_active(settings).bootstrap, found)
-    except (NotDone, EmbeddedError, NotCaughtUp, TimeoutError, KafkaException, OwnershipLost) as reason:
+    except (NotDone, DaybookError, NotCaughtUp, TimeoutError, KafkaException, OwnershipLost) as reason:
         fail(str(reason))
     if out is not None:
         save(found, out)

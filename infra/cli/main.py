@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
-from infra.cli.output import fail
+from infra.cli.output import fail, report
 from infra.cli.sound_settings import require_sound_settings
 
 # What each file of infra/cli brings: only the one that is asked for is imported, for all of them
@@ -128,4 +129,9 @@ def _at_site(name: str) -> None:
 
 
 def main() -> None:
-    command(sys.argv[1:])(prog_name="daybook")
+    """Run the command. An expected error, of the tree in `infra/__init__.py`, is one line and exit code 1."""
+    try:
+        command(sys.argv[1:])(prog_name="daybook")
+    except DaybookError as error:
+        report(str(error))
+        raise SystemExit(1) from None

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
-from infra.base.errors import EmbeddedError
 from infra.base.ports import HOST
 from infra.base.settings import ROOT, StackSettings
 from infra.cli.audit import spark_environment
 from infra.cli.inspect import running_settings
 from infra.cli.lake import default_lake
-from infra.cli.output import fail, notes
+from infra.cli.output import notes
 from infra.stack.embedded.stack import addresses
 
 NOTEBOOKS = ROOT / "analytics" / "notebooks"
@@ -31,11 +30,8 @@ def notebook(
     It listens on this machine alone and asks for the token in the address that it prints. Ctrl-C ends it.
     """
     settings = running_settings()
-    try:
-        with notes.status("fetching Spark's jars"):
-            environment = notebook_environment(settings)
-    except EmbeddedError as failure:
-        fail(str(failure))
+    with notes.status("fetching Spark's jars"):
+        environment = notebook_environment(settings)
     options = [f"--ServerApp.ip={HOST}", f"--ServerApp.port={port}", f"--ServerApp.root_dir={NOTEBOOKS}"]
     if not browser:
         options.append("--no-browser")
@@ -47,7 +43,7 @@ def notebook(
 
 
 def notebook_environment(settings: StackSettings) -> Mapping[str, str]:
-    """What a notebook needs to reach a running shop and to import the code. Raises EmbeddedError."""
+    """What a notebook needs to reach a running shop and to import the code. Raises DaybookError."""
     return {
         **spark_environment(),
         **addresses(settings),

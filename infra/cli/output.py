@@ -25,9 +25,14 @@ notes = Notes(stderr=True)
 
 
 def fail(reason: str, exit_code: int = 1) -> NoReturn:
-    """Say why and leave."""
-    notes.print(Text("daybook:", "red"), lines(_typed(reason)))
+    """Print the reason and end the command."""
+    report(reason)
     raise typer.Exit(exit_code)
+
+
+def report(reason: str) -> None:
+    """Print why the command failed, on standard error."""
+    notes.print(Text("daybook:", "red"), lines(_typed(reason)))
 
 
 def _typed(text: str) -> str:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from analytics.terminal import Table
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
-from infra.log.rewinding import NoSuchTopic, NotRewindable, Rewind, plan, rewind
+from infra.log.rewinding import Rewind, plan, rewind
 from infra.stack.embedded.stack import addresses
 from services.kernel.record.envelope import format_time, parse_time
 
@@ -36,8 +36,6 @@ def begin_again(kafka: str, group: str, topics: Sequence[str], since: str, *, as
         if ask:
             typer.confirm(f"Move {group} at {kafka}?", abort=True, err=True)
         rewind(kafka, group, planned)
-    except (NotRewindable, NoSuchTopic) as error:
-        fail(str(error))
     except (KafkaException, TimeoutError) as error:
         fail(f"the broker at {kafka} does not answer ({error}): is it up? `./daybook up` starts the stack")
     notes.print(f"{group} begins there when it is started.")

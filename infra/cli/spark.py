@@ -4,7 +4,6 @@ import psutil
 import typer
 
 from analytics.terminal import Table, lines
-from infra.base.errors import EmbeddedError
 from infra.base.journal import Phase
 from infra.base.settings import StackSettings
 from infra.cli import detached
@@ -28,10 +27,7 @@ def up() -> None:
         fail("the cluster is up already: `./daybook spark status` shows it, `./daybook spark down` stops it")
     with detached.waiting_bar() as progress:
         task = progress.add_task("Java's jars", total=len(NAMES))
-        try:
-            jars_folder("spark")
-        except EmbeddedError as reason:
-            fail(str(reason))
+        jars_folder("spark")
         detached.start(settings, journal, "infra.stack.embedded.spark", [], progress, task)
     results.print(f"DAYBOOK_SPARK_MASTER={master_url(settings)}")
     notes.print("With that setting, jobs run on the cluster. `./daybook spark down` stops it.")

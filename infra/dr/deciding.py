@@ -10,6 +10,7 @@ from typing import TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from contracts.kernel.records import LossReissued, LossWrittenOff, Outcome, OutcomeBatch
+from infra.base.errors import DaybookError
 from infra.dr.losses import LostRequest
 from infra.log.event_log import EVENT_TOPICS, event_in_any_epoch
 from services.kernel.log.reader import end_offsets, partitions_of, read_to_end
@@ -23,7 +24,7 @@ DELIVERY_SECONDS = 30
 Decision: TypeAlias = LossReissued | LossWrittenOff
 
 
-class NoOutcome(TimeoutError):
+class NoOutcome(DaybookError, TimeoutError):
     """A command that was sent again is not answered; it may still be executed, once."""
 
 

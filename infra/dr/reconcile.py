@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from contracts.kernel.records import LossReissued, LossWrittenOff
+from infra.base.errors import DaybookError
 from infra.dr.deciding import Decision, Desk, decisions
 from infra.dr.losses import Loss, Report
 from services.kernel.log.control import read_control
@@ -18,7 +19,7 @@ from services.kernel.record.envelope import now_micros
 STREAM_SECONDS = 5.0
 
 
-class Undecidable(Exception):
+class Undecidable(DaybookError):
     """The command cannot be sent again or written off; the text says why."""
 
 

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from infra.base.errors import DaybookError
+
 POLL_SECONDS = 0.1
 
 Show = Callable[[str], None]
 
 
-class NotDone(Exception):
+class NotDone(DaybookError):
     """A failover cannot begin, or a step did not come to its end; the text says why and what to do."""
 
 

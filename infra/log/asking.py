@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from infra.base.errors import DaybookError
 from services.kernel.log.control import TOPIC, Control
 
 ANSWER_SECONDS = 2.0
@@ -19,7 +20,7 @@ class Address(NamedTuple):
     bootstrap: str
 
 
-class SiteSilent(TimeoutError):
+class SiteSilent(DaybookError, TimeoutError):
     """The site's broker does not answer, or not yet with a `site.control`."""
 
 

@@ -19,6 +19,7 @@ from analytics.journal import read_decisions
 from analytics.lake.log_copy import LakeOfAnotherLog
 from analytics.lake.manifest import Manifest, check_part, part_folder, read_manifest
 from analytics.offsets import topic_ids
+from infra.base.errors import DaybookError
 from services.kernel.log.rule import FIRST_EPOCH, Event, home_of, stream_of
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Envelope, Metadata
@@ -35,7 +36,7 @@ COLUMNS = ("offset", "kind", *ENVELOPE, "value")
 UNKNOWN_SOURCE = ""
 
 
-class NotInTheLake(Exception):
+class NotInTheLake(DaybookError):
     """A read model needs what the lake does not hold."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from contracts.kernel.records import ParkedCommand
+from infra.base.errors import DaybookError
 from infra.log.topics import SERVICES
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import LARGEST_RECORD
@@ -16,7 +17,7 @@ from services.kernel.record.codec import Undecodable, decode
 DELIVERY_SECONDS = 30
 
 
-class NotParked(KeyError):
+class NotParked(DaybookError, KeyError):
     """No command is parked under this position."""
 
 

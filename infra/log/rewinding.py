@@ -19,6 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from infra.base.errors import DaybookError
 from services.kernel.log.reader import end_offsets, partitions_of
 
 SECONDS, FIRST_SECONDS = 30.0, 5.0
@@ -33,11 +34,11 @@ _REFUSED = {
 Place = tuple[str, int]
 
 
-class NotRewindable(Exception):
+class NotRewindable(DaybookError):
     """This group must not, or cannot now, be moved; the text says why and what to do."""
 
 
-class NoSuchTopic(Exception):
+class NoSuchTopic(DaybookError):
     """The broker has no such topic."""
 
 

@@ -10,6 +10,7 @@ import msgspec
 from confluent_kafka import Message
 
 from contracts.kernel.records import RecordJudged, RecordVerdict
+from infra.base.errors import DaybookError
 from services.kernel.log.journal import read_journal, write_journal
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import (
@@ -37,7 +38,7 @@ MEANINGS = {
 }
 
 
-class NoSuchRecord(LookupError):
+class NoSuchRecord(DaybookError, LookupError):
     """The log does not hold what was asked for."""
 
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from infra.base.errors import DaybookError
 from infra.log.topics import Topic, catalogue, settings_in_force, unequal
 
 SAFETY = ("min.insync.replicas", "unclean.leader.election.enable")
 SECONDS = 30.0
 
 
-class Unsafe(Exception):
+class Unsafe(DaybookError):
     """The broker keeps a setting otherwise; the text says which."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from infra.base.errors import EmbeddedError
+from infra.base.errors import DaybookError
 from tests.bench.harness import QUICK, Effort, Unmeasurable
 from tests.bench.machine import CAVEATS, load_average, machine
 from tests.bench.report import Result, show, write
@@ -72,7 +72,7 @@ def _run(name: str, effort: Effort) -> Result:
         rows = importlib.import_module(f"tests.bench.{module}").run(
             effort, lambda text: progress.print(f"  {name} {text} [dim](load {os.getloadavg()[0]:.1f})[/dim]")
         )
-    except (Unmeasurable, EmbeddedError) as error:
+    except (Unmeasurable, DaybookError) as error:
         failure = str(error)
     except ImportError as error:
         failure = f"its subject is not there: {error}"

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from infra.base.errors import DaybookError
 from infra.log.event_log import EVENT_TOPICS, read_log
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import Event, Opening
@@ -26,7 +27,7 @@ Part: TypeAlias = Event | Opening | None
 """What a record is to the copy; None: a command or an answer."""
 
 
-class NotCopied(Exception):
+class NotCopied(DaybookError):
     """A copy is not complete, or not the same; the text says where. Nothing was switched."""
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from infra.base.errors import DaybookError
 from infra.dr.repartition.copying import Digest, NotCopied, copy, digest, require_same
 from infra.dr.repartition.layout import close_layout, closed, open_layout
 from infra.log.topics import Topic, create_topics
@@ -45,7 +46,7 @@ class Moved:
     partitions: int
 
 
-class NotPossible(Exception):
+class NotPossible(DaybookError):
     """The topics cannot be written anew now; the text says why and what to do."""
 
 

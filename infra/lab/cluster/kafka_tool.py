@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+from infra.base.errors import DaybookError
 from infra.lab.cluster.node import clean_environment
 from infra.stack.embedded.jars import classpath
 from infra.stack.embedded.java import find_java
@@ -11,7 +12,7 @@ from infra.stack.embedded.java import find_java
 TOOL_SECONDS = 180.0
 
 
-class ToolFailed(Exception):
+class ToolFailed(DaybookError):
     """A program of Kafka's ended with an error; the text is what it said."""
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import httpx
 
+from infra.base.errors import DaybookError
 from infra.base.settings import ROOT, StackSettings
 from infra.dr.mirror_position import caught_up
 from infra.dr.plan import controls
@@ -25,7 +26,7 @@ REST_SECONDS = 180.0
 SETTLE_SECONDS = 600
 
 
-class DrillFailed(Exception):
+class DrillFailed(DaybookError):
     """A drill could not be held to its end; the text says what stood in its way."""
 
 

@@ -11,12 +11,13 @@ from typing import TypeAlias
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from infra.base.errors import DaybookError
 from services.kernel.record.envelope import Envelope, Metadata, read_headers, write_headers
 
 Event: TypeAlias = Envelope[bytes]
 
 
-class TwoWriters(Exception):
+class TwoWriters(DaybookError):
     """Another event under a version that was taken: the entity has two writers, and neither is right."""
 
 

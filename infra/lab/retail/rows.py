@@ -9,13 +9,14 @@ from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 
+from infra.base.errors import DaybookError
 from infra.base.settings import ROOT
 
 RETAIL_CSV = ROOT / "infra" / "data" / "online-retail.csv.xz"
 MICROS = 1_000_000
 
 
-class UnreadableRow(ValueError):
+class UnreadableRow(DaybookError, ValueError):
     """A row that is not of the data set's form; the text names the invoice and the field."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 import orjson
 
+from infra.base.errors import DaybookError
 from infra.lab.retail.requests import Api, Call
 
 PATIENCE_SECONDS = 120.0
@@ -18,7 +19,7 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
 
 
-class NoResponse(Exception):
+class NoResponse(DaybookError):
     """A call had no answer for PATIENCE_SECONDS; the text names it and the last reason."""
 
 

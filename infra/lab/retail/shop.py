@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import httpx
 
+from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
 from infra.lab.retail.requests import Api
 from infra.stack.embedded.stack import addresses
@@ -15,7 +16,7 @@ POLL_SECONDS = 0.2
 CLIENT_SECONDS = 10.0
 
 
-class NotAtRest(Exception):
+class NotAtRest(DaybookError):
     """Conversations or read models did not come to an end in time; the text says what is left."""
 
 

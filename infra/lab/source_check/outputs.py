@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 
+from infra.base.errors import DaybookError
+
 Row = Mapping[str, Any]
 NEEDED = (
     *("orders", "daily_revenue", "order_funnel", "stock_ledger", "stockouts", "customers"),
@@ -20,7 +22,7 @@ class Marts(Protocol):
     def __getitem__(self, mart: str, /) -> Sequence[Row]: ...
 
 
-class NotTogether(Exception):
+class NotTogether(DaybookError):
     """Marts are missing, or were not read to the same offsets, or not to the end of the log."""
 
 

@@ -13,12 +13,13 @@ import yaml
 from fastavro.schema import to_parsing_canonical_form
 
 from contracts.lock import ROOT, Schema
+from infra.base.errors import DaybookError
 
 CATALOGUE = "topics.yaml"
 _OLDER = re.compile(r"(?P<stem>.+)\.v(?P<version>\d+)\.avsc")
 
 
-class ContractError(Exception):
+class ContractError(DaybookError):
     """Schemas and catalogue do not fit together; the text says what and how to mend it."""
 
 

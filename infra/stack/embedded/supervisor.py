@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from infra.base.errors import EmbeddedError, NotReady
+from infra.base.errors import DaybookError, NotReady
 from infra.base.journal import Phase, StackJournal, StackState
 from infra.base.ports import require_free
 from infra.base.settings import StackSettings
@@ -68,7 +68,7 @@ class Supervisor:
             self._watch()
         except StopAsked:
             self._journal.record("stack", "interrupted", "asked to stop while starting")
-        except (EmbeddedError, OSError) as reason:
+        except (DaybookError, OSError) as reason:
             self._house.storage.measure()
             failure = f"{reason}\n{self._house.storage}" if self._house.storage.short else str(reason)
             self._journal.record("stack", "failed", failure)
@@ -97,7 +97,7 @@ class Supervisor:
         self._journal.record("stack", "running")
 
     def _first_launch(self, watched: Watched) -> None:
-        """Raises EmbeddedError only where the stack is no stack without this member."""
+        """Raises DaybookError only where the stack is no stack without this member."""
         watched.held = watched.member.name in self._journal.held()
         if watched.member.awaited:
             self._launch(watched)
@@ -187,7 +187,7 @@ class Supervisor:
         """A restart may fail for a passing reason, a port still held: that is a death, not our end."""
         try:
             self._launch(watched)
-        except (EmbeddedError, OSError) as reason:
+        except (DaybookError, OSError) as reason:
             self._plan_restart(watched, 0.0, str(reason))
 
     def _plan_restart(self, watched: Watched, lived: float, reason: str, event: str = "died") -> None:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from services.kernel.errors import KernelError
 from services.kernel.log.clients import client
 
 Answer = TypeVar("Answer")
@@ -35,7 +36,7 @@ _MOVING = (
 )
 
 
-class NotCaughtUp(TimeoutError):
+class NotCaughtUp(KernelError, TimeoutError):
     """The end of the topic was not reached in time: a transaction is still open, or the broker is away."""
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from services.kernel.errors import KernelError
 from services.kernel.log.reader import what_is_there
 
 Partition: TypeAlias = tuple[str, int]
@@ -20,7 +21,7 @@ Partition: TypeAlias = tuple[str, int]
 WINDOW = 500  # records that are counted one by one
 
 
-class NotKnown(Exception):
+class NotKnown(KernelError):
     """The broker did not answer in time, or a position lies outside the log."""
 
 

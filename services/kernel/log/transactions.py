@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from services.kernel.errors import KernelError
 from services.kernel.log.clients import client
 
 Result = TypeVar("Result")
@@ -22,11 +23,11 @@ LARGEST_RECORD = 32 * 2**20
 ATTEMPTS = 5
 
 
-class Aborted(Exception):
+class Aborted(KernelError):
     """The transaction was rolled back, cleanly: nothing of it is visible, the same work may be done again."""
 
 
-class OwnershipLost(Exception):
+class OwnershipLost(KernelError):
     """Another process owns the ids, or the end of a transaction is unknown: this process must end and restore
     anew."""
 

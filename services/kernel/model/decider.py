@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, TypeVar
 
+from services.kernel.errors import KernelError
+
 Command = TypeVar("Command")
 State = TypeVar("State")
 Event = TypeVar("Event")
 
 
-class Refused(Exception):
+class Refused(KernelError):
     """A command is denied: nothing is appended. `code` is stable and public, `reason` is for people."""
 
     def __init__(self, code: str, reason: str) -> None:

@@ -16,12 +16,13 @@ from fastavro import parse_schema, schemaless_reader
 from contracts.lock import load_lock
 from contracts.records import ENCODERS
 from contracts.upcasters import upcast
+from services.kernel.errors import KernelError
 from services.kernel.record.registry import record_class, schema_id
 
 FRAME = struct.Struct(">bI")
 
 
-class Undecodable(ValueError):
+class Undecodable(KernelError, ValueError):
     """Not a record of ours: not framed, of an unknown schema, cut short, or longer than its schema says."""
 
 

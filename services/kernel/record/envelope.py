@@ -1,8 +1,7 @@
 """The envelope: what travels beside a record, as CloudEvents 1.0 headers in Kafka's binary mode.
 
-Source of the names: CloudEvents 1.0.2, Kafka protocol binding (`ce_` prefix) and its documented extensions
-`sequence`, `correlationid`, `causationid`. Ours: `epoch`, `requesthash`, `transaction`, `replyto`,
-`expectedversion`.
+Source of the names: CloudEvents 1.0.2, Kafka protocol binding (`ce_` prefix) and its documented extensions `sequence`,
+`correlationid`, `causationid`. Ours: `epoch`, `requesthash`, `transaction`, `replyto`, `expectedversion`.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from random import getrandbits
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from services.kernel.errors import KernelError
 
 Body = TypeVar("Body")
 Headers = list[tuple[str, bytes]]
@@ -73,7 +74,7 @@ class Envelope(Generic[Body]):
     body: Body
 
 
-class Malformed(ValueError):
+class Malformed(KernelError, ValueError):
     """A record whose headers are not an envelope."""
 
 

@@ -9,8 +9,10 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
+from services.kernel.errors import KernelError
 
-class MalformedToken(ValueError):
+
+class MalformedToken(KernelError, ValueError):
     """Not a token that the shop gave out."""
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contracts.kernel.records import OutcomeBatch
+from services.kernel.errors import KernelError
 from services.kernel.log.rule import home_of
 from services.kernel.record.envelope import Malformed, Metadata
 from services.kernel.record.registry import schema_id
 
 
-class LaterEpoch(Exception):
+class LaterEpoch(KernelError):
     """Somebody writes in a later site epoch: this worker's time is over."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from services.kernel.errors import KernelError
 from services.kernel.log.foreign import foreign
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.rule import FIRST_EPOCH, Journal, home_of, stream_of
@@ -21,7 +22,7 @@ from services.kernel.worker.snapshots import SnapshotReader
 State = TypeVar("State")
 
 
-class VersionGap(Exception):
+class VersionGap(KernelError):
     """The log lacks events that a snapshot has: nothing may be decided on what is left."""
 
 

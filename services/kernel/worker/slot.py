@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from services.kernel.errors import KernelError
 from services.kernel.log.control import Control, read_control, snapshot_id, transactional_ids
 from services.kernel.log.journal import read_journal
 from services.kernel.log.reader import (
@@ -42,11 +43,11 @@ State = TypeVar("State")
 Event = TypeVar("Event")
 
 
-class LayoutChanged(Exception):
+class LayoutChanged(KernelError):
     """The service's slot layout is not the one this worker was started for."""
 
 
-class StoodDown(Exception):
+class StoodDown(KernelError):
     """The site does not write, or not in this epoch: this process must not write once more."""
 
 

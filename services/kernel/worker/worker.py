@@ -15,6 +15,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from services.kernel.collector import keep_what_is_here
+from services.kernel.errors import KernelError
 from services.kernel.exit_codes import (
     EXIT_GAP,
     EXIT_JUDGED,
@@ -44,7 +45,7 @@ DEMOTED_SECONDS = 1.0
 log = structlog.get_logger()
 
 
-class RecordsJudged(Exception):
+class RecordsJudged(KernelError):
     """An operator decided on records of this service: their keys are folded anew at the next start."""
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 import typer.main
 
+from infra.base.errors import PortTaken
 from infra.cli import main as cli
 
 
@@ -28,3 +29,20 @@ def test_a_command_is_found_alone(name: str) -> None:
 @pytest.mark.parametrize("words", [["--help"], ["--help", "up"], ["no-such-command"]])
 def test_who_asks_for_help_sees_everything(words: list[str]) -> None:
     assert commands(words) == EVERYTHING
+
+
+def test_an_expected_error_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing = typer.Typer()
+
+    @failing.command()
+    def fails() -> None:
+        raise PortTaken("port 1 (broker) is in use: stop its process")
+
+    monkeypatch.setattr(cli, "command", lambda _: failing)
+    monkeypatch.setattr("sys.argv", ["daybook"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "daybook: port 1 (broker) is in use: stop its process\n"
