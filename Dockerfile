@@ -58,7 +58,7 @@ WORKDIR /app
 ENV PATH=/venv/bin:$PATH DAYBOOK_HTTP_HOST=0.0.0.0 DAYBOOK_HTTP_PORT=8080
 EXPOSE 8080
 USER daybook
-# No shell in between: the process gets SIGTERM itself; what to run is the command: services.order.main api
+# No shell in between: the process gets SIGTERM itself; what to run is the command: services.order.service api
 ENTRYPOINT ["python", "-m"]
 
 FROM runtime AS analytics

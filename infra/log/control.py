@@ -9,6 +9,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, Message, Producer
 
 from contracts.kernel.records import HoldKind, SiteHold, SiteRole, StorageBlock
+from contracts.lock import load_lock
 from services.kernel.log.control import (
     HOLD,
     ROLE,
@@ -22,7 +23,7 @@ from services.kernel.log.transactions import Transactions
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import now_micros
 
-SERVICES = ("order", "inventory")
+SERVICES = load_lock().services
 WRITE_SECONDS = 20.0
 FENCE_TIMEOUT_MS = 10_000
 

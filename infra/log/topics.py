@@ -13,16 +13,16 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from contracts.kernel.records import SiteRole, SlotLayout
-from contracts.lock import ROOT
+from contracts.lock import ROOT, load_lock
 from infra.log.epochs import record_epochs
 from services.kernel.log.reader import read_to_end
 from services.kernel.record.codec import encode
 
 CONTROL = "site.control"
-SERVICES = ("order", "inventory")
+SERVICES = load_lock().services
 PATIENCE = 60.0  # seconds that leaders may take
 MILLISECONDS = {"s": 1_000, "h": 3_600_000, "d": 86_400_000}
-_OURS = re.compile(r"(order|inventory|site|supplier|connect)\..+")
+_OURS = re.compile(rf"({'|'.join(SERVICES)}|site|supplier|connect)\..+")
 
 
 @dataclass(frozen=True)

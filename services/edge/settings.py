@@ -5,8 +5,10 @@ from __future__ import annotations
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from services.kernel.settings import Positive, ProcessSettings
 
 
 def _split(given: Any) -> Any:
@@ -15,7 +17,6 @@ def _split(given: Any) -> Any:
 
 Hosts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_split)]
-Positive = Annotated[float, Field(gt=0)]
 
 
 class EdgeSettings(BaseSettings):
@@ -33,3 +34,21 @@ class EdgeSettings(BaseSettings):
     connections_per_address: Annotated[int, Field(ge=1)] = 512
     header_seconds: Positive = 10.0
     body_seconds: Positive = 30.0
+
+
+class ApiSettings(ProcessSettings):
+    """A write API.
+
+    `replica`: its own partition of `<service>.outcomes`. `hash_key`: a secret of at least 16 characters,
+    the same for all replicas and over restarts, with which requests are fingerprinted. `query_url`: where
+    Location points. `peer_url`: this API at the other site, where there are two. `max_pending`: commands
+    that wait for their outcome, more get 503.
+    """
+
+    replica: Annotated[int, Field(ge=0)] = 0
+    hash_key: Annotated[SecretStr, Field(min_length=16)]
+    query_url: str = "http://127.0.0.1:27403"
+    peer_url: str = ""
+    wait_seconds: Positive = 10.0
+    delivery_seconds: Positive = 5.0
+    max_pending: Annotated[int, Field(ge=1)] = 4096

@@ -7,22 +7,28 @@ minted, and told in a 503 or 507, so that every request can be repeated safely.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
+from fastapi import APIRouter, FastAPI
 from prometheus_client import Counter
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
 from contracts.kernel.records import Outcome
-from services.edge.gateway import Gateway
+from services.edge.app import application
+from services.edge.gateway import Gateway, GatewaySettings
 from services.edge.problems import RETRY_AFTER_SECONDS, Problem
+from services.edge.server import end_process
+from services.edge.settings import ApiSettings
 from services.edge.unavailable import Unanswered
-from services.edge.write_headers import WriteHeaders, expected_version, require_once, traceparent
+from services.edge.write_headers import Correlated, WriteHeaders, expected_version, require_once, traceparent
 from services.kernel.model.process import derived_id
 from services.kernel.record.envelope import uuid7
 from services.kernel.record.tokens import Token
@@ -151,6 +157,50 @@ class Writer:
         about = {self._resource.field: entity_id, "idempotency_key": write.key, **error.members}
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS), "Idempotency-Key": write.key}
         return Problem(error.status, error.code, f"{error}. {_SAFE_TO_REPEAT}", headers=headers, **about)
+
+
+class WriteApi:
+    """The write API of one service: the gateway to its commands, the writer of responses, the application."""
+
+    def __init__(self, service: str, settings: ApiSettings, resource: Resource) -> None:
+        """`resource.location` is a path of the query API."""
+        self.gateway = Gateway(
+            GatewaySettings(
+                service=service,
+                bootstrap=settings.kafka,
+                site=settings.site,
+                replica=settings.replica,
+                wait=settings.wait_seconds,
+                delivery_timeout=settings.delivery_seconds,
+                max_pending=settings.max_pending,
+                peer_url=settings.peer_url,
+            ),
+            on_fatal=end_process,
+        )
+        resource = replace(resource, location=settings.query_url + resource.location)
+        self.writer = Writer(self.gateway, resource, settings.hash_key.get_secret_value().encode())
+
+    def application(
+        self,
+        routes: APIRouter,
+        *,
+        title: str,
+        about: str,
+        before_end: Callable[[], Awaitable[None]] | None = None,
+    ) -> FastAPI:
+        """The routes with health, metrics and pages. It connects when it starts."""
+
+        @asynccontextmanager
+        async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+            await self.gateway.start()
+            yield
+            if before_end is not None:
+                await before_end()
+            await self.gateway.close()
+
+        app = application([routes], self.gateway.not_ready, lifespan, title=title, about=about)
+        app.add_middleware(Correlated)
+        return app
 
 
 @cache

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
@@ -11,17 +9,15 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from services.edge.app import api_router, application
-from services.edge.gateway import Gateway, GatewaySettings
+from services.edge.app import api_router
 from services.edge.problems import Code
-from services.edge.server import end_process
+from services.edge.settings import ApiSettings
 from services.edge.write_docs import succeeded, write_problems
-from services.edge.write_headers import Correlated, EntityId, Headers
+from services.edge.write_headers import EntityId, Headers
 from services.edge.write_route import WriteRoute
-from services.edge.writes import Resource, Write, Writer
+from services.edge.writes import Resource, Write, WriteApi, Writer
 from services.inventory.domain.refusals import StockRefusal
 from services.inventory.requests import AdjustmentRequest, ReceiptRequest, StockAnswer
-from services.inventory.settings import StockApiSettings
 from services.kernel.record.envelope import now_micros
 
 ABOUT = {"sku": "85123A"}
@@ -77,36 +73,11 @@ def routes(api: StockApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
     return router
 
 
-def create(settings: StockApiSettings) -> FastAPI:
+def create(settings: ApiSettings) -> FastAPI:
     """The application; it connects when it starts."""
-    gateway = Gateway(
-        GatewaySettings(
-            service="inventory",
-            bootstrap=settings.kafka,
-            site=settings.site,
-            replica=settings.replica,
-            wait=settings.wait_seconds,
-            delivery_timeout=settings.delivery_seconds,
-            max_pending=settings.max_pending,
-            peer_url=settings.peer_url,
-        ),
-        on_fatal=end_process,
-    )
-    resource = Resource("stock", "sku", f"{settings.query_url}/stock/")
-    api = StockApi(Writer(gateway, resource, settings.hash_key.get_secret_value().encode()))
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await gateway.start()
-        yield
-        await gateway.close()
-
-    app = application(
-        [routes(api)],
-        gateway.not_ready,
-        lifespan,
+    api = WriteApi("inventory", settings, Resource("stock", "sku", "/stock/"))
+    return api.application(
+        routes(StockApi(api.writer)),
         title="Daybook stock",
         about="Take deliveries and correct the stock. A 2xx means that the events are in the log.",
     )
-    app.add_middleware(Correlated)
-    return app

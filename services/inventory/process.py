@@ -17,14 +17,6 @@ ORDER_NOT_FOUND, ALREADY_SHIPPED = "order_not_found", "already_shipped"
 FAILED = "command_failed"
 
 
-def react(_event: InventoryEvent, _stock: Stock) -> Sequence[Ask]:
-    return ()
-
-
-def pending(_stock: Stock) -> Sequence[Ask]:
-    return ()
-
-
 def again(event: InventoryEvent, stock: Stock, epoch: int) -> Sequence[Ask]:
     """Whose hold is this? Asked after a failover of what is still held; `epoch` makes it a new question."""
     match event:
@@ -33,10 +25,6 @@ def again(event: InventoryEvent, stock: Stock, epoch: int) -> Sequence[Ask]:
             return [Ask(ask_id, order_id, JustifyReservation(order_id, sku, at), tag=str(at))]
         case _:
             return ()
-
-
-def claims(_stock: Stock) -> Sequence[Ask]:
-    return ()
 
 
 def record(sku: str, answered: Sequence[Answered]) -> Sequence[Any]:
@@ -58,26 +46,4 @@ def record(sku: str, answered: Sequence[Answered]) -> Sequence[Any]:
     return commands
 
 
-def deadline(_stock: Stock) -> int | None:
-    return None
-
-
-def expire(sku: str, _now: int) -> Any:
-    """Raises ValueError: stock has no deadline."""
-    raise ValueError(f"stock {sku} does not expire")
-
-
-def is_open(_stock: Stock) -> bool:
-    return False
-
-
-inventory_process: Process[Stock, InventoryEvent] = Process(
-    react=react,
-    pending=pending,
-    record=record,
-    deadline=deadline,
-    expire=expire,
-    is_open=is_open,
-    again=again,
-    claims=claims,
-)
+inventory_process: Process[Stock, InventoryEvent] = Process(record=record, again=again)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query
@@ -12,14 +10,12 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from services.edge.app import api_router, application
-from services.edge.gateway import Gateway, GatewaySettings
+from services.edge.app import api_router
 from services.edge.problems import Code
-from services.edge.server import end_process
 from services.edge.write_docs import succeeded, write_problems
-from services.edge.write_headers import Correlated, EntityId, Headers
+from services.edge.write_headers import EntityId, Headers
 from services.edge.write_route import WriteRoute
-from services.edge.writes import Resource, Write, Writer, entity_of_key
+from services.edge.writes import Resource, Write, WriteApi, Writer, entity_of_key
 from services.kernel.record.envelope import now_micros
 from services.order.domain.refusals import OrderRefusal
 from services.order.requests import (
@@ -153,36 +149,12 @@ def _refusals(*refusals: OrderRefusal) -> dict[str, Code]:
 
 def create(settings: OrderApiSettings) -> FastAPI:
     """The application; it connects when it starts."""
-    gateway = Gateway(
-        GatewaySettings(
-            service="order",
-            bootstrap=settings.kafka,
-            site=settings.site,
-            replica=settings.replica,
-            wait=settings.wait_seconds,
-            delivery_timeout=settings.delivery_seconds,
-            max_pending=settings.max_pending,
-            peer_url=settings.peer_url,
-        ),
-        on_fatal=end_process,
-    )
-    tail = SettledTail(settings.kafka, lambda: gateway.epoch)
-    resource = Resource("order", "order_id", f"{settings.query_url}/orders/", frozenset({"order_not_found"}))
-    writer = Writer(gateway, resource, settings.hash_key.get_secret_value().encode())
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await gateway.start()
-        yield
-        await tail.close()
-        await gateway.close()
-
-    app = application(
-        [routes(OrderApi(writer, tail, settings))],
-        gateway.not_ready,
-        lifespan,
+    resource = Resource("order", "order_id", "/orders/", frozenset({"order_not_found"}))
+    api = WriteApi("order", settings, resource)
+    tail = SettledTail(settings.kafka, lambda: api.gateway.epoch)
+    return api.application(
+        routes(OrderApi(api.writer, tail, settings)),
         title="Daybook orders",
         about="Place orders and change them. A 2xx means that the events are in the log.",
+        before_end=tail.close,
     )
-    app.add_middleware(Correlated)
-    return app

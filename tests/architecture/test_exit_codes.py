@@ -10,10 +10,9 @@ from services.kernel import exit_codes
 ROOT = Path(__file__).parents[2]
 CODES = {name: code for name, code in vars(exit_codes).items() if name.startswith("EXIT_")}
 # Modules of the processes that `daybook up` starts, by the group that the table names.
-WORKERS = ("services/kernel/worker/worker.py", "services/order/worker.py", "services/inventory/worker.py")
+WORKERS = ("services/kernel/worker/worker.py",)
 OTHERS = (
-    "services/order/main.py",
-    "services/inventory/main.py",
+    "services/service.py",
     "services/edge/server.py",
     "services/projection/main.py",
     "infra/log/registry.py",

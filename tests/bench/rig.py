@@ -114,7 +114,7 @@ class Rig:
         """One of the shop's processes by its name, such as order-worker; not yet ready."""
         service, _, part = name.rpartition("-")
         module = {"": "services.projection.main", "query": "services.projection.main"}.get(
-            service, f"services.{service}.main"
+            service, f"services.{service}.service"
         )
         return self.start(
             name, module, {"projection": "project", "query-api": "query"}.get(name, part), **settings

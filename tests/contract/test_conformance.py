@@ -101,8 +101,7 @@ class Tail:
 
 @pytest.fixture(params=[decided, failed])
 def script(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    for service in ("order", "inventory"):
-        monkeypatch.setattr(f"services.{service}.api.Gateway", lambda *_, **__: Gateway(request.param))
+    monkeypatch.setattr("services.edge.writes.Gateway", lambda *_, **__: Gateway(request.param))
     monkeypatch.setattr("services.order.api.SettledTail", lambda *_: Tail())
     return request.param
 

@@ -17,8 +17,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 from services.edge.app import described
 from services.edge.problems import MEDIA_TYPE
+from services.edge.settings import ApiSettings as InventorySettings
 from services.inventory.api import create as inventory_app
-from services.inventory.settings import StockApiSettings as InventorySettings
 from services.order.api import create as order_app
 from services.order.settings import OrderApiSettings as OrderSettings
 from services.projection.api import query_app

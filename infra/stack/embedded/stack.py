@@ -43,7 +43,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Service:
+class ShopProcess:
     """A Python process of the shop."""
 
     name: str
@@ -57,15 +57,15 @@ SILENT = (*STORES, "link", "mirror")
 # In order of starting; those of one row start together, the rows stop in reverse.
 SERVICES = (
     (
-        Service("registry", "infra.log.registry"),
-        Service("order-worker", "services.order.main", "worker"),
-        Service("inventory-worker", "services.inventory.main", "worker"),
-        Service("projection", "services.projection.main", "project"),
+        ShopProcess("registry", "infra.log.registry"),
+        ShopProcess("order-worker", "services.order.service", "worker"),
+        ShopProcess("inventory-worker", "services.inventory.service", "worker"),
+        ShopProcess("projection", "services.projection.main", "project"),
     ),
     (
-        Service("order-api", "services.order.main", "api"),
-        Service("inventory-api", "services.inventory.main", "api"),
-        Service("query-api", "services.projection.main", "query"),
+        ShopProcess("order-api", "services.order.service", "api"),
+        ShopProcess("inventory-api", "services.inventory.service", "api"),
+        ShopProcess("query-api", "services.projection.main", "query"),
     ),
 )
 NAMES = (*STORES, *(service.name for row in SERVICES for service in row))
@@ -163,7 +163,7 @@ def _link(settings: StackSettings) -> Member:
 
 def _guard(settings: StackSettings, other: Site) -> Member:
     told = {"DAYBOOK_PEER": other.name, "DAYBOOK_PEER_KAFKA": other.link}
-    return replace(_service(settings, Service("guard", "infra.dr.guard"), told), seconds=60)
+    return replace(_service(settings, ShopProcess("guard", "infra.dr.guard"), told), seconds=60)
 
 
 def _mirror(settings: StackSettings, source: Site) -> Member:
@@ -200,7 +200,7 @@ def mirror_place(settings: StackSettings, source: Site) -> MirrorPlace:
 
 
 def _service(
-    settings: StackSettings, service: Service, told: Mapping[str, str] = MappingProxyType({})
+    settings: StackSettings, service: ShopProcess, told: Mapping[str, str] = MappingProxyType({})
 ) -> Member:
     """`told` is what only this one has to know."""
     command = (sys.executable, "-m", service.module, *([service.part] if service.part else []))
@@ -216,7 +216,7 @@ def _service(
     )
 
 
-def _told_of(other: Site | None, service: Service) -> Mapping[str, str]:
+def _told_of(other: Site | None, service: ShopProcess) -> Mapping[str, str]:
     """A passive site's write APIs name the active site's."""
     if other is None or service.name not in ("order-api", "inventory-api"):
         return _NOTHING

@@ -1,4 +1,4 @@
-"""The vocabulary of process managers: what one aggregate asks of another. Standard library only."""
+"""The vocabulary of process managers: what one aggregate asks of another; and an aggregate as a whole."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from services.kernel.model.decider import Decider
+
+Command = TypeVar("Command")
 State = TypeVar("State")
 Event = TypeVar("Event")
 
@@ -45,9 +48,30 @@ class Answered:
     code: str
 
 
+def _nothing(*_: Any) -> Sequence[Ask]:
+    return ()
+
+
+def _refuse_outcomes(key: str, outcomes: Sequence[Answered]) -> Sequence[Any]:
+    raise ValueError(f"{key} sends no commands, and got {len(outcomes)} outcomes")
+
+
+def _no_deadline(_state: Any) -> None:
+    return None
+
+
+def _never_expires(key: str, _now: int) -> Any:
+    raise ValueError(f"{key} does not expire")
+
+
+def _as_pending(_state: Any) -> Any:
+    """Stands where the answer follows from `pending`."""
+    raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class Process(Generic[State, Event]):
-    """One aggregate's conversations, pure.
+    """What one aggregate wants of others, pure. By default it wants nothing: state what differs.
 
     `react(event, state)`: what to ask for after `event` led to `state`;
     `pending(state)`: every ask whose outcome is not yet an event of the asker;
@@ -58,14 +82,33 @@ class Process(Generic[State, Event]):
 
     At a takeover the logs of two services may be cut at different points: neither knows what the other has.
     `again(event, state, epoch)`: what an event of the recent past calls for, answered or not; `state` is
-    today's; `claims(state)`: everything that the state needs others to hold. Asking twice changes nothing.
+    today's; `claims(state)`: everything that the state needs of others (default: what is pending). Asking
+    twice changes nothing.
     """
 
-    react: Callable[[Event, State], Sequence[Ask]]
-    pending: Callable[[State], Sequence[Ask]]
-    record: Callable[[str, Sequence[Answered]], Sequence[Any]]
-    deadline: Callable[[State], int | None]
-    expire: Callable[[str, int], Any]
-    is_open: Callable[[State], bool]
-    again: Callable[[Event, State, int], Sequence[Ask]]
-    claims: Callable[[State], Sequence[Ask]]
+    react: Callable[[Event, State], Sequence[Ask]] = _nothing
+    pending: Callable[[State], Sequence[Ask]] = _nothing
+    record: Callable[[str, Sequence[Answered]], Sequence[Any]] = _refuse_outcomes
+    deadline: Callable[[State], int | None] = _no_deadline
+    expire: Callable[[str, int], Any] = _never_expires
+    is_open: Callable[[State], bool] = _as_pending
+    again: Callable[[Event, State, int], Sequence[Ask]] = _nothing
+    claims: Callable[[State], Sequence[Ask]] = _as_pending
+
+    def __post_init__(self) -> None:
+        if self.is_open is _as_pending:
+            pending = self.pending
+            object.__setattr__(self, "is_open", lambda state: bool(pending(state)))
+        if self.claims is _as_pending:
+            object.__setattr__(self, "claims", self.pending)
+
+
+@dataclass(frozen=True)
+class Aggregate(Generic[Command, State, Event]):
+    """What a worker runs. `name` gives the topics (`<name>.commands`, `<name>.events` …); `states` are all
+    classes that `State` may be."""
+
+    name: str
+    decider: Decider[Command, State, Event]
+    process: Process[State, Event]
+    states: Sequence[type]

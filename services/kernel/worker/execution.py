@@ -13,12 +13,11 @@ from confluent_kafka import Message
 
 from contracts.kernel.records import Header, Outcome, OutcomeBatch, ParkedCommand, Remembered
 from services.kernel.model.decider import Refused
-from services.kernel.model.process import Answered, Ask
+from services.kernel.model.process import Aggregate, Answered, Ask
 from services.kernel.record.codec import decode, encode
 from services.kernel.record.envelope import LARGEST_NUMBER, Metadata, ReplyAddress, read_headers, uuid7
 from services.kernel.record.registry import topic_of
 from services.kernel.worker.addressing import LaterEpoch, answerable, later_epoch, require_address
-from services.kernel.worker.aggregate import Aggregate
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.entity import Entity, unexpected
 from services.kernel.worker.staged import Staged, StagedAsk, StagedEvent

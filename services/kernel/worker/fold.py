@@ -18,12 +18,12 @@ from services.kernel.log.foreign import answer_of, foreign, place_of
 from services.kernel.log.journal import with_judgement
 from services.kernel.log.reader import end_offsets, read_to_end
 from services.kernel.log.rule import Event, Foreign, Journal, Kind, Step, epoch_after, identity, kind_of, step
+from services.kernel.model.process import Aggregate
 from services.kernel.record.codec import decode
 from services.kernel.record.envelope import Headers, Metadata, now_micros
-from services.kernel.worker.aggregate import Aggregate, StateCodec
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.entity import Entity
-from services.kernel.worker.snapshots import seen, snapshot_of
+from services.kernel.worker.snapshots import StateCodec, seen, snapshot_of
 
 State = TypeVar("State")
 

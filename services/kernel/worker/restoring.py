@@ -12,12 +12,12 @@ from services.kernel.errors import KernelError
 from services.kernel.log.foreign import foreign
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.rule import FIRST_EPOCH, Journal, home_of, stream_of
+from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
-from services.kernel.worker.aggregate import Aggregate, StateCodec
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.entity import Window
 from services.kernel.worker.fold import Fold
-from services.kernel.worker.snapshots import SnapshotReader
+from services.kernel.worker.snapshots import SnapshotReader, StateCodec
 
 State = TypeVar("State")
 

@@ -28,15 +28,16 @@ from services.kernel.log.reader import (
     partitions_by_topic,
 )
 from services.kernel.log.transactions import Transactions
+from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
 from services.kernel.record.registry import topics_written
-from services.kernel.worker.aggregate import Aggregate, StateCodec
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.entity import Window
 from services.kernel.worker.fold import Fold
 from services.kernel.worker.own_events import OwnEvents, open_epoch
 from services.kernel.worker.restoring import restore
 from services.kernel.worker.snapshot_writer import Ends, SnapshotWriter
+from services.kernel.worker.snapshots import StateCodec
 
 Command = TypeVar("Command")
 State = TypeVar("State")

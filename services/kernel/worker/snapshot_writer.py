@@ -14,7 +14,6 @@ from contracts.kernel.records import Watermark
 from services.kernel.log.reader import Positions
 from services.kernel.log.transactions import LARGEST_RECORD, Aborted, Transactions, produce
 from services.kernel.record.codec import decode, encode
-from services.kernel.worker.aggregate import StateCodec
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.snapshots import (
     ABSENT,
@@ -23,6 +22,7 @@ from services.kernel.worker.snapshots import (
     STOPPED,
     WATERMARK_KEY,
     Seen,
+    StateCodec,
     seen,
     snapshot_of,
 )

@@ -7,14 +7,16 @@ snapshot. In memory, what stays as it is from one time to the next is then held 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
 from confluent_kafka import Message
 
 from contracts.kernel.records import Remembered, Snapshot, Watermark
+from services.kernel.model.map import Map, content_of
 from services.kernel.record.codec import Undecodable, decode, encode
-from services.kernel.worker.aggregate import StateCodec
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.entity import Entity, Thawed
 
@@ -26,6 +28,52 @@ OPEN = ("open", b"1")
 ABSENT = ("absent", b"1")  # of the name nothing is known but refusals, or that its stream stopped
 STOPPED = ("stopped", b"1")  # it is folded anew at every start: a decision or newer code may let it go on
 FORMAT_HEADER = "format"
+# Raised when snapshots say something new: those that lack it are discarded.
+SNAPSHOT_GENERATION = b"2"
+
+
+class StateCodec(Generic[State]):
+    """States to bytes and back, for snapshots only: a cache, private to one version of the code."""
+
+    def __init__(self, states: Sequence[type]) -> None:
+        self._decoders: dict[str, msgspec.msgpack.Decoder[State]] = {
+            state.__name__: msgspec.msgpack.Decoder(state, dec_hook=_decoded) for state in states
+        }
+        self._encode = msgspec.msgpack.Encoder(enc_hook=_encodable).encode
+        shapes = msgspec.json.schema_components(list(states), schema_hook=_schema)
+        shape = msgspec.json.encode(shapes, order="deterministic")
+        self.format = hashlib.blake2b(SNAPSHOT_GENERATION + shape, digest_size=8).hexdigest()
+
+    def encode(self, state: State) -> bytes:
+        return type(state).__name__.encode() + b"\0" + self._encode(state)
+
+    def decode(self, data: bytes) -> State:
+        """Raises msgspec.ValidationError or KeyError where `data` is not of this format."""
+        name, _, body = data.partition(b"\0")
+        state: State = self._decoders[name.decode()].decode(body)
+        return state
+
+
+# Sorts the entries of a map: equal states have equal snapshots, whatever the process's hash seed.
+_encode_sorted = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def _encodable(value: Any) -> msgspec.Raw:
+    if isinstance(value, Map):
+        return msgspec.Raw(_encode_sorted(content_of(value)))
+    raise NotImplementedError(f"no snapshot can hold a {type(value).__name__}")
+
+
+def _decoded(kind: type, content: dict[str, int]) -> Map:
+    if kind is Map:
+        return Map(content)
+    raise NotImplementedError(f"no snapshot can hold a {kind.__name__}")
+
+
+def _schema(kind: type) -> dict[str, Any]:
+    if kind is Map:
+        return msgspec.json.schema(dict[str, int])
+    raise NotImplementedError(f"no snapshot can hold a {kind.__name__}")
 
 
 class Seen(NamedTuple, Generic[State]):

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from confluent_kafka import KafkaException
@@ -27,8 +27,9 @@ from services.kernel.exit_codes import (
 from services.kernel.log.control import ControlWatch, read_control
 from services.kernel.log.journal import JournalWatch
 from services.kernel.log.transactions import Aborted, Fenced, OwnershipLost
+from services.kernel.model.process import Aggregate
+from services.kernel.settings import WorkerSettings
 from services.kernel.worker.addressing import LaterEpoch
-from services.kernel.worker.aggregate import Aggregate
 from services.kernel.worker.broker_monitor import end_when_stuck
 from services.kernel.worker.command_loop import CommandLoop
 from services.kernel.worker.entity import Window
@@ -47,23 +48,6 @@ log = structlog.get_logger()
 
 class RecordsJudged(KernelError):
     """An operator decided on records of this service: their keys are folded anew at the next start."""
-
-
-class WorkerSettings(Protocol):
-    """What a worker needs of its service's settings; times as the names say."""
-
-    kafka: str
-    http_host: str
-    http_port: int
-    slot: int
-    slots: int
-    layout: int
-    window_ms: float
-    snapshot_seconds: float
-    retry_window_hours: float
-    transaction_timeout_ms: int
-    redrive_seconds: float
-    takeover_hours: float
 
 
 def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings, metrics: WorkerMetrics) -> int:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
-from pydantic_settings import BaseSettings, SettingsConfigDict
-
-# A folder of files, each named as a variable and read where that is not set: how containers get secrets.
-SECRETS = os.environ.get("DAYBOOK_SECRETS")
+from services.kernel.settings import Port, ProcessSettings
 
 
-class ReadSettings(BaseSettings):
+class ReadSettings(ProcessSettings):
     """Shared by the projection and the query API; times are seconds."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS, hide_input_in_errors=True
-    )
-
-    kafka: str = "127.0.0.1:27492"
     database_url: str = "postgresql://daybook@127.0.0.1:27432/daybook"
-    site: str = "home"
-    http_host: str = "127.0.0.1"
-    log_level: str = "INFO"
 
 
 class ProjectionSettings(ReadSettings):
-    http_port: int = 27413
+    http_port: Port = 27413
     projection_group: str = "daybook-projection"
     # a name that no other process of the group has, and that stays over restarts; empty: none
     projection_instance: str = ""
@@ -37,7 +24,7 @@ class ProjectionSettings(ReadSettings):
 
 
 class QuerySettings(ReadSettings):
-    http_port: int = 27403
+    http_port: Port = 27403
     database_connections: int = 10
     wait_seconds: float = 2
     max_wait_seconds: float = 30

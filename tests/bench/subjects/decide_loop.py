@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from services.kernel.collector import keep_what_is_here
-from services.kernel.worker.aggregate import Aggregate
+from services.kernel.model.process import Aggregate
 from services.kernel.worker.command_loop import CommandLoop
 from services.kernel.worker.entity import Window
 from services.kernel.worker.execution import Executor
@@ -30,7 +30,7 @@ NEVER_SECONDS = 86_400.0  # nobody answers the asks: asking again is not what is
 
 def main(service: str, bootstrap: str, snapshot_seconds: str) -> None:
     aggregate: Aggregate[Any, Any, Any] = getattr(
-        importlib.import_module(f"services.{service}.worker"), service.upper()
+        importlib.import_module(f"services.{service}.service"), service.upper()
     )
     config = SlotConfig(
         bootstrap, 0, 1, 1, 10_000, Window(24.0, ANSWERS_PER_PARTITION), float(snapshot_seconds)

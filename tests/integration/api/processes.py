@@ -25,9 +25,15 @@ def eventually(check: Callable[[], Any], what: str) -> Any:
 
 @contextmanager
 def process(
-    service: str, part: str, kafka: str, port: int, code: str | None = None, **settings: str
+    service: str,
+    part: str,
+    kafka: str,
+    port: int,
+    code: str | None = None,
+    module: str = "service",
+    **settings: str,
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """`python -m services.<service>.main <part>`, of other `code` perhaps; ready, and ended at the end."""
+    """`python -m services.<service>.<module> <part>`, of other `code` perhaps: ready, and ended at the end."""
     environment = {
         **os.environ,
         "DAYBOOK_KAFKA": kafka,
@@ -35,7 +41,7 @@ def process(
         "DAYBOOK_HASH_KEY": "a key for tests alone",
         **{f"DAYBOOK_{name.upper()}": value for name, value in settings.items()},
     }
-    command = [sys.executable, "-m", f"services.{service}.main", part]
+    command = [sys.executable, "-m", f"services.{service}.{module}", part]
     started = subprocess.Popen(command, env=environment, cwd=code)
     try:
         eventually(lambda: ready(started, port), f"{service} {part} did not become ready")

@@ -47,8 +47,8 @@ def apis(kafka: str, before: Path) -> Iterator[dict[str, str]]:
     ports = free_ports(3)
     with ExitStack() as stack:
         stack.enter_context(process("order", "worker", kafka, ports[0]))
-        for replica, (port, code) in enumerate(((ports[1], str(before)), (ports[2], None))):
-            stack.enter_context(process("order", "api", kafka, port, code, replica=str(replica)))
+        stack.enter_context(process("order", "api", kafka, ports[1], str(before), "main", replica="0"))
+        stack.enter_context(process("order", "api", kafka, ports[2], replica="1"))
         yield {"before": f"http://127.0.0.1:{ports[1]}", "after": f"http://127.0.0.1:{ports[2]}"}
 
 

@@ -21,9 +21,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from services.inventory.settings import StockWorkerSettings
 from services.kernel.log import transactions
-from services.order.settings import OrderWorkerSettings
+from services.service import Service
 
 METHODS = ("begin_transaction", "produce", "send_offsets_to_transaction", "commit_transaction")
 
@@ -88,9 +87,10 @@ def main() -> int:
         return Doomed(producer, step, int(nth), number, torn_from)
 
     transactions.transactional_producer = doomed
-    settings = OrderWorkerSettings() if service == "order" else StockWorkerSettings()
-    code: int = importlib.import_module(f"services.{service}.worker").run(settings)
-    return code
+    declared: Service[Any, Any, Any] = getattr(
+        importlib.import_module(f"services.{service}.service"), service.upper()
+    )
+    return declared.run_worker()
 
 
 if __name__ == "__main__":

@@ -15,19 +15,19 @@ from contracts.kernel.records import ParkedCommand, Snapshot
 from contracts.order.commands import PlaceOrder
 from contracts.order.events import Line, OrderPlaced
 from infra.log.parked import parked_commands, retry
-from services.inventory.worker import INVENTORY
+from services.inventory.service import INVENTORY
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.rule import Journal
 from services.kernel.log.transactions import LARGEST_RECORD
 from services.kernel.record.codec import decode
 from services.kernel.record.envelope import Metadata, read_headers, write_headers
 from services.kernel.worker import snapshot_writer, snapshots
-from services.kernel.worker.aggregate import StateCodec
 from services.kernel.worker.command_loop import MAX_RECORDS
 from services.kernel.worker.entity import Window
 from services.kernel.worker.restoring import restore
 from services.kernel.worker.slot import Slot, SlotConfig
-from services.order.worker import ORDER
+from services.kernel.worker.snapshots import StateCodec
+from services.order.service import ORDER
 from tests.bench import bulk
 from tests.integration.api.processes import eventually
 from tests.integration.kernel.client import Client

@@ -10,7 +10,7 @@ import pytest
 
 from contracts.inventory.commands import AdjustStock, ReceiveStock
 from contracts.inventory.events import StockAdjusted
-from services.inventory.worker import INVENTORY
+from services.inventory.service import INVENTORY
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.registry import schema_id
 from services.kernel.worker import fold

@@ -12,13 +12,13 @@ from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import Snapshot
 from infra.lab.checker import Evidence, check, read_evidence
 from services.inventory.domain.state import Stock
-from services.inventory.worker import INVENTORY
+from services.inventory.service import INVENTORY
 from services.kernel.exit_codes import EXIT_LAYOUT, EXIT_LOST
 from services.kernel.log.control import change_layout, read_control, snapshot_id
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.transactions import Fenced, Transactions, produce
 from services.kernel.record.codec import decode
-from services.kernel.worker.aggregate import StateCodec
+from services.kernel.worker.snapshots import StateCodec
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import FIRST_BATCH, WorkerProcess
 

@@ -10,12 +10,12 @@ import pytest
 from contracts.kernel.records import Outcome
 from services.kernel.log.rule import Journal
 from services.kernel.worker import fold as folding
-from services.kernel.worker.aggregate import StateCodec
 from services.kernel.worker.entity import Entity, Window
 from services.kernel.worker.fold import Fold
 from services.kernel.worker.restoring import restore
 from services.kernel.worker.slot import Slot, SlotConfig
-from services.order.worker import ORDER
+from services.kernel.worker.snapshots import StateCodec
+from services.order.service import ORDER
 from tests.bench import bulk
 
 ORDERS = 60

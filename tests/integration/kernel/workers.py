@@ -48,7 +48,7 @@ class WorkerProcess:
             "DAYBOOK_SNAPSHOT_SECONDS": "1",
             **{f"DAYBOOK_{name.upper()}": str(value) for name, value in settings.items()},
         }
-        module = ["-m", f"services.{service}.main", "worker"]
+        module = ["-m", f"services.{service}.service", "worker"]
         if doom:
             step, nth, name = doom
             module = ["-m", "tests.integration.kernel.doomed_worker", service, step, str(nth), name]

@@ -14,8 +14,8 @@ from fastapi.routing import iter_route_contexts
 from contracts.lock import load_lock
 from infra.log.registry import ClientParameters, create
 from services.edge.app import application
+from services.edge.settings import ApiSettings as InventorySettings
 from services.inventory.api import create as inventory_app
-from services.inventory.settings import StockApiSettings as InventorySettings
 from services.order.api import create as order_app
 from services.order.settings import OrderApiSettings as OrderSettings
 from services.projection.api import query_app

@@ -4,11 +4,11 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
-from services.inventory.settings import StockApiSettings
+from services.edge.settings import ApiSettings
 from services.order.settings import OrderApiSettings
 
 
-@pytest.mark.parametrize("settings", [OrderApiSettings, StockApiSettings])
+@pytest.mark.parametrize("settings", [OrderApiSettings, ApiSettings])
 def test_a_secret_that_is_too_short_is_not_told(
     settings: type[BaseSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:

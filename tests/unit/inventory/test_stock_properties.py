@@ -19,7 +19,7 @@ from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.kernel.model.decider import Refused, fold
 from services.kernel.model.map import Map, content_of
-from services.kernel.worker.aggregate import StateCodec
+from services.kernel.worker.snapshots import StateCodec
 
 SKU = "22423"
 orders = st.sampled_from(["1", "2", "3"])

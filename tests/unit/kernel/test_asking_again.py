@@ -14,7 +14,7 @@ from services.kernel.worker.entity import Entity, Thawed, Window
 from services.kernel.worker.execution import Executor
 from services.kernel.worker.staged import Staged
 from services.kernel.worker.worker_metrics import WorkerMetrics
-from services.order.worker import ORDER
+from services.order.service import ORDER
 
 SECOND = 1_000_000
 REDRIVE = 30

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from contracts.inventory.events import StockReceived
-from services.inventory.worker import INVENTORY
+from services.inventory.service import INVENTORY
 from services.kernel.log.rule import Journal
-from services.kernel.worker.aggregate import StateCodec
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.entity import Entity, Window
 from services.kernel.worker.fold import Fold
-from services.kernel.worker.snapshots import SnapshotReader, seen, snapshot_of
+from services.kernel.worker.snapshots import SnapshotReader, StateCodec, seen, snapshot_of
 from tests.contract.log_rule_cases import KEY, NOW, OTHER, LogRecord, event
 
 EVENTS, STATE = "inventory.events", "inventory.state"

@@ -33,12 +33,12 @@ from contracts.order.commands import (
 from contracts.order.events import Line, Movement
 from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
-from services.inventory.worker import INVENTORY
+from services.inventory.service import INVENTORY
 from services.kernel.model.decider import fold
-from services.kernel.worker.aggregate import StateCodec
+from services.kernel.worker.snapshots import StateCodec
 from services.order.domain.decider import order_decider
 from services.order.domain.state import Order
-from services.order.worker import ORDER
+from services.order.service import ORDER
 
 AT = 1_291_191_960_000_000
 SEEDS = range(10)

@@ -27,7 +27,7 @@ from contracts.order.events import (
 )
 from services.kernel.model.decider import Refused, fold
 from services.kernel.model.process import Ask
-from services.kernel.worker.aggregate import StateCodec
+from services.kernel.worker.snapshots import StateCodec
 from services.order.domain.decider import order_decider
 from services.order.domain.state import STATES, Order
 from services.order.process import order_process

@@ -1,11 +1,11 @@
-"""Environment variables of the inventory service, all with the prefix DAYBOOK_; times as their names say."""
+"""Environment variables that every process of the shop reads, all with the prefix DAYBOOK_; times as named."""
 
 from __future__ import annotations
 
 import os
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 # A folder of files, each named as a variable and read where that is not set: how containers get secrets.
@@ -15,8 +15,8 @@ Positive = Annotated[float, Field(gt=0)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class StockSettings(BaseSettings):
-    """What API and worker share: `kafka` is host:port[,host:port…], `http_host` the address to listen on."""
+class ProcessSettings(BaseSettings):
+    """What all share: `kafka` is host:port[,host:port…], `http_host` the address to listen on."""
 
     model_config = SettingsConfigDict(
         env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS, hide_input_in_errors=True
@@ -25,32 +25,13 @@ class StockSettings(BaseSettings):
     kafka: str = "127.0.0.1:27492"
     site: str = "home"
     http_host: str = "127.0.0.1"
+    http_port: Port = 8080
     log_level: str = "INFO"
 
 
-class StockApiSettings(StockSettings):
-    """The HTTP side.
-
-    `replica`: its own partition of `inventory.outcomes`. `hash_key`: a secret of at least 16 characters,
-    the same for all replicas and over restarts, with which requests are fingerprinted. `query_url`: where
-    Location points. `peer_url`: this API at the other site, where there are two. `max_pending`: commands
-    awaiting their outcome, more are answered 503.
-    """
-
-    http_port: Port = 27402
-    replica: Annotated[int, Field(ge=0)] = 0
-    hash_key: Annotated[SecretStr, Field(min_length=16)]
-    query_url: str = "http://127.0.0.1:27403"
-    peer_url: str = ""
-    wait_seconds: Positive = 10.0
-    delivery_seconds: Positive = 5.0
-    max_pending: Annotated[int, Field(ge=1)] = 4096
-
-
-class StockWorkerSettings(StockSettings):
+class WorkerSettings(ProcessSettings):
     """The owner of a slot; `layout` is the number of the slot layout that it belongs to."""
 
-    http_port: Port = 27412
     slot: Annotated[int, Field(ge=0)] = 0
     slots: Annotated[int, Field(ge=1)] = 1
     layout: Annotated[int, Field(ge=1)] = 1
