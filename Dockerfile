@@ -21,7 +21,9 @@ RUN uv pip install --quiet --python /venv/bin/python --constraints requirements.
 FROM analytics-dependencies AS jars
 WORKDIR /app
 COPY infra/__init__.py infra/jars.lock infra/
-COPY infra/stack/embedded/__init__.py infra/stack/embedded/cache.py infra/base/errors.py infra/stack/embedded/jars.py infra/stack/embedded/java.py infra/stack/embedded/
+COPY infra/base/__init__.py infra/base/errors.py infra/base/settings.py infra/base/ports.py infra/base/
+COPY infra/stack/__init__.py infra/stack/
+COPY infra/stack/embedded/__init__.py infra/stack/embedded/cache.py infra/stack/embedded/jars.py infra/stack/embedded/java.py infra/stack/embedded/
 ENV DAYBOOK_CACHE=/cache
 RUN /venv/bin/python -m infra.stack.embedded.jars spark monitoring && mv /cache/jars/spark-* /spark-jars && mv /cache/jars/monitoring-* /monitoring-jars
 # the Java of the lock, in a form that Spark starts on
@@ -31,7 +33,9 @@ RUN /venv/bin/python -c 'from infra.stack.embedded.java import java_home_for_spa
 FROM analytics-dependencies AS plugins
 WORKDIR /app
 COPY infra/__init__.py infra/jars.lock infra/
-COPY infra/stack/embedded/__init__.py infra/stack/embedded/cache.py infra/base/errors.py infra/stack/embedded/jars.py infra/stack/embedded/java.py infra/stack/embedded/
+COPY infra/base/__init__.py infra/base/errors.py infra/base/settings.py infra/base/ports.py infra/base/
+COPY infra/stack/__init__.py infra/stack/
+COPY infra/stack/embedded/__init__.py infra/stack/embedded/cache.py infra/stack/embedded/jars.py infra/stack/embedded/java.py infra/stack/embedded/
 ENV DAYBOOK_CACHE=/cache
 RUN mkdir /plugins && for set in files lines scripts tables avro groovy; do \
         /venv/bin/python -m infra.stack.embedded.jars connect-$set && mv /cache/jars/connect-$set-* /plugins/$set || exit 1; \
@@ -41,12 +45,12 @@ FROM python AS code
 WORKDIR /app
 COPY contracts contracts
 COPY services services
-COPY infra/*.py infra/
-COPY infra/log/contracts infra/log/contracts
-COPY infra/stack/compose infra/stack/compose
+COPY infra/__init__.py infra/
+COPY infra/base infra/base
+COPY infra/log infra/log
+COPY infra/stack infra/stack
 # the guard of a site, of profile `sites`
 COPY infra/dr infra/dr
-COPY infra/stack/embedded/__init__.py infra/base/errors.py infra/base/ports.py infra/stack/embedded/
 RUN python -m compileall -q .
 
 FROM python AS runtime

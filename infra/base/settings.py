@@ -37,6 +37,8 @@ OFFSETS = {
 LOWEST_BASE, HIGHEST_BASE = 1024, 65535 - 100
 # Distance of the second site's base from the first's.
 AWAY_PORTS = 200
+# Of the folder of the shop in containers, beside the embedded one's.
+COMPOSE_SUFFIX = "-compose"
 
 
 class StackSettings(BaseSettings):
@@ -59,6 +61,12 @@ class StackSettings(BaseSettings):
     def typed(self) -> str:
         """The command as it is typed for this stack."""
         return typed_for(self.stack)
+
+    @property
+    def named_home(self) -> Path:
+        """DAYBOOK_HOME as a user sets it: the shop in containers has its own folder beside that one."""
+        home = self.home.absolute()
+        return home.with_name(home.name.removesuffix(COMPOSE_SUFFIX)) if self.stack == "compose" else home
 
     def port(self, name: str) -> int:
         """The port of a process, by its name in OFFSETS."""

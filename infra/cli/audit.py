@@ -14,7 +14,7 @@ from infra.cli.inspect import running_settings
 from infra.cli.output import notes
 from infra.stack.embedded.jars import jars_folder
 from infra.stack.embedded.java import java_home_for_spark
-from infra.stack.embedded.stack import addresses
+from infra.stack.shop import addresses
 
 STEP = "… "
 NOT_MADE = 2

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
+from infra.base.errors import DaybookError
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.cli import drill_cluster, drill_containers
@@ -17,16 +19,18 @@ from infra.dr.steps import Show
 from infra.lab.drills.failback import failback as hold_failback
 from infra.lab.drills.mirror import mirror_crash as hold_mirror_crash
 from infra.lab.drills.mirror import mirror_lag_drill
-from infra.lab.drills.pair import DrillFailed, Pair
+from infra.lab.drills.pair import Pair
 from infra.lab.drills.planned import planned as hold_planned
 from infra.lab.drills.report import DrillReport
 from infra.lab.drills.split_brain import split_brain as hold_split_brain
 from infra.lab.drills.unplanned import unplanned as hold_unplanned
+from infra.stack.compose.engine import compose_home
 from infra.stack.site import home_settings
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(drill_cluster.app, name="cluster")
 app.command("containers")(drill_containers.containers)
+OWN_PROJECT = "daybook-drill"
 OWN_PORTS = 400  # beyond those of the stack that may be running
 
 Seed = Annotated[int, typer.Option(help="Decides moments, order and kind of what goes wrong.")]
@@ -40,8 +44,8 @@ Drill: TypeAlias = Callable[[Pair, int, Path, Show], DrillReport]
 @app.callback()
 def drill(context: typer.Context) -> None:
     """Rehearse what goes wrong, under load, with a report: two sites, three brokers, or containers."""
-    if StackSettings().stack == "compose" and context.invoked_subcommand != "containers":
-        fail(f"drill {context.invoked_subcommand} is of the embedded stack: leave --stack compose out")
+    if StackSettings().stack == "compose" and context.invoked_subcommand == "cluster":
+        fail("drill cluster is of the embedded stack: leave --stack compose out")
 
 
 @app.command()
@@ -82,7 +86,11 @@ def mirror_lag(seed: Seed = 1, out: Out = None, running: Running = False) -> Non
 
 def _hold(name: str, drill: Drill, seed: int, out: Path | None, running: bool) -> None:
     """Run a drill, show and keep its report; exit code 1 where a promise was not kept."""
-    pair = Pair(_settings(running))
+    settings = _settings(running)
+    if settings.stack == "compose" and not running:
+        # A project of its own, beside the shop's.
+        os.environ["COMPOSE_PROJECT_NAME"] = OWN_PROJECT
+    pair = Pair(settings)
     folder = out or pair.settings.home / "drills" / f"{name}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -91,7 +99,9 @@ def _hold(name: str, drill: Drill, seed: int, out: Path | None, running: bool) -
             pair.start()
         with notes.status("") as status:
             report = drill(pair, seed, folder, status.update)
-    except (DrillFailed, TimeoutError) as reason:
+        if settings.stack == "compose":
+            report.typed = f"{settings.typed} drill {name} --seed {seed}"
+    except (DaybookError, TimeoutError) as reason:
         fail(str(reason))
     finally:
         if not running:
@@ -101,6 +111,9 @@ def _hold(name: str, drill: Drill, seed: int, out: Path | None, running: bool) -
 
 def _settings(running: bool) -> StackSettings:
     home = home_settings(StackSettings())
+    if home.stack == "compose":
+        own = {"home": compose_home(home.home / "drill"), "port_base": home.port_base + OWN_PORTS}
+        return home if running else home.model_copy(update=own)
     if not running:
         return StackSettings(home=home.home / "drill", port_base=home.port_base + OWN_PORTS)
     state = StackJournal(home.home).read()

@@ -4,10 +4,9 @@ import msgspec
 import typer
 
 from infra.base.settings import StackSettings
-from infra.cli import detached, failover, losses_shown, two_sites
+from infra.cli import failover, losses_shown
 from infra.cli.output import fail, notes, results
-from infra.dr.failback import Life, fail_back
-from infra.stack.site import Site
+from infra.dr.failback import fail_back
 
 app = typer.Typer()
 
@@ -19,18 +18,7 @@ def failback(timeout: failover.Timeout = 60.0, as_json: failover.AsJson = False)
     try:
         losses_shown.keep_report(settings)
         with notes.status("Looking at both sites") as status:
-
-            def start(site: Site) -> None:
-                status.stop()  # one bar at a time
-                two_sites.start([site], [], "")
-                status.start()
-
-            def stop(site: Site) -> None:
-                status.stop()
-                detached.stop(site.journal, f"Stopping {site.name}: services first, then the stores")
-                status.start()
-
-            done = fail_back(settings, Life(start, stop), timeout, status.update)
+            done = fail_back(settings, timeout, status.update)
     except failover.FAILURES as reason:
         failover.stop(settings, reason)
     if as_json:

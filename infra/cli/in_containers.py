@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,19 +15,22 @@ from infra.base.settings import StackSettings
 from infra.cli.output import fail, notes, results
 from infra.log.asking import SiteSilent, ask
 from infra.log.stream_counts import stream_lines
-from infra.stack.compose.engine import EngineFailed, compose, containers, database_url, make_secrets
+from infra.stack.compose.engine import SITES, EngineFailed, compose, containers, keep_two_sites, make_secrets
+from infra.stack.shop import database_url
 from infra.stack.storage import Space
 
-# All others need the secrets, which the first start makes.
-BEFORE_THE_FIRST_START = ("up", "down", "clean", "demo", "contracts")
-# These know the embedded stack's processes alone; of the drills, one is of containers.
-NOT_HERE = ("failover", "failback", "spark", "notebook")
+# All others need the secrets, which the first start makes; a drill starts a shop of its own.
+BEFORE_THE_FIRST_START = ("up", "down", "clean", "demo", "drill", "contracts")
+# These know the embedded stack's processes alone.
+NOT_HERE = ("spark", "notebook")
 
 
-def up(settings: StackSettings) -> None:
+def up(settings: StackSettings, sites: int) -> None:
     """Build the images, start all and wait until it is healthy. COMPOSE_PROFILES adds to it."""
     with failing():
         make_secrets(settings)
+        if sites == 2 or SITES in os.environ.get("COMPOSE_PROFILES", "").split(","):
+            keep_two_sites(settings)
         compose(settings, "up", "--detach", "--build", "--wait", "--quiet-pull")
 
 

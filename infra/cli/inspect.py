@@ -19,7 +19,8 @@ from infra.cli import in_containers, two_sites
 from infra.cli.output import fail, notes, results
 from infra.log.stream_counts import stream_lines
 from infra.stack.embedded.housekeeping import site_storage
-from infra.stack.embedded.stack import NAMES, SILENT, SITE_NAMES, STORES, addresses, log_file, members
+from infra.stack.embedded.stack import log_file, members
+from infra.stack.shop import NAMES, SILENT, SITE_NAMES, STORES, addresses
 from infra.stack.site import Site, peer
 
 app = typer.Typer()

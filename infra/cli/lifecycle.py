@@ -13,7 +13,7 @@ from infra.stack.embedded.housekeeping import site_storage
 from infra.stack.embedded.jars import jars_folder
 from infra.stack.embedded.postgres import PostgresPlace, put_aside
 from infra.stack.embedded.spark import cluster_journal
-from infra.stack.embedded.stack import NAMES, SITE_NAMES, addresses
+from infra.stack.shop import NAMES, SITE_NAMES, addresses
 from infra.stack.site import AWAY, HOME, Site, away_settings, peer, sites_of
 from infra.stack.storage import no_room_to_start
 
@@ -40,7 +40,7 @@ def up(
     """
     settings = StackSettings()
     if settings.stack == "compose":
-        in_containers.up(settings)
+        in_containers.up(settings, sites)
         _show_open(settings)
         return
     if sites == 2:

@@ -13,7 +13,7 @@ from infra.cli.audit import spark_environment
 from infra.cli.inspect import running_settings
 from infra.cli.lake import default_lake
 from infra.cli.output import notes
-from infra.stack.embedded.stack import addresses
+from infra.stack.shop import addresses
 
 NOTEBOOKS = ROOT / "analytics" / "notebooks"
 

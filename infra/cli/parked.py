@@ -13,7 +13,7 @@ from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.log.parked import NotParked, parked_command, parked_commands, retry, skip
 from infra.log.parked_keys import events_of, keys, retry_key, skip_first
-from infra.stack.embedded.stack import addresses
+from infra.stack.shop import addresses
 from services.kernel.record.envelope import format_time
 from services.projection.engine.parked_keys import Drained, NothingParked, ParkedKey, StreamForked
 from services.projection.engine.read_model import OtherCode

@@ -16,7 +16,7 @@ from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
-from infra.stack.embedded.stack import addresses
+from infra.stack.shop import addresses
 from services.projection.engine.bulk import Lake, replay_into
 from services.projection.engine.read_model import Stopped, TooManyParked
 from services.projection.engine.rebuild import (

@@ -13,7 +13,7 @@ from analytics.terminal import Table
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.log.rewinding import Rewind, plan, rewind
-from infra.stack.embedded.stack import addresses
+from infra.stack.shop import addresses
 from services.kernel.record.envelope import format_time, parse_time
 
 _AGE = re.compile(r"(\d+)([smhd])")

@@ -1,5 +1,6 @@
 """`daybook sites`: how the two stand; `sites cut` and `sites heal`: the way between them, for drills."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -10,11 +11,10 @@ from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.cli.in_containers import failing
 from infra.cli.output import fail, notes, results
-from infra.dr.compose_sites import Engine, sites_in_containers
 from infra.dr.overview import MirrorView, SitesView, SiteView, overview
-from infra.stack.compose.engine import containers
-from infra.stack.embedded.link import LinkState, write_link
-from infra.stack.site import Site, home_settings, sites_of
+from infra.stack.link import LinkState, set_links
+from infra.stack.platform import platform_of
+from infra.stack.site import Site, home_settings
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -28,7 +28,7 @@ def sites(
     if context.invoked_subcommand:
         return
     with notes.status("Asking both sites"):
-        view = _in_containers() if _contained() else overview(_both())
+        view = overview(_both())
     if as_json:
         results.print(msgspec.json.encode(view).decode())
         return
@@ -39,10 +39,8 @@ def sites(
 @app.command()
 def cut() -> None:
     """Cut the two sites off from each other: the mirror and the guards see nothing of the other side."""
-    _embedded_only("cut")
-    for site in _both().values():
-        write_link(site.link_state, LinkState(cut=True))
-    notes.print("Cut. `./daybook sites heal` mends it.")
+    set_links(_both().values(), LinkState(cut=True))
+    notes.print(f"Cut. `{StackSettings().typed} sites heal` mends it.")
 
 
 @app.command()
@@ -50,41 +48,26 @@ def heal(
     delay: Annotated[int, typer.Option(min=0, metavar="MS", help="Hold every byte back that long.")] = 0,
 ) -> None:
     """Let the two sites reach each other again."""
-    _embedded_only("heal")
-    for site in _both().values():
-        write_link(site.link_state, LinkState(delay_ms=delay))
+    set_links(_both().values(), LinkState(delay_ms=delay))
     notes.print("Whole again." if not delay else f"Whole, {delay} ms late in each direction.")
 
 
-def _contained() -> bool:
-    return StackSettings().stack == "compose"
-
-
-def _embedded_only(name: str) -> None:
-    if _contained():
-        fail(
-            f"sites {name} is of the embedded stack. In containers the away broker is cut off by "
-            "`./daybook --stack compose drill containers --failure cut --container away-broker`"
-        )
-
-
-def _in_containers() -> SitesView:
+def _both() -> Mapping[str, Site]:
     settings = StackSettings()
-    with failing():
-        found = containers(settings)
-    sites = sites_in_containers(settings, found)
-    if len(sites) < 2:
-        fail("there are not two sites: `COMPOSE_PROFILES=sites ./daybook --stack compose up` makes a second")
-    return overview(sites, Engine(found))
-
-
-def _both() -> dict[str, Site]:
-    home = home_settings(StackSettings())
+    if settings.stack == "compose":
+        with failing():
+            found = platform_of(settings).sites()
+        if len(found) < 2:
+            fail(
+                "there are not two sites: `COMPOSE_PROFILES=sites ./daybook --stack compose up` makes a second"
+            )
+        return found
+    home = home_settings(settings)
     # The ports of a running stack were chosen when it started.
     state = StackJournal(home.home).read() if home.home.exists() else None
     if state is not None and StackJournal(home.home).supervised():
         home = StackSettings(home=home.home, port_base=state.port_base, site="home")
-    found = sites_of(home)
+    found = platform_of(home).sites()
     if len(found) < 2:
         fail("there is one site: `./daybook up --sites 2` makes a second one")
     return found

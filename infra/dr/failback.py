@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,26 +16,17 @@ from infra.dr.comparison import SiteComparison, compare
 from infra.dr.mirror_position import MirrorMeter
 from infra.dr.overview import read_models
 from infra.dr.plan import PlanFile, both_sites, heard
-from infra.dr.promotion import MIRROR
 from infra.dr.steps import NotDone, Show, SiteStep, Steps, wait_until
 from infra.dr.switchover import Failover, switch_over
 from infra.log.control import write_role
 from infra.log.topics import SERVICES, create_topics, ensure_site
-from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.platform import platform_of
+from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 
-FOLDERS = ("broker", "postgres")
 CLOSE_EVENTS = 100  # behind, while writes go on: close enough to switch
 REBUILD_SECONDS = 1800.0
 COMPARE_SECONDS = 120.0
-
-
-@dataclass(frozen=True)
-class Life:
-    """How a site is started and stopped; both return when it is done."""
-
-    start: Callable[[Site], None]
-    stop: Callable[[Site], None]
 
 
 @dataclass(frozen=True)
@@ -50,25 +39,23 @@ class Failback:
     comparison: SiteComparison
 
 
-def fail_back(
-    settings: StackSettings, life: Life, timeout: float = 60.0, show: Show = lambda _: None
-) -> Failback:
+def fail_back(settings: StackSettings, timeout: float = 60.0, show: Show = lambda _: None) -> Failback:
     """Rebuild the site that is not active and switch over to it. Raises NotDone.
 
     Interrupted before the switchover, it can be run again: the half-rebuilt site is archived too.
     """
     active, old, epoch = _roles(settings)
-    steps = Steps(show)
+    platform, steps = platform_of(settings), Steps(show)
     with steps.step(f"{old.name} stopped"):
-        life.stop(old)
+        platform.stop(old)
     with steps.step(f"{old.name} archived") as doing:
         archive = _archive(old, epoch)
         doing.detail = str(archive)
     with steps.step(f"{old.name} rebuilt empty"):
         _rebuild(old, epoch)
     with steps.step(f"{old.name} started"):
-        old.journal.release(MIRROR)
-        life.start(old)
+        platform.start(old, MIRROR)
+        platform.start(old)
     with steps.step("mirrored back while writes go on") as doing:
         doing.detail = f"{_await_mirror(active, old)} events behind"
     with steps.step("read models and standby workers ready"):
@@ -99,25 +86,18 @@ def _roles(settings: StackSettings) -> tuple[Site, Site, int]:
 
 def _archive(site: Site, epoch: int) -> Path:
     """Move the log and the database away, as they are; answers the folder."""
-    archive = site.settings.home / "archive" / f"{epoch}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    archive = site.folder / "archive" / f"{epoch}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     archive.mkdir(parents=True)
-    for name in FOLDERS:
-        if (site.settings.home / name).exists():
-            shutil.move(site.settings.home / name, archive / name)
+    platform_of(site.settings).lose_disks(site, archive)
     return archive
 
 
 def _rebuild(site: Site, epoch: int) -> None:
     """An empty broker with the catalogue's topics; it is passive before anything else of the site starts."""
-    ports = site.settings.port("broker"), site.settings.port("controller")
-    broker = EmbeddedBroker(site.settings.home / "broker", *ports)
-    broker.start()
-    try:
-        create_topics(broker.bootstrap)
-        write_role(broker.bootstrap, SiteRole(site.name, "passive", epoch))
-        ensure_site(broker.bootstrap, site.name)
-    finally:
-        broker.stop()
+    with platform_of(site.settings).broker_alone(site) as bootstrap:
+        create_topics(bootstrap)
+        write_role(bootstrap, SiteRole(site.name, "passive", epoch))
+        ensure_site(bootstrap, site.name)
 
 
 def _await_mirror(active: Site, old: Site) -> int:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from infra.dr.plan import heard
 from infra.dr.steps import NotDone, Show
 from infra.log.topics import SERVICES, mirrored_topics
-from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.platform import platform_of
 from infra.stack.site import Site
 from services.kernel.log.control import read_control, transactional_ids
 from services.kernel.log.reader import end_offsets, partitions_of
@@ -27,22 +27,18 @@ def readable(site: Site, show: Show) -> Iterator[str]:
     if heard(site.link) is not None:
         yield site.link
         return
-    if site.journal.supervised():
+    platform = platform_of(site.settings)
+    if platform.up(site):
         raise NotDone(
             f"{site.name} runs and cannot be reached: mend the way (`./daybook sites heal`) or stop it "
             f"(`./daybook --site {site.name} down`)"
         )
-    folder = site.settings.home / "broker"
-    if not folder.is_dir():
-        raise NotDone(f"{site.name} has no broker's folder at {folder}")
+    if not platform.has_log(site):
+        raise NotDone(f"{site.name} has no log: the disk of its broker is gone")
     show(f"starting the broker of {site.name} alone")
-    broker = EmbeddedBroker(folder, site.settings.port("broker"), site.settings.port("controller"))
-    broker.start()
-    try:
-        _settle_patiently(broker.bootstrap)
-        yield broker.bootstrap
-    finally:
-        broker.stop()
+    with platform.broker_alone(site) as bootstrap:
+        _settle_patiently(bootstrap)
+        yield bootstrap
 
 
 def _settle_patiently(bootstrap: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 import msgspec
@@ -12,10 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from infra.dr.mirror_position import mirror_lag
 from infra.log.asking import SiteSilent, ask
-from infra.stack.embedded.link import read_link
+from infra.stack.link import read_link
+from infra.stack.platform import Platform, platform_of
+from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 
-MIRROR = "mirror"
 WORKERS = ("order-worker", "inventory-worker")
 ANSWER_SECONDS = 2.0
 LAG_SECONDS = 10.0
@@ -59,45 +60,10 @@ class SitesView(msgspec.Struct, frozen=True):
     mirror: MirrorView | None
 
 
-class Keeper(Protocol):
-    """Who keeps a site's processes running, and knows of them what they cannot say themselves."""
-
-    def up(self, site: Site) -> bool:
-        """Whether the site is kept up at all."""
-
-    def link(self, site: Site) -> str:
-        """The way from the other site: `whole`, `cut`…"""
-
-    def mirror(self, site: Site) -> str:
-        """The mirror into it: `ready`, `starting`, `down`, `held`…"""
-
-
-class Supervisors:
-    """The embedded stack's: one supervisor for each site, and its journal."""
-
-    def up(self, site: Site) -> bool:
-        return site.journal.supervised()
-
-    def link(self, site: Site) -> str:
-        link = read_link(site.link_state)
-        return "cut" if link.cut else f"{link.delay_ms} ms late" if link.delay_ms else "whole"
-
-    def mirror(self, site: Site) -> str:
-        journal = site.journal
-        if MIRROR in journal.held():
-            return "held"
-        state = journal.read() if journal.supervised() else None
-        found = [member for member in state.members if member.name == MIRROR] if state else []
-        if not found or found[0].pid is None:
-            return "down"
-        return "ready" if found[0].ready else "starting"
-
-
-def overview(sites: Mapping[str, Site], keeper: Keeper | None = None) -> SitesView:
-    """Ask every process; silence is an answer too. `keeper` is by default the embedded stack's."""
-    keeper = keeper or Supervisors()
+def overview(sites: Mapping[str, Site]) -> SitesView:
+    """Ask every process; silence is an answer too."""
     with ThreadPoolExecutor(len(sites)) as pool:
-        views = list(pool.map(lambda site: _site(site, keeper), sites.values()))
+        views = list(pool.map(_site, sites.values()))
     active = [view.name for view in views if view.role == "active"]
     passive = [view.name for view in views if view.role == "passive"]
     # With one of the two silent the other's role tells which way the mirror goes.
@@ -108,7 +74,8 @@ def overview(sites: Mapping[str, Site], keeper: Keeper | None = None) -> SitesVi
     return SitesView(views, _mirror(sites[source[0]], sites[target[0]]))
 
 
-def _site(site: Site, keeper: Keeper) -> SiteView:
+def _site(site: Site) -> SiteView:
+    platform = platform_of(site.settings)
     try:
         control = ask(site.bootstrap, ANSWER_SECONDS)
         said: tuple[str, int, str] = control.role.role, control.role.epoch, control.held
@@ -116,14 +83,24 @@ def _site(site: Site, keeper: Keeper) -> SiteView:
         said = "", 0, ""
     return SiteView(
         site.name,
-        keeper.up(site),
+        platform.up(site),
         *said,
-        keeper.link(site),
-        keeper.mirror(site),
+        str(read_link(site.link_state)),
+        mirror_state(platform, site),
         _canary(site),
         read_models(site),
         {name: _worker(site, name) for name in WORKERS},
     )
+
+
+def mirror_state(platform: Platform, site: Site) -> str:
+    """The mirror into the site: `ready`, `starting`, `down` or `held`."""
+    if MIRROR in platform.held(site):
+        return "held"
+    mirror = platform.processes(site).get(MIRROR)
+    if mirror is None or not mirror.running:
+        return "down"
+    return "ready" if mirror.ready else "starting"
 
 
 def _worker(site: Site, name: str) -> str:

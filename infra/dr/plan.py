@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,8 @@ import msgspec
 from infra.base.settings import StackSettings
 from infra.dr.steps import NotDone
 from infra.log.asking import SiteSilent, ask
-from infra.stack.site import Site, home_settings, sites_of
+from infra.stack.platform import platform_of
+from infra.stack.site import Site, home_settings
 from services.kernel.log.control import Control
 
 Kind = Literal["planned", "unplanned"]
@@ -67,13 +69,13 @@ def split_place(place: str) -> tuple[str, int]:
 
 def both_sites(settings: StackSettings) -> dict[str, Site]:
     """Raises NotDone where there is one site only."""
-    sites = sites_of(settings)
+    sites = dict(platform_of(settings).sites())
     if len(sites) != 2:
         raise NotDone("this stack has one site: `./daybook up --sites 2` starts two")
     return sites
 
 
-def controls(sites: dict[str, Site]) -> dict[str, Control | None]:
+def controls(sites: Mapping[str, Site]) -> dict[str, Control | None]:
     """What each site's own broker says; None where it is silent."""
     return dict(zip(sites, hear(*(site.bootstrap for site in sites.values())), strict=True))
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from contextlib import suppress
 
 import asyncpg
 import httpx
@@ -18,10 +15,11 @@ from infra.log.asking import ask
 from infra.log.control import lift_hold, write_hold, write_role
 from infra.log.topics import SERVICES, catalogue, mirrored_topics
 from infra.stack.mirror_settings import mirror_transactional_id
+from infra.stack.platform import platform_of
+from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 from services.kernel.log.transactions import Transactions
 
-MIRROR = "mirror"
 NOTHING = -1  # the offset before the first
 STOP_SECONDS = 40.0
 WORKER_SECONDS = 120.0
@@ -41,10 +39,9 @@ def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[tuple[str, int],
     where it does not stop.
     """
     with steps.step("mirror stopped for good"):
-        site.journal.hold(MIRROR)
-        if (pid := _mirror_pid(site)) is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        platform = platform_of(site.settings)
+        platform.stop(site, MIRROR)
+        platform.kill(site, MIRROR)
         wait_until(
             lambda: not mirror_running(site),
             STOP_SECONDS,
@@ -61,15 +58,9 @@ def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[tuple[str, int],
 
 
 def mirror_running(site: Site) -> bool:
-    """Whether the site's supervisor has a mirror running; one that has no supervisor is dead."""
-    return _mirror_pid(site) is not None
-
-
-def _mirror_pid(site: Site) -> int | None:
-    state = site.journal.read()
-    if state is None or not site.journal.supervised():
-        return None
-    return next((member.pid for member in state.members if member.name == MIRROR), None)
+    """Whether the site's mirror runs; at a site that is not kept up it is dead."""
+    mirror = platform_of(site.settings).processes(site).get(MIRROR)
+    return mirror is not None and mirror.running
 
 
 def promote(site: Site, epoch: int, ends: dict[str, int], steps: Steps, hold: HoldKind) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from infra.dr.plan import split_place
-from infra.dr.promotion import MIRROR, mirror_running
+from infra.dr.promotion import mirror_running
 from infra.dr.seeding import reset_internal, seed
 from infra.dr.steps import NotDone, Steps
+from infra.stack.platform import platform_of
+from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 
 
@@ -18,10 +20,11 @@ def start_reverse(source: Site, target: Site, ends: dict[str, int], steps: Steps
         if mirror_running(target):
             doing.detail = "runs already"
             return
-        if MIRROR not in target.journal.held():
+        platform = platform_of(target.settings)
+        if MIRROR not in platform.held(target):
             raise NotDone(f"the mirror at {target.name} is not held: `./daybook --site {target.name} status`")
         forgotten = reset_internal(target.bootstrap, source.name)
         positions = {split_place(place): offset for place, offset in ends.items() if offset >= 0}
         seed(target.bootstrap, source.name, positions)
-        target.journal.release(MIRROR)
+        platform.start(target, MIRROR)
         doing.detail = f"{len(positions)} positions, {len(forgotten)} old topics removed"

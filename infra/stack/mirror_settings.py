@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
 from infra.base.ports import HOST
 
 CANARY = "site.canary"
+FRESH_SECONDS = 5.0
+_ASK_SECONDS = 2.0
 _TRANSACTION_MS = 10_000
 _REQUEST_BYTES = 16 * 2**20  # more than any mirrored topic takes
 
@@ -129,3 +135,15 @@ def flow_lines(place: MirrorPlace) -> str:
 def setting_lines(place: MirrorPlace) -> str:
     """What holds for every direction."""
     return _SETTINGS.format(host=HOST, port=place.port)
+
+
+def canary_age(bootstrap: str) -> float:
+    """Seconds since the newest canary that this broker has was sent; infinite where it has none."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    newest = {TopicPartition(CANARY, 0): OffsetSpec.max_timestamp()}
+    try:
+        found = admin.list_offsets(newest, request_timeout=_ASK_SECONDS)
+        sent = max(future.result().timestamp for future in found.values())
+    except KafkaException:
+        return float("inf")
+    return time.time() - sent / 1000 if sent > 0 else float("inf")

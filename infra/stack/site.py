@@ -1,8 +1,8 @@
-"""The two sites of a stack: their names, their places, and the way from one to the other.
+"""The two sites of a stack: their names, their folders and addresses, and the way from one to the other.
 
 `home` lives in the stack's own folder, `away` in `away/` below it, its ports `AWAY_PORTS` further on. Names
-stay; roles (active, passive) change and are in each site's `site.control`. In containers both share a folder,
-which holds their secrets alone (`infra/dr/compose_sites.py`).
+stay; roles (active, passive) change and are in each site's `site.control`. In containers the two share a folder,
+which holds their secrets, and have one each inside it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 from infra.base.journal import StackJournal
 from infra.base.ports import HOST
 from infra.base.settings import AWAY_PORTS, StackSettings
-from infra.stack.embedded.postgres import PostgresPlace
+from infra.stack.shop import database_url
 
 HOME: Literal["home"] = "home"
 AWAY: Literal["away"] = "away"
@@ -34,37 +34,45 @@ class Site:
 
     @property
     def link(self) -> str:
-        """`host:port` under which the other site reaches its broker; silent while the link is cut. Containers
-        have a network of their own, and from this machine one address."""
-        if self.settings.stack == "compose":
-            return self.bootstrap
+        """`host:port` under which the other site reaches its broker; silent while the link is cut."""
         return f"{HOST}:{self.settings.port('link')}"
+
+    @property
+    def folder(self) -> Path:
+        """Its own folder: in it are its link's state and its journal."""
+        return self.settings.home / self.name if self.settings.stack == "compose" else self.settings.home
 
     @property
     def link_state(self) -> Path:
         """The file that the link follows."""
-        return self.settings.home / "link.json"
+        return self.folder / "link.json"
 
     @property
     def database_url(self) -> str:
-        return PostgresPlace(self.settings.home / "postgres", self.settings.port("postgres")).url()
+        return database_url(self.settings)
 
     @property
     def journal(self) -> StackJournal:
-        return StackJournal(self.settings.home)
+        return StackJournal(self.folder)
 
 
 def home_settings(settings: StackSettings) -> StackSettings:
     """The settings of home, given those of either site."""
     if settings.site == HOME:
         return settings
-    return StackSettings(home=settings.home.parent, port_base=settings.port_base - AWAY_PORTS, site=HOME)
+    ports = settings.port_base - AWAY_PORTS
+    if settings.stack == "compose":
+        return settings.model_copy(update={"port_base": ports, "site": HOME})
+    return StackSettings(home=settings.home.parent, port_base=ports, site=HOME)
 
 
 def away_settings(settings: StackSettings) -> StackSettings:
     """The settings of away, given those of either site. Raises ValidationError where its ports do not fit."""
     home = home_settings(settings)
-    return StackSettings(home=home.home / AWAY, port_base=home.port_base + AWAY_PORTS, site=AWAY)
+    ports = home.port_base + AWAY_PORTS
+    if settings.stack == "compose":
+        return home.model_copy(update={"port_base": ports, "site": AWAY})
+    return StackSettings(home=home.home / AWAY, port_base=ports, site=AWAY)
 
 
 def sites_of(settings: StackSettings) -> dict[str, Site]:

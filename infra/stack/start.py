@@ -7,10 +7,9 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from infra.base.errors import NotReady
-from infra.log.asking import ControlReader, SiteSilent, ask
+from infra.log.asking import Address, ControlReader, SiteSilent, ask
 from infra.log.control import lift_hold, stand_down, write_hold
 from infra.stack.mirror_settings import mirror_transactional_id
-from infra.stack.site import Site
 from services.kernel.log.transactions import OwnershipLost, Transactions
 
 PEER_SECONDS = 60.0  # both sites may be starting
@@ -30,14 +29,16 @@ class SiteStanding(StrEnum):
 
 
 def prove_role(
-    site: Site,
-    other: Site,
+    site: Address,
+    other: Address,
     *,
     told: bool = False,
     patience: float = PEER_SECONDS,
     stopping: Callable[[], bool] = lambda: False,
 ) -> SiteStanding:
     """Decide how `site`, whose own broker is up, starts, and write that to its `site.control`.
+
+    `other` is the other site's address for this one.
 
     Raises TimeoutError where the own broker does not answer.
     """
@@ -59,7 +60,7 @@ def prove_role(
     return SiteStanding.PROVEN
 
 
-def require_passive(site: Site) -> None:
+def require_passive(site: Address) -> None:
     """Raise NotReady unless the site's own `site.control` says that it is passive."""
     try:
         role = ask(site.bootstrap).role
@@ -69,7 +70,7 @@ def require_passive(site: Site) -> None:
         raise NotReady(f"no mirror into {site.name}, which is active in epoch {role.epoch}")
 
 
-def end_last_mirror(site: Site, source: str) -> None:
+def end_last_mirror(site: Address, source: str) -> None:
     """End what a mirror from `source` that was killed has left open in the site's log.
 
     Until its transaction timed out, a minute later, its successor would wait for it, as every reader does.
@@ -81,9 +82,9 @@ def end_last_mirror(site: Site, source: str) -> None:
         raise NotReady(f"the last mirror's transaction could not be ended: {error}") from error
 
 
-def _epoch_of(other: Site, patience: float, stopping: Callable[[], bool]) -> int | None:
+def _epoch_of(other: Address, patience: float, stopping: Callable[[], bool]) -> int | None:
     """The other site's epoch; None where it stays silent."""
-    until, reader = time.monotonic() + patience, ControlReader(other.link)
+    until, reader = time.monotonic() + patience, ControlReader(other.bootstrap)
     try:
         while time.monotonic() < until and not stopping():
             try:

@@ -17,7 +17,7 @@ OTHERS = (
     "services/projection/main.py",
     "infra/log/registry.py",
     "infra/dr/guard.py",
-    "infra/stack/embedded/link.py",
+    "infra/stack/link.py",
 )
 PYTHON = {0, 1, 2}  # its end, an exception that nobody caught, argparse's refusal
 

@@ -18,7 +18,7 @@ from infra.log.topics import create_topics, ensure_site
 from infra.stack.embedded.broker import EmbeddedBroker
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.postgres import EmbeddedPostgres
-from infra.stack.embedded.stack import http_ready
+from infra.stack.shop import http_ready
 
 START_SECONDS = 240.0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from infra.base.journal import MemberState, StackJournal
 from infra.base.ports import HOST
 from infra.base.settings import ROOT, StackSettings
-from infra.stack.embedded.stack import http_ready
+from infra.stack.shop import http_ready
 from tests.ports import free_base
 
 SECONDS = 600.0

@@ -14,7 +14,7 @@ from infra.lab.retail.shop import api_urls
 from infra.lab.source_check.checks import check as check_marts
 from infra.lab.source_check.outputs import Outputs
 from infra.lab.source_check.source import read_source
-from infra.stack.embedded.stack import NAMES
+from infra.stack.shop import NAMES
 from infra.stack.site import own_site
 from tests.e2e.shop import SECONDS, Shop
 

@@ -14,9 +14,9 @@ from infra.dr.repartition.layout import closed
 from infra.dr.steps import wait_until
 from infra.log.control import lift_hold, write_hold
 from infra.log.topics import Topic
-from infra.stack.embedded.postgres import DATABASE, PostgresPlace
-from infra.stack.embedded.stack import SERVICES
-from infra.stack.site import Site, own_site, peer
+from infra.stack.platform import platform_of
+from infra.stack.shop import DATABASE, SERVICES, database_url
+from infra.stack.site import Site, own_site
 from services.kernel.log.control import read_control
 
 PROCESSES = tuple(service.name for row in SERVICES for service in row)
@@ -33,8 +33,8 @@ def repartition_shop(
     The processes are up again, and restoring, at the return. Called again after a failure it goes on where
     it stopped; until then the processes stay down. Raises NotPossible, NotDone and what `repartition` raises.
     """
-    site = own_site(settings)
-    if peer(settings) is not None:
+    site, platform = own_site(settings), platform_of(settings)
+    if len(platform.sites()) > 1:
         raise NotPossible("the log is mirrored: offsets of both sites would no longer be those of one log")
     epoch = read_control(site.bootstrap).role.epoch
     if epoch > 1:
@@ -50,28 +50,24 @@ def repartition_shop(
             lift_hold(site.bootstrap)
             raise
     show("stopping the shop's processes")
-    for name in reversed(_running(site)):
-        site.journal.hold(name)
+    platform.stop(site, *reversed(_own(site)))
     wait_until(lambda: not _alive(site), STOP_SECONDS, lambda: f"{', '.join(_alive(site))} do not stop")
     moved = repartition(site.bootstrap, service, partitions, wanted, show)
     show("beginning the read models anew")
     asyncio.run(_forget_read_models(site))
     lift_hold(site.bootstrap)
-    for name in _running(site):
-        site.journal.release(name)
+    platform.start(site, *_own(site))
     return moved
 
 
-def _running(site: Site) -> list[str]:
-    """The site's own processes that a supervisor watches, stores apart."""
-    state = site.journal.read()
-    return [each.name for each in (state.members if state else ()) if each.name in PROCESSES]
+def _own(site: Site) -> list[str]:
+    """The site's processes, stores apart."""
+    return [name for name in platform_of(site.settings).processes(site) if name in PROCESSES]
 
 
 def _alive(site: Site) -> list[str]:
-    state = site.journal.read()
-    names = set(_running(site))
-    return [each.name for each in (state.members if state else ()) if each.name in names and each.pid]
+    found = platform_of(site.settings).processes(site)
+    return [name for name in _own(site) if found[name].running]
 
 
 async def _require_no_decisions(site: Site) -> None:
@@ -89,8 +85,8 @@ async def _require_no_decisions(site: Site) -> None:
 
 async def _forget_read_models(site: Site) -> None:
     """Positions are offsets of the old topics; all else the projection makes again from the log."""
-    place = PostgresPlace(site.settings.home / "postgres", site.settings.port("postgres"))
-    connection = await asyncpg.connect(place.url("postgres"), timeout=DATABASE_SECONDS)
+    url = database_url(site.settings, "postgres")
+    connection = await asyncpg.connect(url, timeout=DATABASE_SECONDS)
     try:
         await connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
         await connection.execute(f"CREATE DATABASE {DATABASE}")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
 from infra.lab.drills.pair import DrillFailed, Pair
-from infra.stack.embedded.link import LinkState, write_link
+from infra.stack.link import LinkState, set_links
 from infra.stack.site import Site
 
 LONGEST_PAUSE = 0.25  # seconds between two kills
@@ -33,7 +30,6 @@ class Damage:
     kind: Kind
     order: tuple[str, ...]
     at: float
-    frozen: tuple[int, ...] = ()
 
 
 def strike(pair: Pair, site: Site, kind: Kind, chance: Random) -> Damage:
@@ -42,44 +38,38 @@ def strike(pair: Pair, site: Site, kind: Kind, chance: Random) -> Damage:
         at = time.time()
         cut(pair)
         return Damage(site, kind, ("link",), at)
-    state = site.journal.read()
-    if state is None or not site.journal.supervised():
+    if not pair.platform.up(site):
         raise DrillFailed(f"{site.name} does not run")
-    groups = [(member.name, member.pid) for member in state.members if member.pid is not None]
-    chance.shuffle(groups)
-    # It would start again what dies; and at its own death Linux would ask its children to stop in order.
-    os.kill(state.supervisor, signal.SIGSTOP)
-    at = time.time()
-    blow = signal.SIGKILL if kind is Kind.DEAD else signal.SIGSTOP
-    for _, pid in groups:
-        with suppress(ProcessLookupError):
-            os.killpg(pid, blow)
+    processes = pair.platform.processes(site)
+    order = [name for name, process in processes.items() if process.running]
+    chance.shuffle(order)
+
+    def wait() -> None:
         time.sleep(chance.choice((0.0, 0.0, chance.uniform(0, LONGEST_PAUSE))))
+
+    at = time.time()
     if kind is Kind.DEAD:
-        os.kill(state.supervisor, signal.SIGKILL)
-    order = tuple(name for name, _ in groups)
-    frozen = (*(pid for _, pid in groups), state.supervisor) if kind is Kind.FROZEN else ()
-    return Damage(site, kind, order, at, frozen)
+        pair.platform.kill_site(site, order, wait)
+    else:
+        pair.platform.pause_site(site, order, wait)
+    return Damage(site, kind, tuple(order), at)
 
 
 def undo(pair: Pair, damage: Damage) -> None:
     """The site comes back as far as it does by itself: thawed or in reach; a dead one stays dead."""
-    if damage.kind is Kind.CUT:
-        heal(pair)
-    *members, supervisor = damage.frozen or (0,)
-    for pid in members:
-        with suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGCONT)
-    if supervisor:
-        os.kill(supervisor, signal.SIGCONT)
+    match damage.kind:
+        case Kind.CUT:
+            heal(pair)
+        case Kind.FROZEN:
+            pair.platform.resume_site(damage.site)
+        case Kind.DEAD:
+            pass
 
 
 def cut(pair: Pair) -> None:
     """Neither site reaches the other."""
-    for site in pair.sites.values():
-        write_link(site.link_state, LinkState(cut=True))
+    set_links(pair.sites.values(), LinkState(cut=True))
 
 
 def heal(pair: Pair) -> None:
-    for site in pair.sites.values():
-        write_link(site.link_state, LinkState())
+    set_links(pair.sites.values(), LinkState())

@@ -23,6 +23,7 @@ from infra.lab.drills.report import DrillReport, step_line, write
 from infra.lab.drills.shopping import Shopping
 from infra.lab.drills.unplanned import unplanned
 from infra.lab.retail.requests import Api
+from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 from services.kernel.record.envelope import format_time, now_micros
 
@@ -90,4 +91,4 @@ def _active(pair: Pair) -> tuple[Site, int]:
 def _one_lost(pair: Pair) -> bool:
     """Whether an unplanned failover has left a site behind: no mirror follows the active one."""
     active, _ = _active(pair)
-    return "mirror" in pair.other(active).journal.held()
+    return MIRROR in pair.platform.held(pair.other(active))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from infra.base.journal import MemberState
 from infra.dr.mirror_position import mirror_lag
 from infra.dr.overview import overview
-from infra.dr.promotion import MIRROR
 from infra.dr.steps import Show
 from infra.lab.drills.aborts import Aborts
 from infra.lab.drills.damage import cut, heal
@@ -22,7 +18,9 @@ from infra.lab.drills.pair import DrillFailed, Pair
 from infra.lab.drills.planned import check_equal
 from infra.lab.drills.report import DrillReport
 from infra.lab.drills.shopping import Shopping
-from infra.stack.embedded.link import LinkState, write_link
+from infra.stack.link import LinkState, set_links
+from infra.stack.platform import SiteProcess
+from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 from services.kernel.record.envelope import format_time, now_micros
 
@@ -44,7 +42,7 @@ def mirror_crash(pair: Pair, seed: int, folder: Path, show: Show, kills: int = K
         for number in range(kills):
             show(f"kill {number + 1} of {kills}")
             time.sleep(chance.uniform(*BETWEEN))
-            back = _killed(passive)
+            back = _killed(pair, passive)
             report.at_most(f"kill {number + 1}: from the kill to a mirror that copies", back, BACK_SECONDS)
         unanswered = load.finish()
     report.figures["records in aborted transactions"] = aborts.records
@@ -79,8 +77,7 @@ def mirror_lag_drill(pair: Pair, seed: int, folder: Path, show: Show) -> DrillRe
         report.at_most("from contact to a mirror that is close again", took, CATCH_UP_SECONDS)
         report.figures["events behind at contact"] = behind
         show(f"{LATE_MS} ms late")
-        for site in pair.sites.values():
-            write_link(site.link_state, LinkState(delay_ms=LATE_MS))
+        set_links(pair.sites.values(), LinkState(delay_ms=LATE_MS))
         time.sleep(6)
         canary = next(site.canary_seconds for site in overview(pair.sites).sites if site.name == passive.name)
         heal(pair)
@@ -109,28 +106,27 @@ def judge_passive(
     check_equal(report, pair)
 
 
-def _killed(passive: Site) -> float:
+def _killed(pair: Pair, passive: Site) -> float:
     """Kill the mirror; answers the seconds until its successor has let a canary through."""
-    before = _mirror(passive)
-    if before.pid is None:
+    before = _mirror(pair, passive)
+    if not before.running:
         raise DrillFailed(f"no mirror runs at {passive.name}")
     began = time.monotonic()
-    os.killpg(before.pid, signal.SIGKILL)
+    pair.platform.kill(passive, MIRROR)
     while True:
-        now = _mirror(passive)
-        if now.ready and now.restarts > before.restarts:
+        now = _mirror(pair, passive)
+        if now.ready and now.life != before.life:
             return time.monotonic() - began
         if time.monotonic() > began + 2 * BACK_SECONDS:
             raise DrillFailed(f"the mirror at {passive.name} does not come back")
         time.sleep(0.05)
 
 
-def _mirror(site: Site) -> MemberState:
-    state = site.journal.read()
-    found = [member for member in state.members if member.name == MIRROR] if state else []
-    if not found:
+def _mirror(pair: Pair, site: Site) -> SiteProcess:
+    mirror = pair.platform.processes(site).get(MIRROR)
+    if mirror is None:
         raise DrillFailed(f"{site.name} has no mirror")
-    return found[0]
+    return mirror
 
 
 def _close(active: Site, passive: Site) -> int:

@@ -15,10 +15,11 @@ from infra.base.errors import DaybookError
 from infra.base.settings import ROOT, StackSettings
 from infra.dr.mirror_position import caught_up
 from infra.dr.plan import controls
-from infra.dr.promotion import MIRROR
 from infra.lab.retail.requests import Api
 from infra.lab.retail.shop import NotAtRest, Shop, api_urls
-from infra.stack.site import Site, sites_of
+from infra.stack.platform import platform_of
+from infra.stack.shop import MIRROR
+from infra.stack.site import Site
 
 COMMAND_SECONDS = 900.0
 REST_SECONDS = 180.0
@@ -35,11 +36,15 @@ class Pair:
 
     def __init__(self, settings: StackSettings) -> None:
         self.settings = settings
+        self._daybook = (sys.executable, "-m", "infra.cli", "--stack", settings.stack)
+        self.platform = platform_of(settings)
+        self._sites: Mapping[str, Site] = {}
         self._environment = {
             **os.environ,
-            "DAYBOOK_HOME": str(settings.home.absolute()),
+            "DAYBOOK_HOME": str(settings.named_home),
             "DAYBOOK_PORT_BASE": str(settings.port_base),
             "DAYBOOK_SITE": "home",
+            "DAYBOOK_STACK": "embedded",
             "DAYBOOK_SETTLE_SECONDS": os.environ.get("DAYBOOK_SETTLE_SECONDS", str(SETTLE_SECONDS)),
             "COLUMNS": "160",
         }
@@ -53,8 +58,10 @@ class Pair:
         self.await_mirrored(active, passive)
 
     @property
-    def sites(self) -> dict[str, Site]:
-        return sites_of(self.settings)
+    def sites(self) -> Mapping[str, Site]:
+        if len(self._sites) < 2:
+            self._sites = self.platform.sites()
+        return self._sites
 
     def other(self, site: Site) -> Site:
         return next(each for each in self.sites.values() if each.name != site.name)
@@ -66,7 +73,7 @@ class Pair:
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         """`./daybook …`, under way; nobody reads what it prints."""
         return subprocess.Popen(
-            [sys.executable, "-m", "infra.cli", *arguments],
+            [*self._daybook, *arguments],
             cwd=ROOT,
             env=self._environment,
             stdin=subprocess.DEVNULL,
@@ -80,7 +87,7 @@ class Pair:
         Raises DrillFailed, with all that it said, unless its exit code is 0.
         """
         process = subprocess.run(
-            [sys.executable, "-m", "infra.cli", *arguments],
+            [*self._daybook, *arguments],
             cwd=ROOT,
             env=self._environment,
             input=answers,
@@ -127,5 +134,5 @@ class Pair:
 
 def copying(passive: Site) -> bool:
     """Whether a canary has come through the site's mirror lately."""
-    state = passive.journal.read()
-    return state is not None and any(each.name == MIRROR and each.ready for each in state.members)
+    mirror = platform_of(passive.settings).processes(passive).get(MIRROR)
+    return mirror is not None and mirror.ready

@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 
 from infra.dr.losses import Report
-from infra.dr.promotion import MIRROR
 from infra.dr.reconcile import load as load_report
 from infra.dr.steps import Show
 from infra.lab.drills.acknowledged import Acknowledgement
@@ -20,6 +19,7 @@ from infra.lab.drills.pair import Pair
 from infra.lab.drills.report import DrillReport
 from infra.lab.drills.shopping import Shopping
 from infra.lab.drills.unplanned import await_passive
+from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 from services.kernel.record.envelope import format_time, now_micros
 
@@ -73,7 +73,7 @@ def split_brain(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
     _returned(report, sides, stay.told, promoted, healed, stood_down)
     lost = _lost(pair, folder)
     _listed(report, sides, stay, lost)
-    held = MIRROR in sides.new.journal.held()
+    held = MIRROR in pair.platform.held(sides.new)
     report.promise("the mirror into the new site", "held for good", "held" if held else "runs", held)
     pair.run("failover", "reconcile", "--reissue-all")
     show("coming to rest")

@@ -23,7 +23,7 @@ from infra.lab.drills.repeats import check_repeats, check_tokens
 from infra.lab.drills.report import DrillReport, step_line
 from infra.lab.drills.shopping import Shopping
 from infra.lab.retail.requests import Api
-from infra.stack.embedded.stack import http_ready
+from infra.stack.shop import http_ready
 from infra.stack.site import Site
 from services.kernel.record.envelope import format_time, now_micros
 

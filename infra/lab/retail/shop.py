@@ -10,7 +10,7 @@ import httpx
 from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
 from infra.lab.retail.requests import Api
-from infra.stack.embedded.stack import addresses
+from infra.stack.shop import addresses
 
 POLL_SECONDS = 0.2
 CLIENT_SECONDS = 10.0

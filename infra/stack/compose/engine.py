@@ -8,14 +8,13 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from infra.base.errors import DaybookError
-from infra.base.ports import HOST
-from infra.base.settings import AWAY_PORTS, ROOT, StackSettings
+from infra.base.settings import AWAY_PORTS, COMPOSE_SUFFIX, ROOT, StackSettings
 
-SUFFIX = "-compose"
-USER = DATABASE = "daybook"
+# The profile of the second site, and the file that keeps it on.
+SITES, TWO_SITES = "sites", "two-sites"
+NO_DOCKER = "there is no docker on the path: install Docker with its compose plugin"
 MAKE_SECRETS = ROOT / "infra" / "compose" / "make-secrets"
 
 
@@ -47,23 +46,25 @@ class Container:
 def compose_home(home: Path) -> Path:
     """The folder of the shop in containers: beside the embedded one's, so that neither is cleaned with the
     other."""
-    return home.with_name(home.name + SUFFIX)
+    return home.with_name(home.name + COMPOSE_SUFFIX)
 
 
-def database_url(settings: StackSettings) -> str:
-    """The database in its container, from this machine. Raises FileNotFoundError before the first start."""
-    password = (settings.home / "secrets" / "database_password").read_text()
-    return f"postgresql://{USER}:{quote(password)}@{HOST}:{settings.port('postgres')}/{DATABASE}"
+def keep_two_sites(settings: StackSettings) -> None:
+    """From now on every start is of both sites."""
+    (settings.home / TWO_SITES).touch()
 
 
 def compose_environment(settings: StackSettings) -> Mapping[str, str]:
     """What the compose files read. Raises EngineFailed for a base of ports that they cannot express."""
     if settings.port_base % 100:
         raise EngineFailed(f"DAYBOOK_PORT_BASE is {settings.port_base}: containers need a multiple of 100")
-    home = settings.home.absolute()
+    profiles = [name for name in os.environ.get("COMPOSE_PROFILES", "").split(",") if name]
+    if (settings.home / TWO_SITES).exists() and SITES not in profiles:
+        profiles.append(SITES)
     return {
         **os.environ,
-        "DAYBOOK_HOME": str(home.with_name(home.name.removesuffix(SUFFIX))),
+        "COMPOSE_PROFILES": ",".join(profiles),
+        "DAYBOOK_HOME": str(settings.named_home),
         "DAYBOOK_PORTS": str(settings.port_base // 100),
         "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
     }
@@ -72,6 +73,26 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
 def compose(settings: StackSettings, *arguments: str) -> None:
     """Run `docker compose`, whose output is the user's. Raises EngineFailed."""
     _run(["docker", "compose", *arguments], settings)
+
+
+def quietly(settings: StackSettings, *command: str) -> str:
+    """What a command says on standard output. Raises EngineFailed with what it says on standard error."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=compose_environment(settings),
+            capture_output=True,
+            text=True,
+            check=False,
+            # Ctrl-C in a terminal goes to all of its processes; this one has something to finish
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise EngineFailed(NO_DOCKER) from None
+    if done.returncode:
+        raise EngineFailed(f"`{' '.join(command)}`: {done.stderr.strip()[-2000:]}")
+    return done.stdout
 
 
 def make_secrets(settings: StackSettings) -> None:
@@ -111,7 +132,7 @@ def _run(command: list[str], settings: StackSettings, *, capture: bool = False) 
             check=False,
         )
     except FileNotFoundError:
-        raise EngineFailed("there is no docker on the path: install Docker with its compose plugin") from None
+        raise EngineFailed(NO_DOCKER) from None
     if done.returncode:
         raise EngineFailed(
             f"`{' '.join(command[:3])}` ended with {done.returncode}; what it said stands above"

@@ -1,6 +1,7 @@
-"""Before any service of a site asks: the topics of the catalogue, and the site's first records.
+"""Before any service of a site asks: the topics of the catalogue, the site's first records, and its role.
 
-`python -m infra.stack.compose.opening`, once per start. Exit code 1 where the broker's topics are not as wanted.
+Where profile `sites` is on, a site starts as the active one only if it can prove that it is. `python -m
+infra.stack.compose.opening`, once per start. Exit code 1 where the broker's topics are not as wanted.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from confluent_kafka import KafkaException
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from infra.log.asking import Address
 from infra.log.topic_safety import Unsafe, make_safe
 from infra.log.topics import Topic, catalogue, create_topics, drift, ensure_site
+from infra.stack.start import prove_role
 
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.5
+SITES = "sites"
 Count = Annotated[int, Field(ge=1)]
 
 
 class OpeningSettings(BaseSettings):
-    """Environment variables: DAYBOOK_ before KAFKA, SITE, REPLICAS and IN_SYNC.
+    """Environment variables: DAYBOOK_ before each.
 
-    `replicas` of every partition, of which `in_sync` must have a record before it counts as written.
+    `replicas` of every partition, of which `in_sync` must have a record before it counts as written. `profiles`
+    are those of compose, with commas; `peer` is the other site and `peer_kafka` the way to its broker.
     """
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
@@ -35,6 +40,9 @@ class OpeningSettings(BaseSettings):
     site: str = "home"
     replicas: Count = 1
     in_sync: Count = 1
+    profiles: str = ""
+    peer: str = ""
+    peer_kafka: str = ""
 
 
 def wanted_topics(settings: OpeningSettings) -> Mapping[str, Topic]:
@@ -67,10 +75,20 @@ def open_site(settings: OpeningSettings) -> list[str]:
             return drift(settings.kafka, wanted)
 
 
+def prove(settings: OpeningSettings) -> None:
+    """Where there is a second site: write whether this one may take commands. Raises what the broker does."""
+    if not settings.peer or SITES not in settings.profiles.split(","):
+        return
+    standing = prove_role(Address(settings.site, settings.kafka), Address(settings.peer, settings.peer_kafka))
+    print(f"{settings.site} is {standing}", flush=True)
+
+
 def main() -> int:
     """The process's exit code."""
+    settings = OpeningSettings()  # type: ignore[call-arg] # from the environment
     try:
-        differences = open_site(OpeningSettings())  # type: ignore[call-arg] # from the environment
+        differences = open_site(settings)
+        prove(settings)
     except (KafkaException, TimeoutError, Unsafe) as reason:
         print(f"topics: {reason}", file=sys.stderr)
         return 1

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
-
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from infra.base.ports import listening
 from infra.stack.embedded.child import Program
 from infra.stack.embedded.jars import classpath
 from infra.stack.embedded.java import find_java
-from infra.stack.mirror_settings import CANARY, MirrorPlace, mirror_properties
-
-FRESH_SECONDS = 5.0
-_ASK_SECONDS = 2.0
+from infra.stack.mirror_settings import FRESH_SECONDS, MirrorPlace, canary_age, mirror_properties
 
 _LOGGING = """\
 Configuration:
@@ -57,15 +50,3 @@ def mirror_program(place: MirrorPlace, content: str) -> Program:
 def mirror_ready(place: MirrorPlace) -> bool:
     """True when it runs and a canary that is not old has come through it."""
     return listening(place.port) and canary_age(place.target_bootstrap) < FRESH_SECONDS
-
-
-def canary_age(bootstrap: str) -> float:
-    """Seconds since the newest canary that this broker has was sent; infinite where it has none."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    newest = {TopicPartition(CANARY, 0): OffsetSpec.max_timestamp()}
-    try:
-        found = admin.list_offsets(newest, request_timeout=_ASK_SECONDS)
-        sent = max(future.result().timestamp for future in found.values())
-    except KafkaException:
-        return float("inf")
-    return time.time() - sent / 1000 if sent > 0 else float("inf")

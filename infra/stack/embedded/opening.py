@@ -9,9 +9,10 @@ from confluent_kafka import KafkaException
 from infra.base.errors import NotReady
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
+from infra.log.asking import Address
 from infra.log.topic_safety import Unsafe, make_safe
 from infra.log.topics import create_topics, ensure_site
-from infra.stack.site import own_site, peer
+from infra.stack.site import peer
 from infra.stack.start import prove_role
 
 TOPICS_SECONDS = 30.0
@@ -29,9 +30,10 @@ def open_site(settings: StackSettings, journal: StackJournal, stopping: Callable
     other = peer(settings)
     if other is None or stopping():
         return
+    own = Address(settings.site, settings.kafka)
     told = os.environ.get(TOLD_ACTIVE) == "1"
     try:
-        standing = prove_role(own_site(settings), other, told=told, stopping=stopping)
+        standing = prove_role(own, Address(other.name, other.link), told=told, stopping=stopping)
     except (KafkaException, TimeoutError) as reason:
         raise NotReady(f"the site's role is not known: {reason}") from reason
     journal.record("site", "role", standing)

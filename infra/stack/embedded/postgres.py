@@ -13,13 +13,12 @@ import psutil
 
 from infra.base.errors import DaybookError, NotReady
 from infra.base.ports import HOST
+from infra.base.secret import kept_secret
 from infra.stack.embedded.child import Child, Program
-from infra.stack.embedded.secret import kept_secret
+from infra.stack.shop import DATABASE, USER
 
 # The wheel holds several major versions; a data folder belongs to one of them.
 MAJOR = "18"
-USER = "daybook"
-DATABASE = "daybook"
 READY_SECONDS = 60
 _NOBODY = 65534
 # PostgreSQL refuses to run as root, but only looks at the number: in a user namespace root is 1000.

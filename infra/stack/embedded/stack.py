@@ -4,24 +4,23 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import MappingProxyType
 
 from infra.base.ports import HOST, listening
+from infra.base.secret import kept_secret
 from infra.base.settings import StackSettings
+from infra.log.asking import Address
 from infra.log.topics import mirrored_topics
-from infra.stack.compose.engine import database_url as containers_database
 from infra.stack.embedded.broker import BrokerPlace, broker_ready, prepare_broker
 from infra.stack.embedded.child import Program
 from infra.stack.embedded.mirror import mirror_ready, prepare_mirror
 from infra.stack.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
-from infra.stack.embedded.secret import kept_secret
 from infra.stack.mirror_settings import MirrorPlace
+from infra.stack.shop import SERVICES, ShopProcess, addresses, http_ready, http_status
 from infra.stack.site import Site, home_settings, own_site, peer
 from infra.stack.start import end_last_mirror, require_passive
 
-_PROBE_SECONDS = 2.0
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -42,37 +41,6 @@ class Member:
     awaited: bool = True
 
 
-@dataclass(frozen=True)
-class ShopProcess:
-    """A Python process of the shop."""
-
-    name: str
-    module: str
-    part: str | None = None
-
-
-STORES = ("broker", "postgres")
-# These answer no /health and no /metrics.
-SILENT = (*STORES, "link", "mirror")
-# In order of starting; those of one row start together, the rows stop in reverse.
-SERVICES = (
-    (
-        ShopProcess("registry", "infra.log.registry"),
-        ShopProcess("order-worker", "services.order.service", "worker"),
-        ShopProcess("inventory-worker", "services.inventory.service", "worker"),
-        ShopProcess("projection", "services.projection.main", "project"),
-    ),
-    (
-        ShopProcess("order-api", "services.order.service", "api"),
-        ShopProcess("inventory-api", "services.inventory.service", "api"),
-        ShopProcess("query-api", "services.projection.main", "query"),
-    ),
-)
-NAMES = (*STORES, *(service.name for row in SERVICES for service in row))
-# What each of two sites has beside them.
-SITE_NAMES = ("link", "guard", "mirror")
-
-
 def members(settings: StackSettings, only: Collection[str] = ()) -> list[list[Member]]:
     """The stack's members in rows, in order of starting; `only` keeps those names (none: all)."""
     other = peer(settings)
@@ -85,40 +53,6 @@ def members(settings: StackSettings, only: Collection[str] = ()) -> list[list[Me
         rows.append([_guard(settings, other), _mirror(settings, other)])
     kept = [[member for member in row if not only or member.name in only] for row in rows]
     return [row for row in kept if row]
-
-
-def http_ready(url: str, what: str = "ready") -> bool:
-    """True when the process at `url` says that it is ready (or live)."""
-    return http_status(url, what) == 200
-
-
-def http_status(url: str, what: str) -> int | None:
-    """The status of the process's `/health/…`; None where it does not answer. Cheap: asked all the time."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    connection = HTTPConnection(host, int(port), timeout=_PROBE_SECONDS)
-    try:
-        connection.request("GET", f"/health/{what}")
-        return connection.getresponse().status
-    except (OSError, HTTPException):
-        return None
-    finally:
-        connection.close()
-
-
-def addresses(settings: StackSettings) -> dict[str, str]:
-    """What outside tools need: `daybook env` prints it, every process gets it."""
-    return {
-        "DAYBOOK_KAFKA": settings.kafka,
-        "DAYBOOK_DATABASE_URL": _database_url(settings),
-        "DAYBOOK_ORDER_URL": settings.url("order-api"),
-        "DAYBOOK_INVENTORY_URL": settings.url("inventory-api"),
-        "DAYBOOK_QUERY_URL": settings.url("query-api"),
-        "DAYBOOK_REGISTRY_URL": settings.url("registry"),
-    }
-
-
-def _database_url(settings: StackSettings) -> str:
-    return containers_database(settings) if settings.stack == "compose" else _postgres(settings).url()
 
 
 def _stores(settings: StackSettings) -> list[Member]:
@@ -151,7 +85,7 @@ def _postgres(settings: StackSettings) -> PostgresPlace:
 def _link(settings: StackSettings) -> Member:
     port, broker = settings.port("link"), settings.port("peer")
     state = own_site(settings).link_state.absolute()
-    command = (sys.executable, "-m", "infra.stack.embedded.link", "--listen", str(port), "--to", str(broker))
+    command = (sys.executable, "-m", "infra.stack.link", "--listen", str(port), "--to", str(broker))
     return Member(
         "link",
         (port,),
@@ -170,8 +104,9 @@ def _mirror(settings: StackSettings, source: Site) -> Member:
     place = mirror_place(settings, source)
 
     def prepare() -> Program:
-        require_passive(own_site(settings))
-        end_last_mirror(own_site(settings), source.name)
+        own = Address(settings.site, settings.kafka)
+        require_passive(own)
+        end_last_mirror(own, source.name)
         return prepare_mirror(place)
 
     return Member(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from infra.base.journal import MemberState
 from infra.stack.embedded.child import Child
-from infra.stack.embedded.stack import SILENT, Member
+from infra.stack.embedded.stack import Member
+from infra.stack.shop import SILENT
 from services.kernel.exit_codes import EXIT_JUDGED, EXIT_REBUILT, EXIT_STOOD_DOWN
 from services.kernel.worker.broker_monitor import BrokerSight
 

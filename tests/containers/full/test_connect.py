@@ -19,9 +19,9 @@ from infra.lab.checker.evidence import read_evidence
 from infra.lab.drills.load import Load
 from infra.lab.drills.shopping import Shopping
 from infra.lab.retail.shop import Shop, api_urls
-from infra.stack.compose.engine import database_url
 from infra.stack.compose.failing import Failure, answers, undergo
 from infra.stack.compose.office import of_office
+from infra.stack.shop import database_url
 from services.kernel.log.reader import partitions_of, read_to_end
 from tests.containers.shop import SECONDS, ContainerShop, eventually
 

@@ -13,7 +13,7 @@ from infra.base.settings import AWAY_PORTS, StackSettings
 from infra.dr.comparison import compare
 from infra.dr.overview import SitesView
 from infra.lab.drills.digests import digests
-from infra.stack.compose.engine import database_url
+from infra.stack.shop import database_url
 from tests.containers.shop import ContainerShop, eventually
 
 pytestmark = pytest.mark.timeout(2400)

@@ -10,7 +10,7 @@ import pytest
 
 from infra.base.ports import HOST, free_ports
 from infra.base.settings import ROOT
-from infra.stack.embedded.stack import http_ready
+from infra.stack.shop import http_ready
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED
 
 SECONDS = 120

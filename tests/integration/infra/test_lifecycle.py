@@ -14,8 +14,9 @@ from infra.base.ports import HOST
 from infra.base.settings import StackSettings
 from infra.stack.embedded.child import Program
 from infra.stack.embedded.postgres import MAJOR
-from infra.stack.embedded.stack import Member, http_ready
+from infra.stack.embedded.stack import Member
 from infra.stack.embedded.supervisor import Supervisor
+from infra.stack.shop import http_ready
 from services.kernel.exit_codes import EXIT_LOST, EXIT_STOOD_DOWN
 from tests.integration.infra.conftest import SECONDS, Shop, eventually
 from tests.ports import free_base

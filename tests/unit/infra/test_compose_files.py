@@ -7,7 +7,7 @@ import yaml
 
 from infra.base.settings import AWAY_PORTS, OFFSETS, ROOT
 from infra.lab.cluster.replicated import WANTED
-from infra.stack.embedded.stack import SERVICES, STORES
+from infra.stack.shop import SERVICES, STORES
 from infra.stack.storage import START_BYTES
 
 COMPOSE = ROOT / "infra" / "compose"

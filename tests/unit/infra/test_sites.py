@@ -11,9 +11,10 @@ from pydantic import ValidationError
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.log.topics import mirrored_topics
-from infra.stack.embedded.link import LinkState, read_link, write_link
-from infra.stack.embedded.stack import NAMES, SITE_NAMES, members
+from infra.stack.embedded.stack import members
+from infra.stack.link import LinkState, read_link, write_link
 from infra.stack.mirror_settings import MirrorPlace, mirror_properties
+from infra.stack.shop import NAMES, SITE_NAMES
 from infra.stack.site import away_settings, home_settings, peer, sites_of
 
 PLACE = MirrorPlace(Path("mirror"), 15, "home", "away", "127.0.0.1:95", "127.0.0.1:292", ["a.b", "c.d"])

@@ -6,50 +6,108 @@ from pathlib import Path
 import pytest
 
 from infra.base.settings import AWAY_PORTS, StackSettings
-from infra.dr.compose_sites import Engine, sites_in_containers
+from infra.dr.overview import mirror_state
+from infra.stack.compose import platform as adapter
 from infra.stack.compose.engine import Container
-from infra.stack.site import Site
-
-SETTINGS = StackSettings(home=Path("shop-compose"), port_base=20_000, stack="compose")
-NETWORK = ("shop_default",)
+from infra.stack.compose.platform import ComposePlatform
+from infra.stack.platform import platform_of
+from infra.stack.shop import MIRROR
 
 
 def runs(service: str) -> Container:
-    return Container(f"shop-{service}-1", service, "running", "healthy", 0, (), NETWORK)
+    return Container(f"shop-{service}-1", service, "running", "healthy", 0, ())
 
 
-def found(*containers: Container) -> tuple[dict[str, Site], Engine]:
-    return sites_in_containers(SETTINGS, containers), Engine(containers)
+class Engine:
+    """An engine that has only been heard of: what it runs, and what it was told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+        self.settings = StackSettings(home=home / "shop-compose", port_base=20_000, stack="compose")
+        self.found: list[Container] = []
+        self.canary = 1.0
+        self.told: list[str] = []
+        monkeypatch.setattr(adapter, "containers", lambda _: self.found)
+        monkeypatch.setattr(adapter, "canary_age", lambda _: self.canary)
+        monkeypatch.setattr(adapter, "quietly", self._hear)
+        for site in ("home", "away"):
+            (self.settings.home / site).mkdir(parents=True)
+
+    def platform(self, *found: Container) -> ComposePlatform:
+        self.found = list(found)
+        chosen = platform_of(self.settings)
+        assert isinstance(chosen, ComposePlatform)
+        return chosen
+
+    def _hear(self, _: StackSettings, *command: str) -> str:
+        if "inspect" in command:
+            said = ",".join(
+                f'{{"Name": "/{one.name}", "State": {{"StartedAt": "now"}}}}' for one in self.found
+            )
+            return f"[{said}]"
+        self.told.append(" ".join(command[1:]))
+        return ""
 
 
-def test_a_site_is_there_when_one_of_its_brokers_is_and_answers_at_its_own_ports() -> None:
-    sites, _ = found(runs("broker"), runs("postgres"))
-    assert set(sites) == {"home"}
-    sites, _ = found(runs("broker-2"), runs("away-broker"))
-    assert sites["home"].bootstrap == sites["home"].link == SETTINGS.kafka
-    assert sites["away"].settings.port_base == SETTINGS.port_base + AWAY_PORTS
-    assert sites["away"].link == sites["away"].settings.kafka
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
+    return Engine(monkeypatch, tmp_path)
 
 
-def test_what_ended_is_down_and_what_is_in_no_network_is_cut() -> None:
-    sites, engine = found(runs("broker"), runs("away-broker"))
-    assert [(engine.up(site), engine.link(site)) for site in sites.values()] == [(True, "whole")] * 2
-    ended = replace(runs("broker"), state="exited")
-    sites, engine = found(ended, replace(runs("away-broker"), networks=()))
-    assert not engine.up(sites["home"])
-    assert engine.link(sites["away"]) == "cut"
+def test_a_site_is_there_when_one_of_its_brokers_is_and_answers_at_its_own_ports(engine: Engine) -> None:
+    assert set(engine.platform(runs("broker"), runs("postgres")).sites()) == {"home"}
+    sites = engine.platform(runs("broker-2"), runs("away-broker")).sites()
+    assert sites["home"].bootstrap == engine.settings.kafka
+    assert sites["away"].settings.port_base == engine.settings.port_base + AWAY_PORTS
+    assert sites["away"].link == f"127.0.0.1:{20_295}"
+    assert sites["away"].journal.held() == set()
+    # given the settings of either
+    assert platform_of(sites["away"].settings).sites() == sites
+
+
+def test_a_site_is_down_without_its_broker(engine: Engine) -> None:
+    platform = engine.platform(replace(runs("broker"), state="exited"), runs("away-broker"))
+    home, away = platform.sites().values()
+    assert not platform.up(home)
+    assert platform.up(away)
 
 
 @pytest.mark.parametrize(
-    ("mirror", "said"),
+    ("mirror", "canary", "said"),
     [
-        ((runs("mirror"),), "ready"),
-        ((replace(runs("mirror"), health="starting"),), "starting"),
-        ((replace(runs("mirror"), state="exited"),), "exited"),
-        ((), "down"),
+        ((runs("mirror"),), 1.0, "ready"),
+        ((runs("mirror"),), 60.0, "starting"),
+        ((replace(runs("mirror"), health="starting"),), 1.0, "starting"),
+        ((replace(runs("mirror"), state="exited"),), 1.0, "down"),
+        ((), 1.0, "down"),
     ],
 )
-def test_the_mirror_goes_into_away(mirror: tuple[Container, ...], said: str) -> None:
-    sites, engine = found(runs("broker"), runs("away-broker"), *mirror)
-    assert engine.mirror(sites["away"]) == said
-    assert engine.mirror(sites["home"]) == "none"
+def test_a_mirror_is_ready_when_its_canaries_are_young(
+    engine: Engine, mirror: tuple[Container, ...], canary: float, said: str
+) -> None:
+    platform, engine.canary = engine.platform(runs("broker"), runs("away-broker"), *mirror), canary
+    assert mirror_state(platform, platform.sites()["away"]) == said
+
+
+def test_a_mirror_that_is_held_stays_down_until_it_is_released(engine: Engine) -> None:
+    platform = engine.platform(runs("broker"), runs("away-broker"), runs("mirror"))
+    away = platform.sites()["away"]
+    platform.stop(away, MIRROR)
+    platform.kill(away, MIRROR)
+    assert mirror_state(platform, away) == "held"
+    # a container that waits for its release is no mirror that runs
+    assert not platform.processes(away)[MIRROR].running
+    assert "docker kill shop-mirror-1".removeprefix("docker ") in engine.told
+    assert not [word for word in engine.told if word.startswith("start")]
+    platform.start(away, MIRROR)
+    assert platform.processes(away)[MIRROR].running
+    assert engine.told[-1] == "compose up --detach mirror"
+
+
+def test_a_process_that_is_killed_is_started_again_and_a_site_is_not(engine: Engine) -> None:
+    platform = engine.platform(runs("broker"), runs("away-broker"), runs("away-postgres"))
+    away = platform.sites()["away"]
+    platform.kill(away, "broker")
+    assert engine.told == ["kill shop-away-broker-1", "start shop-away-broker-1"]
+    engine.told.clear()
+    platform.kill_site(away, ["postgres", "broker"], lambda: engine.told.append("then"))
+    assert engine.told == ["kill shop-away-postgres-1", "then", "kill shop-away-broker-1", "then"]

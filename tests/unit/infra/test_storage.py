@@ -166,9 +166,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def test_a_secret_is_never_half_there(tmp_path: Path) -> None:
-    make = (
-        f"from infra.stack.embedded.secret import kept_secret; kept_secret(Path({str(tmp_path / 'key')!r}))"
-    )
+    make = f"from infra.base.secret import kept_secret; kept_secret(Path({str(tmp_path / 'key')!r}))"
     assert "File too large" in run(NO_BYTE + make).stderr
     assert list(tmp_path.iterdir()) == []
 

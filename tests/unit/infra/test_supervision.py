@@ -9,12 +9,13 @@ from pydantic import ValidationError
 from infra.base.errors import JarsNotResolved, PortTaken
 from infra.base.journal import MemberState, Phase, StackJournal, StackState
 from infra.base.ports import HOST, free_ports, listening, require_free
+from infra.base.secret import kept_secret
 from infra.base.settings import OFFSETS, StackSettings
 from infra.stack.embedded.child import Program
 from infra.stack.embedded.jars import LOCK, Jar, read_lock, verify
-from infra.stack.embedded.secret import kept_secret
-from infra.stack.embedded.stack import NAMES, Member, members
+from infra.stack.embedded.stack import Member, members
 from infra.stack.embedded.watched import FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS, Watched, backoff
+from infra.stack.shop import NAMES
 
 
 def test_each_early_death_doubles_the_wait_up_to_a_bound() -> None:

@@ -24,7 +24,8 @@ from infra.lab.drills.judging import judge
 from infra.lab.drills.report import DrillReport
 from infra.lab.retail.requests import Api
 from infra.stack.embedded.child import Child
-from infra.stack.embedded.stack import http_ready, members
+from infra.stack.embedded.stack import members
+from infra.stack.shop import http_ready
 from services.kernel.log.reader import once_settled
 from services.kernel.record.envelope import format_time, now_micros, partition_of
 

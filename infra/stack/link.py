@@ -1,7 +1,7 @@
-"""The way between two sites: a TCP forwarder before the broker's second listener.
+"""The way between two sites: a TCP forwarder before the broker's listeners for the other site.
 
-`python -m infra.stack.embedded.link`. It follows a file, `{"cut": false, "delay_ms": 0}`: cut drops what is
-connected and turns away whoever comes; `delay_ms` holds back every byte, in both directions.
+`python -m infra.stack.link`, a process on both platforms. It follows a file, `{"cut": false, "delay_ms": 0}`:
+cut drops what is connected and turns away whoever comes; `delay_ms` holds back every byte, in both directions.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
 from infra.base.ports import HOST
+from infra.stack.site import Site
 
 POLL_SECONDS = 0.05
 CHUNK_BYTES = 65_536
 QUEUED_CHUNKS = 64
+Target: TypeAlias = tuple[str, int]
 
 
 class LinkState(msgspec.Struct, frozen=True):
@@ -25,6 +30,9 @@ class LinkState(msgspec.Struct, frozen=True):
 
     cut: bool = False
     delay_ms: int = 0
+
+    def __str__(self) -> str:
+        return "cut" if self.cut else f"{self.delay_ms} ms late" if self.delay_ms else "whole"
 
 
 def read_link(file: Path) -> LinkState:
@@ -42,18 +50,26 @@ def write_link(file: Path, state: LinkState) -> None:
     fresh.replace(file)
 
 
-class Link:
-    """Forwards from `listen` to `to`, two ports on loopback, as the file says."""
+def set_links(sites: Iterable[Site], state: LinkState) -> None:
+    """Tell every site's link: each holds one direction."""
+    for site in sites:
+        write_link(site.link_state, state)
 
-    def __init__(self, listen: int, to: int, file: Path) -> None:
-        self._listen, self._to, self._file = listen, to, file
+
+class Link:
+    """Forwards from each port of `ways`, at the address `host`, to its target, as the file says."""
+
+    def __init__(self, host: str, ways: Mapping[int, Target], file: Path) -> None:
+        self._host, self._ways, self._file = host, ways, file
         self._state = read_link(file)
         self._open: set[asyncio.StreamWriter] = set()
 
     async def run(self) -> None:
         """For ever."""
-        server = await asyncio.start_server(self._accept, HOST, self._listen)
-        async with server:
+        async with contextlib.AsyncExitStack() as servers:
+            for port, target in self._ways.items():
+                server = await asyncio.start_server(partial(self._accept, target), self._host, port)
+                await servers.enter_async_context(server)
             while True:
                 self._state = read_link(self._file)
                 if self._state.cut:
@@ -61,12 +77,14 @@ class Link:
                         writer.transport.abort()
                 await asyncio.sleep(POLL_SECONDS)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(
+        self, target: Target, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         if self._state.cut:
             writer.transport.abort()
             return
         try:
-            there_reader, there = await asyncio.open_connection(HOST, self._to)
+            there_reader, there = await asyncio.open_connection(*target)
         except OSError:  # the broker is down: so is the way to it
             writer.transport.abort()
             return
@@ -109,13 +127,20 @@ class Link:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m infra.stack.embedded.link")
-    parser.add_argument("--listen", type=int, required=True)
-    parser.add_argument("--to", type=int, required=True)
+    parser = argparse.ArgumentParser(prog="python -m infra.stack.link")
+    parser.add_argument("--host", default=HOST, help="the address to listen at")
+    parser.add_argument("--listen", type=int, nargs="+", required=True)
+    parser.add_argument("--to", type=_target, nargs="+", required=True, help="PORT or HOST:PORT for each")
     parser.add_argument("--state", type=Path, required=True)
     given = parser.parse_args()
+    ways = dict(zip(given.listen, given.to, strict=True))
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(Link(given.listen, given.to, given.state).run())
+        asyncio.run(Link(given.host, ways, given.state).run())
+
+
+def _target(text: str) -> Target:
+    host, _, port = text.rpartition(":")
+    return host or HOST, int(port)
 
 
 if __name__ == "__main__":
