@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Self
 
 from testcontainers.community.postgres import PostgresContainer
 from testcontainers.core.container import DockerContainer
 
 from infra.base.settings import ROOT
+from infra.base.waiting import wait_until
 from infra.stack.embedded.broker import SETTINGS
 
 KAFKA_IMAGE, POSTGRES_IMAGE = "apache/kafka:4.3.1", "postgres:18"
@@ -51,11 +51,12 @@ class KafkaContainer(DockerContainer):
         listeners = f"PLAINTEXT://localhost:9092,HOST://{self.bootstrap}"
         script = f"export KAFKA_ADVERTISED_LISTENERS={listeners}\nexec {OWN_START}\n"
         self.copy_into_container(script.encode(), START, 0o755)
-        until = time.monotonic() + READY_SECONDS
-        while READY not in (log := logs(self)):
-            if time.monotonic() > until:
-                raise TimeoutError(f"{KAFKA_IMAGE} was not ready:\n{log[-3000:]}")
-            time.sleep(0.2)
+        wait_until(
+            lambda: READY in logs(self),
+            lambda: f"{KAFKA_IMAGE} is ready:\n{logs(self)[-3000:]}",
+            READY_SECONDS,
+            every=0.2,
+        )
         return self
 
 

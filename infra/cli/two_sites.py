@@ -2,10 +2,10 @@
 
 import os
 import threading
-import time
 from collections.abc import Sequence
 
 from infra.base.settings import StackSettings
+from infra.base.waiting import TooLate, wait_until
 from infra.cli import detached
 from infra.cli.output import fail, notes
 from infra.stack.embedded.opening import TOLD_ACTIVE
@@ -40,11 +40,10 @@ def await_mirror(settings: StackSettings) -> None:
     site = next((site for site in here(settings) if _mirror_ready(site) is not None), None)
     if site is None:
         return
-    until = time.monotonic() + MIRROR_SECONDS
-    with notes.status(f"waiting for the mirror into {site.name}"):
-        while not _mirror_ready(site) and time.monotonic() < until:
-            time.sleep(POLL_SECONDS)
-    if not _mirror_ready(site):
+    try:
+        with notes.status(f"waiting for the mirror into {site.name}"):
+            wait_until(lambda: _mirror_ready(site), f"the mirror into {site.name} copies", MIRROR_SECONDS)
+    except TooLate:
         notes.print(f"The mirror into {site.name} does not copy yet: `./daybook sites` says when it does.")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from infra.base.waiting import wait_until
 from infra.dr.steps import NotDone
 from infra.log.parked import parked_commands
 from infra.log.topics import SERVICES
@@ -23,17 +23,25 @@ def drain(bootstrap: str, seconds: float) -> str:
     and no new end in between, nobody asks for anything any more. Answers how that went, in words. Raises
     NotDone, naming what is left.
     """
-    began, before = time.monotonic(), None
-    while True:
-        ends = _ends(bootstrap)
+    before: dict[str, Positions] | None = None
+    left: list[Message] = []
+
+    def drained() -> bool:
+        nonlocal before, left
+        ends, emptied = _ends(bootstrap), before
         left = [record for service in SERVICES for record in _unconsumed(bootstrap, service, ends[service])]
-        if not left and ends == before:
-            parked = len(parked_commands(bootstrap))
-            return f"{parked} parked, they stay here" if parked else ""
-        if time.monotonic() - began > seconds:
-            raise NotDone(_blocked(bootstrap, left, seconds))
-        before = ends if not left else None
-        time.sleep(PAUSE_SECONDS)
+        before = None if left else ends
+        return not left and ends == emptied
+
+    wait_until(
+        drained,
+        "every command topic is consumed to its end",
+        seconds,
+        every=PAUSE_SECONDS,
+        error=lambda late: NotDone(_blocked(bootstrap, left, late.seconds)),
+    )
+    parked = len(parked_commands(bootstrap))
+    return f"{parked} parked, they stay here" if parked else ""
 
 
 def _ends(bootstrap: str) -> dict[str, Positions]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,11 +11,12 @@ import httpx
 
 from contracts.kernel.records import SiteRole
 from infra.base.settings import StackSettings
+from infra.base.waiting import TooLate, wait_until
 from infra.dr.comparison import SiteComparison, compare
 from infra.dr.mirror_position import MirrorMeter
 from infra.dr.overview import read_models
 from infra.dr.plan import PlanFile, both_sites, heard
-from infra.dr.steps import NotDone, Show, SiteStep, Steps, wait_until
+from infra.dr.steps import NotDone, Show, SiteStep, Steps
 from infra.dr.switchover import Failover, switch_over
 from infra.log.control import write_role
 from infra.log.topics import SERVICES, create_topics, ensure_site
@@ -59,7 +59,9 @@ def fail_back(settings: StackSettings, timeout: float = 60.0, show: Show = lambd
     with steps.step("mirrored back while writes go on") as doing:
         doing.detail = f"{_await_mirror(active, old)} events behind"
     with steps.step("read models and standby workers ready"):
-        wait_until(lambda: _close(old), REBUILD_SECONDS, lambda: f"{old.name} is not ready: see its status")
+        wait_until(
+            lambda: _close(old), f"{old.name} is ready (see its status)", REBUILD_SECONDS, error=NotDone
+        )
     switched = switch_over(settings, old.name, timeout, show)
     with steps.step("logs compared") as doing:
         found = _compare(old, active)
@@ -102,13 +104,16 @@ def _rebuild(site: Site, epoch: int) -> None:
 
 def _await_mirror(active: Site, old: Site) -> int:
     """Wait until the mirror is close; answers how many events it is behind."""
-    until = time.monotonic() + REBUILD_SECONDS
     with MirrorMeter(active.link, old.bootstrap, active.name) as meter:
-        while (left := meter.read(at_most=CLOSE_EVENTS).total) > CLOSE_EVENTS:
-            if time.monotonic() > until:
-                raise NotDone(f"the mirror into {old.name} is {left} events behind: see its log")
-            time.sleep(0.2)
-    return left
+        return wait_until(
+            lambda: meter.read(at_most=CLOSE_EVENTS).total,
+            f"the mirror into {old.name} is close",
+            REBUILD_SECONDS,
+            enough=lambda behind: behind <= CLOSE_EVENTS,
+            error=lambda late: NotDone(
+                f"the mirror into {old.name} is {late.last} events behind: see its log"
+            ),
+        )
 
 
 def _close(site: Site) -> bool:
@@ -133,12 +138,12 @@ def _standing_by(site: Site, service: str) -> bool:
 
 def _compare(active: Site, passive: Site) -> SiteComparison:
     """Once the mirror that was turned round runs: it must have begun at the right place."""
-    until = time.monotonic() + COMPARE_SECONDS
-    with MirrorMeter(active.link, passive.bootstrap, active.name) as meter:
-        while time.monotonic() < until:
-            # while the mirror starts, its positions may not be readable for a while
-            with suppress(TimeoutError):
-                if meter.read(at_most=CLOSE_EVENTS).total <= CLOSE_EVENTS:
-                    break
-            time.sleep(0.2)
+    # while the mirror starts, its positions may not be readable for a while
+    with MirrorMeter(active.link, passive.bootstrap, active.name) as meter, suppress(TooLate):
+        wait_until(
+            lambda: meter.read(at_most=CLOSE_EVENTS).total <= CLOSE_EVENTS,
+            f"the mirror into {passive.name} is close",
+            COMPARE_SECONDS,
+            later=(TimeoutError,),
+        )
     return compare(active.bootstrap, passive.bootstrap)

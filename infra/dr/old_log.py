@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaException
 
+from infra.base.waiting import wait_until
 from infra.dr.plan import heard
 from infra.dr.steps import NotDone, Show
 from infra.log.topics import SERVICES, mirrored_topics
@@ -43,15 +43,13 @@ def readable(site: Site, show: Show) -> Iterator[str]:
 
 def _settle_patiently(bootstrap: str) -> None:
     """A young broker names itself leader of a partition before it is; all of it may be repeated."""
-    until = time.monotonic() + YOUNG_SECONDS
-    while True:
-        try:
-            _settle(bootstrap)
-            return
-        except (KafkaException, OwnershipLost):
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.2)
+    wait_until(
+        lambda: _settle(bootstrap),
+        "the old log is settled",
+        YOUNG_SECONDS,
+        enough=lambda _: True,
+        later=(KafkaException, OwnershipLost),
+    )
 
 
 def _settle(bootstrap: str) -> None:

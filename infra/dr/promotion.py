@@ -8,9 +8,10 @@ import asyncpg
 import httpx
 
 from contracts.kernel.records import HoldKind, SiteRole
+from infra.base.waiting import wait_until
 from infra.dr.plan import split_place
 from infra.dr.seeding import last_data
-from infra.dr.steps import Steps, wait_until
+from infra.dr.steps import NotDone, Steps
 from infra.log.asking import ask
 from infra.log.control import lift_hold, write_hold, write_role
 from infra.log.topics import SERVICES, catalogue, mirrored_topics
@@ -44,8 +45,9 @@ def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[tuple[str, int],
         platform.kill(site, MIRROR)
         wait_until(
             lambda: not mirror_running(site),
+            f"the mirror at {site.name} has stopped (see `./daybook --site {site.name} logs mirror`)",
             STOP_SECONDS,
-            lambda: f"the mirror at {site.name} does not stop: `./daybook --site {site.name} logs mirror`",
+            error=NotDone,
         )
     with steps.step("mirror fenced"):
         Transactions(site.bootstrap, [mirror_transactional_id(source.name)], FENCE_TIMEOUT_MS).fence()
@@ -80,10 +82,10 @@ def promote(site: Site, epoch: int, ends: dict[str, int], steps: Steps, hold: Ho
     with steps.step("workers active"):
         wait_until(
             lambda: all(_active(site, service, epoch) for service in SERVICES),
+            f"the workers of {site.name} are active",
             WORKER_SECONDS,
-            lambda: (
-                f"the workers of {site.name} are not active after {WORKER_SECONDS:.0f} s: see "
-                f"`./daybook --site {site.name} status`; then run this command again"
+            error=lambda late: NotDone(
+                f"{late}: see `./daybook --site {site.name} status`; then run this command again"
             ),
         )
     with steps.step("requests are taken"):

@@ -9,7 +9,6 @@ that was copied.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,6 +16,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from infra.base.waiting import wait_until
 from infra.stack.mirror_settings import positions_topic
 from services.kernel.log.reader import end_offsets, partitions_of, read_to_end
 
@@ -41,11 +41,12 @@ def reset_internal(bootstrap: str, alias: str) -> list[str]:
     present = sorted(internal_topics(alias) & set(admin.list_topics(timeout=SECONDS).topics))
     for future in (admin.delete_topics(present) if present else {}).values():
         future.result(SECONDS)
-    until = time.monotonic() + SECONDS
-    while left := set(present) & set(admin.list_topics(timeout=SECONDS).topics):
-        if time.monotonic() > until:
-            raise TimeoutError(f"{', '.join(sorted(left))} are not removed yet")
-        time.sleep(0.05)
+    wait_until(
+        lambda: set(present) & set(admin.list_topics(timeout=SECONDS).topics),
+        "the mirror's internal topics are removed",
+        SECONDS,
+        enough=lambda left: not left,
+    )
     return present
 
 

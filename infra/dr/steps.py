@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from infra.base.errors import DaybookError
 
-POLL_SECONDS = 0.1
-
 Show = Callable[[str], None]
 
 
@@ -47,12 +45,3 @@ class Steps:
         doing, began = Doing(), time.monotonic()
         yield doing
         self.done.append(SiteStep(name, time.monotonic() - began, doing.detail))
-
-
-def wait_until(true: Callable[[], bool], seconds: float, otherwise: Callable[[], str]) -> None:
-    """Raises NotDone with the text of `otherwise` when it is not true in time."""
-    until = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > until:
-            raise NotDone(otherwise())
-        time.sleep(POLL_SECONDS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from contracts.kernel.records import SiteRole
 from infra.base.settings import StackSettings
+from infra.base.waiting import wait_until
 from infra.dr.cut import TornTransaction
 from infra.dr.draining import drain
 from infra.dr.mirror_position import MirrorMeter
@@ -141,13 +142,15 @@ def _quiesce(source: Site, epoch: int, timeout: float, steps: Steps) -> None:
 
 def _prove_caught_up(source: Site, target: Site, steps: Steps) -> None:
     with steps.step("mirror caught up, proven") as doing:
-        until = time.monotonic() + CAUGHT_UP_SECONDS
         with MirrorMeter(source.link, target.bootstrap, source.name) as meter:
-            while (left := meter.read().total) > 0:
-                if time.monotonic() > until:
-                    raise NotDone(
-                        f"the mirror is still {left} events behind; {source.name} has stood down: run this "
-                        "command again when the mirror runs, it goes on from here"
-                    )
-                time.sleep(0.05)
+            wait_until(
+                lambda: meter.read().total,
+                f"the mirror into {target.name} is caught up",
+                CAUGHT_UP_SECONDS,
+                enough=lambda behind: behind == 0,
+                error=lambda late: NotDone(
+                    f"the mirror is still {late.last} events behind; {source.name} has stood down: run this "
+                    "command again when the mirror runs, it goes on from here"
+                ),
+            )
         doing.detail = "0 events behind"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from infra.base.errors import DaybookError
+from infra.base.waiting import wait_until
 from infra.log.topics import Topic, catalogue, settings_in_force, unequal
 
 SAFETY = ("min.insync.replicas", "unclean.leader.election.enable")
@@ -28,11 +28,13 @@ def make_safe(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> list
     wrong = _wrong(admin, topics)
     for name in wrong:
         _set_right(admin, topics[name])
-    until = time.monotonic() + SECONDS
-    while left := _wrong(admin, {name: topics[name] for name in wrong}):
-        if time.monotonic() > until:
-            raise Unsafe("; ".join(line for lines in left.values() for line in lines))
-        time.sleep(0.1)
+    wait_until(
+        lambda: _wrong(admin, {name: topics[name] for name in wrong}),
+        "the broker applies the settings",
+        SECONDS,
+        enough=lambda left: not left,
+        error=lambda late: Unsafe("; ".join(line for lines in late.last.values() for line in lines)),
+    )
     return [line for lines in wrong.values() for line in lines]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from contracts.kernel.records import SiteRole, SlotLayout
 from contracts.lock import ROOT, load_lock
+from infra.base.waiting import wait_until
 from infra.log.epochs import record_epochs
 from services.kernel.log.reader import read_to_end
 from services.kernel.record.codec import encode
@@ -84,11 +84,12 @@ def create_topics(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> 
         [NewTopic(t.name, t.partitions, t.replication, config=t.config()) for t in wanted.values()]
     )
     created = [name for name, future in asked.items() if _was_created(future)]
-    deadline = time.monotonic() + PATIENCE
-    while leaderless := _leaderless(admin, wanted):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no leader yet for {', '.join(leaderless)}")
-        time.sleep(0.1)
+    wait_until(
+        lambda: _leaderless(admin, wanted),
+        "every partition has a leader",
+        PATIENCE,
+        enough=lambda leaderless: not leaderless,
+    )
     return created
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from enum import StrEnum
 
 from infra.base.errors import NotReady
+from infra.base.waiting import TooLate, wait_until
 from infra.log.asking import Address, ControlReader, SiteSilent, ask
 from infra.log.control import lift_hold, stand_down, write_hold
 from infra.stack.mirror_settings import mirror_transactional_id
@@ -84,13 +84,17 @@ def end_last_mirror(site: Address, source: str) -> None:
 
 def _epoch_of(other: Address, patience: float, stopping: Callable[[], bool]) -> int | None:
     """The other site's epoch; None where it stays silent."""
-    until, reader = time.monotonic() + patience, ControlReader(other.bootstrap)
+    reader = ControlReader(other.bootstrap)
     try:
-        while time.monotonic() < until and not stopping():
-            try:
-                return reader.read().role.epoch
-            except SiteSilent:
-                time.sleep(PAUSE_SECONDS)
+        return wait_until(
+            lambda: None if stopping() else reader.read().role.epoch,
+            f"{other.name} says its epoch",
+            patience,
+            enough=lambda _: True,
+            later=(SiteSilent,),
+            every=PAUSE_SECONDS,
+        )
+    except TooLate:
+        return None
     finally:
         reader.close()
-    return None

@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 
+from infra.base.waiting import wait_until_async
 from services.projection.engine.read_model import ReadModel
 from tests.bench.harness import Unmeasurable
 
@@ -62,18 +63,27 @@ def drain_seconds(
     async def watch() -> tuple[float, float]:
         loop = asyncio.get_running_loop()
         connection = await asyncpg.connect(connection_url)
-        total, first, deadline = models * sum(ends.values()), (0.0, 0), loop.time() + PATIENCE_SECONDS
+        total, first = models * sum(ends.values()), (0.0, 0)
+
+        async def applied() -> int:
+            nonlocal first
+            at = await _applied(connection, ends)
+            if at and not first[1]:
+                first = (loop.time(), at)
+            return at
+
         try:
-            while loop.time() < deadline:
-                at = await _applied(connection, ends)
-                if at and not first[1]:
-                    first = (loop.time(), at)
-                if at >= total:
-                    return loop.time() - first[0], (total - first[1]) / total
-                await asyncio.sleep(POLL_SECONDS)
+            await wait_until_async(
+                applied,
+                f"the positions reach {dict(ends)}",
+                PATIENCE_SECONDS,
+                enough=lambda at: at >= total,
+                every=POLL_SECONDS,
+                error=Unmeasurable,
+            )
         finally:
             await connection.close()
-        raise Unmeasurable(f"positions did not reach {dict(ends)} within {PATIENCE_SECONDS:.0f} s")
+        return loop.time() - first[0], (total - first[1]) / total
 
     return asyncio.run(watch())
 

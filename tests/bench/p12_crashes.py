@@ -22,6 +22,7 @@ import httpx
 
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
+from infra.base.waiting import wait_until
 from infra.lab.drills.load import Load
 from infra.lab.drills.pair import DrillFailed, Pair
 from infra.lab.drills.shopping import SKUS, Request, Shopping
@@ -143,15 +144,18 @@ class Observed:
     def await_calm(self, since: float) -> None:
         """Wait until all is ready, and writes and reads have gone on without a pause for a while."""
         calm_from = time.time()
-        while time.time() < calm_from + CALM_SECONDS:
-            time.sleep(0.1)
+
+        def calm() -> bool:
+            nonlocal calm_from
             now, state = time.time(), self._journal.read()
             newest = [load.told[-1].at for load in self._loads] + self._reads.served[-1:]
             ready = state is not None and all(member.ready for member in state.members)
             if not ready or len(newest) < 3 or min(newest) < now - PAUSE_SECONDS:
                 calm_from = now
-            if now > since + LONGEST_SECONDS:
-                raise Unmeasurable(f"the shop is not calm {LONGEST_SECONDS:.0f} s after a crash")
+            return now > calm_from + CALM_SECONDS
+
+        seconds = since + LONGEST_SECONDS - time.time()
+        wait_until(calm, "the shop is calm after a crash", seconds, every=0.1, error=Unmeasurable)
 
     def _own_start(self, victim: str, since: float) -> float:
         """From the start of its new process to its first readiness."""

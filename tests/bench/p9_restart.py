@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import psutil
 
+from infra.base.waiting import wait_until
 from tests.bench import bulk
 from tests.bench.asking import Asker
 from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
@@ -130,9 +131,17 @@ def _rested(part: Part, entities: int) -> None:
 
 def _reached(part: Part, entities: int, what: str, count: Callable[[], float]) -> float:
     """Wait until `count` is `entities`; the count. Raises Unmeasurable where the owner ends, or is slow."""
-    until = time.monotonic() + SNAPSHOT_PATIENCE
-    while (found := count()) < entities:
-        if part.child.exit_code is not None or time.monotonic() > until:
+
+    def reached(found: float) -> bool:
+        if found < entities and part.child.exit_code is not None:
             raise Unmeasurable(f"{found:,.0f} of {entities:,} {what}: {part.child.last_lines()}")
-        time.sleep(1.0)
-    return found
+        return found >= entities
+
+    return wait_until(
+        count,
+        lambda: f"{entities:,} {what}: {part.child.last_lines()}",
+        SNAPSHOT_PATIENCE,
+        enough=reached,
+        every=1.0,
+        error=Unmeasurable,
+    )

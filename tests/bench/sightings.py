@@ -6,10 +6,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
 
+from infra.base.waiting import TooLate, wait_until
 from services.projection.engine.position import CHANNEL, EVERY_KEY
 from services.projection.read_models import ORDERS
 
@@ -41,11 +43,14 @@ class Sightings:
 
     def await_all(self, wanted: Iterable[str]) -> list[str]:
         """Wait until these were seen; those that were not within PATIENCE_SECONDS."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        missing = list(wanted)
-        while (missing := [key for key in missing if key not in self.seen]) and time.monotonic() < until:
-            time.sleep(0.1)
-        return missing
+        wanted = list(wanted)
+
+        def missing() -> list[str]:
+            return [key for key in wanted if key not in self.seen]
+
+        with suppress(TooLate):
+            wait_until(missing, "all are seen", PATIENCE_SECONDS, enough=lambda keys: not keys, every=0.1)
+        return missing()
 
     def _work(self) -> None:
         self._loop.run_until_complete(self._run())

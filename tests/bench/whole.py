@@ -6,6 +6,7 @@ import time
 
 import httpx
 
+from infra.base.waiting import wait_until
 from tests.bench.generator import Load, send
 from tests.bench.harness import Unmeasurable
 from tests.bench.rig import Rig
@@ -54,9 +55,12 @@ def behind(rig: Rig) -> int:
 def await_rest(rig: Rig, seconds: float = PATIENCE_SECONDS) -> float:
     """Wait until nothing is behind, twice in a row as it is measured every second; how long that took."""
     began, calm = time.monotonic(), 0
-    while calm < 2:
-        time.sleep(1.1)
-        calm = 0 if behind(rig) else calm + 1
-        if time.monotonic() - began > seconds:
-            raise Unmeasurable(f"still {behind(rig)} behind after {seconds:.0f} s")
+    time.sleep(1.1)
+
+    def twice(left: float) -> bool:
+        nonlocal calm
+        calm = 0 if left else calm + 1
+        return calm == 2
+
+    wait_until(lambda: behind(rig), "nothing is behind", seconds, enough=twice, every=1.1, error=Unmeasurable)
     return time.monotonic() - began

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.base.errors import NotReady
+from infra.base.waiting import wait_until
 from infra.dr.steps import Show
 from infra.lab.cluster.rig import Rig
 from infra.lab.drills.acknowledged import longest_gap
@@ -85,8 +85,4 @@ def _ends(rig: Rig) -> list[tuple[str, str]]:
 
 
 def _until(done: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + SECONDS
-    while not done():
-        if time.monotonic() > until:
-            raise NotReady(f"not within {SECONDS:.0f} s: {what}")
-        time.sleep(0.1)
+    wait_until(done, what, SECONDS)

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from zlib import crc32
 import msgspec
 
 from infra.base.settings import ROOT, StackSettings
+from infra.base.waiting import wait_until
 from infra.lab.drills.report import DrillReport
 from infra.stack.compose.engine import compose_environment, compose_home
 from infra.stack.compose.failing import answers
@@ -151,7 +151,4 @@ def running(shop: ContainerShop) -> Iterator[ContainerShop]:
 
 
 def eventually(holds: Callable[[], bool], what: str, seconds: float = BACK_SECONDS) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.2)
+    wait_until(holds, what, seconds, every=0.2)

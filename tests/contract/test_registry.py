@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +20,7 @@ from contracts.lock import load_lock
 from contracts.order.commands import CancelOrder
 from contracts.order.events import Charge, Line, OrderPlaced
 from infra.base.ports import HOST, free_ports
+from infra.base.waiting import wait_until
 from infra.log.registry import MEDIA_TYPE, create
 from services.edge.server import server_config
 from services.kernel.record.codec import decode, encode
@@ -46,9 +46,7 @@ def url() -> Iterator[str]:
     server = uvicorn.Server(server_config(create(load_lock()), HOST, port))
     thread = threading.Thread(target=server.run)
     thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
+    wait_until(lambda: server.started, "the server listens", 30, every=0.01)
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join(30)

@@ -1,6 +1,5 @@
 """The catalogue on a real broker."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from confluent_kafka.admin import (
 )
 
 from contracts.kernel.records import SiteRole
+from infra.base.waiting import wait_until
 from infra.log.topic_safety import make_safe
 from infra.log.topics import CONTROL, catalogue, create_topics, drift, ensure_site
 from services.kernel.log.control import read_control
@@ -111,7 +111,6 @@ def _set(bootstrap: str, topic: str, values: dict[str, str]) -> None:
 
 def _drift_becomes(bootstrap: str, wanted: set[str]) -> None:
     """The broker answers a change before its own metadata shows it."""
-    deadline = time.monotonic() + 30
-    while (found := set(drift(bootstrap))) != wanted and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert found == wanted
+    wait_until(
+        lambda: set(drift(bootstrap)), f"the drift is {wanted}", 30, enough=lambda found: found == wanted
+    )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.base.ports import free_ports
+from infra.base.waiting import TooLate, wait_until
 from infra.log.topics import create_topics, mirrored_topics
 from infra.stack.embedded.broker import EmbeddedBroker
 from infra.stack.embedded.child import Child
@@ -53,13 +54,16 @@ class BareMirror:
     def copies_beyond(self, topic: str, offset: int) -> None:
         """Return once the target's topic has more records than `offset`."""
         for _ in range(ATTEMPTS):
-            until = time.monotonic() + PATIENCE
-            while time.monotonic() < until:
-                if ends(self._place.target_bootstrap, topic) > offset:
-                    return
-                time.sleep(0.05)
-            self.kill()
-            self._child = self._started(self._place)
+            try:
+                wait_until(
+                    lambda: ends(self._place.target_bootstrap, topic) > offset,
+                    f"the mirror copies {topic} beyond {offset}",
+                    PATIENCE,
+                )
+                return
+            except TooLate:
+                self.kill()
+                self._child = self._started(self._place)
         raise AssertionError(f"the mirror copies nothing of {topic} beyond {offset}")
 
     def kill(self) -> None:
@@ -83,7 +87,11 @@ def mirror(place: MirrorPlace) -> Iterator[BareMirror]:
 def quiet(bootstrap: str, topic: str) -> None:
     """Wait until nothing has come for some seconds."""
     before, since = -1, time.monotonic()
-    while time.monotonic() < since + QUIET_SECONDS:
-        if (now := ends(bootstrap, topic)) != before:
+
+    def still(now: int) -> bool:
+        nonlocal before, since
+        if now != before:
             before, since = now, time.monotonic()
-        time.sleep(0.2)
+        return time.monotonic() > since + QUIET_SECONDS
+
+    wait_until(lambda: ends(bootstrap, topic), f"{topic} is quiet", PATIENCE, enough=still, every=0.2)

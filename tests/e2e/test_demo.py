@@ -2,11 +2,11 @@
 
 import os
 import signal
-import time
 from datetime import date
 
 import pytest
 
+from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_sent
 from infra.lab.demo import census
 from infra.lab.retail.shop import Shop as Reader
@@ -23,10 +23,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 def eventually_ready(shop: Shop, name: str, restarts: int) -> None:
-    deadline = time.monotonic() + SECONDS
-    while shop.member(name).restarts <= restarts or not shop.ready(name):
-        assert time.monotonic() < deadline, f"{name} did not come back"
-        time.sleep(0.1)
+    wait_until(lambda: shop.member(name).restarts > restarts and shop.ready(name), f"{name} is back", SECONDS)
 
 
 def test_the_demo_in_small(shop: Shop) -> None:

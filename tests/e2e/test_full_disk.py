@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from infra.base.journal import StackJournal, StackState
 from infra.base.settings import ROOT
+from infra.base.waiting import wait_until
 from infra.lab.checker.evidence import Evidence, read_evidence
 from infra.lab.checker.invariants import check
 from infra.lab.drills.load import Load
@@ -79,10 +79,7 @@ def small_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallShop]:
 
 
 def eventually(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
+    wait_until(true, what, SECONDS, every=0.2)
 
 
 def load_of(shop: SmallShop, name: str, folder: Path) -> Load:

@@ -15,7 +15,6 @@ The copies stay until all of it is done: killed in between, the same call goes o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -23,6 +22,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import DaybookError
+from infra.base.waiting import wait_until
 from infra.dr.repartition.copying import Digest, NotCopied, copy, digest, require_same
 from infra.dr.repartition.layout import close_layout, closed, open_layout
 from infra.log.topics import Topic, create_topics
@@ -121,11 +121,12 @@ def _anew(admin: AdminClient, bootstrap: str, topic: Topic) -> None:
 
 def _create(bootstrap: str, topic: Topic) -> None:
     """A topic that was just deleted may be in the way for a moment."""
-    until = time.monotonic() + SECONDS
-    while topic.name not in create_topics(bootstrap, {topic.name: topic}):
-        if time.monotonic() > until:
-            raise NotCopied(f"{topic.name} is still there")
-        time.sleep(0.5)
+    wait_until(
+        lambda: topic.name in create_topics(bootstrap, {topic.name: topic}),
+        f"{topic.name} is created in place of the deleted one",
+        SECONDS,
+        error=NotCopied,
+    )
 
 
 def _delete(admin: AdminClient, names: list[str]) -> None:
@@ -133,11 +134,12 @@ def _delete(admin: AdminClient, names: list[str]) -> None:
         return
     for future in admin.delete_topics(names).values():
         future.result(SECONDS)
-    until = time.monotonic() + SECONDS
-    while set(names) & admin.list_topics(timeout=SECONDS).topics.keys():
-        if time.monotonic() > until:
-            raise NotCopied(f"{', '.join(names)} do not go away")
-        time.sleep(0.1)
+    wait_until(
+        lambda: not set(names) & admin.list_topics(timeout=SECONDS).topics.keys(),
+        f"{', '.join(names)} are gone",
+        SECONDS,
+        error=NotCopied,
+    )
 
 
 def _positions_at_the_end(admin: AdminClient, bootstrap: str, service: str) -> None:

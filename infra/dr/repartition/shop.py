@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import asyncpg
 
 from infra.base.settings import StackSettings
+from infra.base.waiting import wait_until
 from infra.dr.draining import drain
 from infra.dr.repartition.generation import Moved, NotPossible, Show, repartition, require_more
 from infra.dr.repartition.layout import closed
-from infra.dr.steps import wait_until
+from infra.dr.steps import NotDone
 from infra.log.control import lift_hold, write_hold
 from infra.log.topics import Topic
 from infra.stack.platform import platform_of
@@ -51,7 +52,9 @@ def repartition_shop(
             raise
     show("stopping the shop's processes")
     platform.stop(site, *reversed(_own(site)))
-    wait_until(lambda: not _alive(site), STOP_SECONDS, lambda: f"{', '.join(_alive(site))} do not stop")
+    wait_until(
+        lambda: _alive(site), "the processes stop", STOP_SECONDS, enough=lambda left: not left, error=NotDone
+    )
     moved = repartition(site.bootstrap, service, partitions, wanted, show)
     show("beginning the read models anew")
     asyncio.run(_forget_read_models(site))

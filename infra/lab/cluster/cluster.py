@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import NotReady
 from infra.base.ports import HOST, require_free
+from infra.base.waiting import wait_until
 from infra.lab.cluster.layout import Layout, read_layout
 from infra.lab.cluster.node import Node, prepare_node
 from infra.lab.cluster.replicated import create_replicated, require_durable
@@ -136,15 +137,16 @@ class Cluster:
         return time.monotonic() - began
 
     def _wait(self, done: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
-        until = time.monotonic() + seconds
-        while not done():
+        def done_by_living_nodes() -> bool:
+            if done():
+                return True
             for number, child in self._children.items():
                 if child.exit_code is not None and child.exit_code > 0:
                     name = self.nodes[number].name
                     raise NotReady(f"{name} ended with {child.exit_code}:\n{child.last_lines()}")
-            if time.monotonic() > until:
-                raise NotReady(f"not within {seconds:.0f} s: {what}")
-            time.sleep(POLL_SECONDS * 4)
+            return False
+
+        wait_until(done_by_living_nodes, what, seconds, every=POLL_SECONDS * 4, error=NotReady)
 
     def _launch(self, number: int) -> None:
         node = self.nodes[number]

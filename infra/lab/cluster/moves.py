@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from infra.base.waiting import wait_until
 from infra.lab.cluster.kafka_tool import ToolFailed, run_tool
 
 SECONDS = 60.0
@@ -30,12 +32,9 @@ def create_placed(
     new = NewTopic(name, len(placed), replica_assignment=placed, config=dict(config))
     for future in admin.create_topics([new]).values():
         future.result(SECONDS)
-    until = time.monotonic() + SECONDS
     for broker in admin.list_topics(timeout=SECONDS).brokers.values():
-        while not _known(f"{broker.host}:{broker.port}", name):
-            if time.monotonic() > until:
-                raise TimeoutError(f"broker {broker.id} does not know {name} after {SECONDS:.0f} s")
-            time.sleep(0.05)
+        address = f"{broker.host}:{broker.port}"
+        wait_until(partial(_known, address, name), f"broker {broker.id} knows {name}", SECONDS)
 
 
 def _known(address: str, name: str) -> bool:

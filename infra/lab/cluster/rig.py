@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -13,6 +12,7 @@ import httpx
 
 from infra.base.errors import NotReady
 from infra.base.journal import Phase, StackJournal
+from infra.base.waiting import wait_until
 from infra.lab.cluster.cluster import Cluster
 from infra.lab.cluster.settings import ClusterSettings
 from infra.lab.retail.requests import Api
@@ -74,14 +74,14 @@ class Rig:
             self._supervisor = Supervisor(self.settings, os.getpid(), self.journal, rows, was_away)
             self._thread = threading.Thread(target=self._supervisor.run, name="supervisor", daemon=True)
             self._thread.start()
-        until = time.monotonic() + OPEN_SECONDS
-        while not self.all_ready():
+
+        def ready() -> bool:
             state = self.journal.read()
             if state is not None and state.phase is Phase.FAILED:
                 raise NotReady(state.failure)
-            if time.monotonic() > until:
-                raise NotReady(f"the shop is not ready: {state}")
-            time.sleep(POLL_SECONDS)
+            return self.all_ready()
+
+        wait_until(ready, lambda: f"the shop is ready: {self.journal.read()}", OPEN_SECONDS, error=NotReady)
 
     def close_shop(self) -> None:
         if self._supervisor is not None and self._thread is not None:

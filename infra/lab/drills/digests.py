@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from contextlib import suppress
 
 import asyncpg
 
+from infra.base.waiting import TooLate, wait_until
 from infra.stack.site import Site
 from services.projection.read_models import READ_MODELS
 
@@ -41,9 +42,13 @@ async def differences(one: Site, other: Site) -> tuple[int, list[str]]:
 
 def settled_differences(one: Site, other: Site, seconds: float = PATIENCE_SECONDS) -> tuple[int, list[str]]:
     """The same, once they are equal or `seconds` have passed: the passive site's follow the mirror."""
-    until = time.monotonic() + seconds
-    while True:
-        keys, differing = asyncio.run(differences(one, other))
-        if not differing or time.monotonic() > until:
-            return keys, differing
-        time.sleep(0.5)
+    found = (0, list[str]())
+
+    def differing() -> list[str]:
+        nonlocal found
+        found = asyncio.run(differences(one, other))
+        return found[1]
+
+    with suppress(TooLate):
+        wait_until(differing, "the read models are equal", seconds, enough=lambda keys: not keys, every=0.5)
+    return found

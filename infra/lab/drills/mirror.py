@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from infra.dr.mirror_position import mirror_lag
+from infra.base.waiting import wait_until
+from infra.dr.mirror_position import MirrorLag, mirror_lag
 from infra.dr.overview import overview
 from infra.dr.steps import Show
 from infra.lab.drills.aborts import Aborts
@@ -113,13 +113,14 @@ def _killed(pair: Pair, passive: Site) -> float:
         raise DrillFailed(f"no mirror runs at {passive.name}")
     began = time.monotonic()
     pair.platform.kill(passive, MIRROR)
-    while True:
-        now = _mirror(pair, passive)
-        if now.ready and now.life != before.life:
-            return time.monotonic() - began
-        if time.monotonic() > began + 2 * BACK_SECONDS:
-            raise DrillFailed(f"the mirror at {passive.name} does not come back")
-        time.sleep(0.05)
+    wait_until(
+        lambda: _mirror(pair, passive),
+        f"the mirror at {passive.name} comes back",
+        2 * BACK_SECONDS,
+        enough=lambda now: now.ready and now.life != before.life,
+        error=DrillFailed,
+    )
+    return time.monotonic() - began
 
 
 def _mirror(pair: Pair, site: Site) -> SiteProcess:
@@ -134,15 +135,21 @@ def _close(active: Site, passive: Site) -> int:
 
     Raises DrillFailed.
     """
-    until, first = time.monotonic() + 2 * CATCH_UP_SECONDS, None
-    while time.monotonic() < until:
-        with suppress(TimeoutError):  # contact takes a moment
-            lag = mirror_lag(active.link, passive.bootstrap, active.name, seconds=5)
-            first = lag.total if first is None else first
-            if lag.oldest_seconds <= 1:
-                return first
-        time.sleep(0.1)
-    raise DrillFailed(f"the mirror into {passive.name} does not catch up")
+    seen: list[MirrorLag] = []
+
+    def lag() -> MirrorLag:
+        seen.append(mirror_lag(active.link, passive.bootstrap, active.name, seconds=5))
+        return seen[-1]
+
+    wait_until(
+        lag,
+        f"the mirror into {passive.name} catches up",
+        2 * CATCH_UP_SECONDS,
+        enough=lambda lag: lag.oldest_seconds <= 1,
+        later=(TimeoutError,),  # contact takes a moment
+        error=DrillFailed,
+    )
+    return seen[0].total
 
 
 def _now() -> str:

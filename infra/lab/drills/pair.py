@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 
 import httpx
 
 from infra.base.errors import DaybookError
 from infra.base.settings import ROOT, StackSettings
+from infra.base.waiting import wait_until
 from infra.dr.mirror_position import caught_up
 from infra.dr.plan import controls
 from infra.lab.retail.requests import Api
@@ -114,14 +113,13 @@ class Pair:
 
     def await_mirrored(self, active: Site, passive: Site, seconds: float = REST_SECONDS) -> None:
         """Wait until a mirror copies and is exactly caught up. Raises DrillFailed."""
-        until = time.monotonic() + seconds
-        while True:
-            with suppress(TimeoutError):
-                if copying(passive) and caught_up(active.link, passive.bootstrap, active.name):
-                    return
-            if time.monotonic() > until:
-                raise DrillFailed(f"the mirror into {passive.name} is not caught up after {seconds:.0f} s")
-            time.sleep(0.2)
+        wait_until(
+            lambda: copying(passive) and caught_up(active.link, passive.bootstrap, active.name),
+            f"the mirror into {passive.name} is caught up",
+            seconds,
+            later=(TimeoutError,),
+            error=DrillFailed,
+        )
 
     def await_rest(self, site: Site) -> None:
         """Wait until conversations and read models of a site have come to rest. Raises DrillFailed."""

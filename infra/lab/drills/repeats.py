@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 import aiohttp
 import httpx
 
+from infra.base.waiting import wait_until_async
 from infra.dr.losses import Report
 from infra.lab.drills.acknowledged import Acknowledgement
 from infra.lab.drills.load import ATTEMPT_SECONDS, PAUSE_SECONDS, Urls, attempt
@@ -83,13 +84,15 @@ async def _repeat(urls: Urls, site: str, asked: Sequence[Request]) -> list[Ackno
 async def _until_answered(
     session: aiohttp.ClientSession, urls: Urls, site: str, request: Request
 ) -> Acknowledgement:
-    until = time.monotonic() + REPEAT_SECONDS
-    while time.monotonic() < until:
-        told = await attempt(session, urls, site, request, time.time())
-        if told is not None:
-            return told
-        await asyncio.sleep(PAUSE_SECONDS)
-    raise DrillFailed(f"{site} does not answer {request.path} {request.key}")
+    told = await wait_until_async(
+        lambda: attempt(session, urls, site, request, time.time()),
+        f"{site} responds to {request.path} {request.key}",
+        REPEAT_SECONDS,
+        every=PAUSE_SECONDS,
+        error=DrillFailed,
+    )
+    assert told is not None
+    return told
 
 
 def _meaning(told: Acknowledgement) -> tuple[str, int, str]:

@@ -9,6 +9,7 @@ from random import Random
 
 import msgspec
 
+from infra.base.waiting import wait_until
 from infra.dr.losses import Report
 from infra.dr.reconcile import load as load_report
 from infra.dr.steps import Show
@@ -139,19 +140,20 @@ def _lost(pair: Pair, loss: LossFigures, folder: Path, show: Show) -> Report:
 
 def await_passive(pair: Pair, site: Site, epoch: int) -> None:
     """Wait until a site that has returned has stood down and its workers stand by. Raises DrillFailed."""
-    until = time.monotonic() + STAND_DOWN_SECONDS
-    while True:
-        try:
-            _, passive, seen = pair.roles()
-            workers = all(http_ready(site.settings.url(name)) for name in WORKERS)
-            if passive.name == site.name and seen == epoch and workers:
-                return
-            said = f"roles: {passive.name} passive, epoch {seen}, workers ready: {workers}"
-        except DrillFailed as not_yet:
-            said = str(not_yet)
-        if time.monotonic() > until:
-            raise DrillFailed(f"{site.name} has not stood down after {STAND_DOWN_SECONDS:.0f} s: {said}")
-        time.sleep(0.2)
+
+    def roles() -> dict[str, object]:
+        _, passive, seen = pair.roles()
+        workers = all(http_ready(site.settings.url(name)) for name in WORKERS)
+        return {"passive": passive.name, "epoch": seen, "workers ready": workers}
+
+    wait_until(
+        roles,
+        f"{site.name} is demoted",
+        STAND_DOWN_SECONDS,
+        enough=lambda seen: seen == {"passive": site.name, "epoch": epoch, "workers ready": True},
+        later=(DrillFailed,),
+        error=DrillFailed,
+    )
 
 
 def _losses(report: DrillReport, loss: LossFigures, lost: Report) -> None:

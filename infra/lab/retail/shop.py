@@ -1,6 +1,5 @@
 """The shop as its clients see it: addresses, and whether it has come to rest."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -9,6 +8,7 @@ import httpx
 
 from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
+from infra.base.waiting import wait_until
 from infra.lab.retail.requests import Api
 from infra.stack.shop import addresses
 
@@ -82,18 +82,25 @@ class Shop:
         Lag is observed from time to time. One look at no lag, observed after the last write, tells that no
         conversation is missing; a later one, that their ends have arrived everywhere.
         """
-        ends = time.monotonic() + seconds
         begun = self.rest().observed
         calm_at = ""
-        while True:
-            rest = self.rest()
+
+        def at_rest(rest: Rest) -> bool:
+            nonlocal calm_at
             seen(rest)
             if rest.conversations or rest.lag:
                 calm_at = ""
             elif rest.observed > begun:
                 if calm_at and rest.observed > calm_at:
-                    return
+                    return True
                 calm_at = calm_at or rest.observed
-            if time.monotonic() > ends:
-                raise NotAtRest(str(rest))
-            time.sleep(POLL_SECONDS)
+            return False
+
+        wait_until(
+            self.rest,
+            "nothing is under way",
+            seconds,
+            enough=at_rest,
+            every=POLL_SECONDS,
+            error=lambda late: NotAtRest(str(late.last)),
+        )

@@ -19,12 +19,12 @@ from urllib.request import Request, urlopen
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.base.errors import DaybookError
+from infra.base.waiting import wait_until
 
 ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 30.0, 180.0, 0.5
 # A task runs, in its worker's words, before it has asked its database; and the worker's health is looked at
 # every ten seconds only.
 STEADY_SECONDS = 12.0
-# The worker balances itself, or has not heard of the connector yet.
 LATER = {404, 409}
 
 
@@ -41,6 +41,10 @@ class NotRunning(DaybookError):
     """A connector was refused, failed or did not come to run; the text says which and why."""
 
 
+class ComeAgain(DaybookError):
+    """The worker balances itself, or has not heard of the connector yet."""
+
+
 def read_connectors(folder: Path) -> dict[str, Mapping[str, str]]:
     """Every connector's configuration by its name, as the files of the folder say it."""
     found = [json.loads(file.read_text("utf-8")) for file in sorted(folder.glob("*.json"))]
@@ -49,23 +53,24 @@ def read_connectors(folder: Path) -> dict[str, Mapping[str, str]]:
 
 def put(url: str, name: str, config: Mapping[str, str]) -> None:
     """Make a connector, or change it, and wait until it and its tasks run. Raises NotRunning, OSError."""
-    path, until = f"{url}/connectors/{quote(name, safe='')}", time.monotonic() + PATIENCE_SECONDS
-    _answered(f"{path}/config", config, until)
-    since = None
-    while True:
-        states = list(_states(_answered(f"{path}/status", None, until)))
-        if failed := [trace for state, trace in states if state == "FAILED"]:
+    path = f"{url}/connectors/{quote(name, safe='')}"
+    _answered(f"{path}/config", config)
+    since: float | None = None
+
+    def states() -> list[tuple[str, str]]:
+        found = list(_states(_answered(f"{path}/status", None)))
+        if failed := [trace for state, trace in found if state == "FAILED"]:
             raise NotRunning(f"{name} failed: {first_line(failed)}")
+        return found
+
+    def steady(states: list[tuple[str, str]]) -> bool:
+        nonlocal since
         # its own, and at least one task's
         running = len(states) > 1 and {state for state, _ in states} == {"RUNNING"}
         since = (since or time.monotonic()) if running else None
-        if since and time.monotonic() - since > STEADY_SECONDS:
-            return
-        if time.monotonic() > until:
-            raise NotRunning(
-                f"{name} does not run after {PATIENCE_SECONDS:.0f} s: {states or 'nothing known'}"
-            )
-        time.sleep(PAUSE_SECONDS)
+        return since is not None and time.monotonic() - since > STEADY_SECONDS
+
+    wait_until(states, f"{name} runs", PATIENCE_SECONDS, enough=steady, every=PAUSE_SECONDS, error=NotRunning)
 
 
 def first_line(traces: Iterable[str]) -> str:
@@ -80,27 +85,30 @@ def _states(said: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield part["state"], part.get("trace", "")
 
 
-def _answered(path: str, config: Mapping[str, str] | None, until: float) -> Mapping[str, Any]:
-    while True:
-        try:
-            return _ask(path, config)
-        except HTTPError as refusal:
-            if refusal.code not in LATER or time.monotonic() > until:
-                raise NotRunning(f"{path} answered {refusal.code}: {refusal.read().decode()}") from refusal
-        except (URLError, ConnectionError):
-            # The worker is not up yet.
-            if time.monotonic() > until:
-                raise
-        time.sleep(PAUSE_SECONDS)
+def _answered(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
+    """What the worker says, once it is up and does not say to come again."""
+    return wait_until(
+        lambda: _ask(path, config),
+        f"the worker responds to {path}",
+        PATIENCE_SECONDS,
+        enough=lambda _: True,
+        later=(ComeAgain, URLError, ConnectionError),
+        every=PAUSE_SECONDS,
+        error=NotRunning,
+    )
 
 
 def _ask(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
     body = None if config is None else json.dumps(config).encode()
     method = "GET" if config is None else "PUT"
     request = Request(path, body, {"Content-Type": "application/json"}, method=method)
-    with urlopen(request, timeout=ASK_SECONDS) as answer:
-        found: Mapping[str, Any] = json.load(answer)
-        return found
+    try:
+        with urlopen(request, timeout=ASK_SECONDS) as answer:
+            found: Mapping[str, Any] = json.load(answer)
+            return found
+    except HTTPError as refusal:
+        kind = ComeAgain if refusal.code in LATER else NotRunning
+        raise kind(f"{path} answered {refusal.code}: {refusal.read().decode()}") from refusal
 
 
 def main() -> int:

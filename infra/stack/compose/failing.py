@@ -7,12 +7,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType
 from typing import Any
 
+from infra.base.waiting import TooLate, wait_until
 from infra.stack.compose.engine import EngineFailed
 
 CALL_SECONDS = 120.0
@@ -51,9 +52,8 @@ def undergo(name: str, failure: Failure, seconds: float) -> Broken:
         began = time.time()
         try:
             _break(name, failure, networks)
-            until = time.monotonic() + seconds
-            while not told and time.monotonic() < until:
-                time.sleep(POLL_SECONDS)
+            with suppress(TooLate):
+                wait_until(lambda: told, "a request to stop", seconds, every=POLL_SECONDS)
         finally:
             _mend(name, networks)
         mended = time.time()

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
@@ -20,6 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.lock import Entry, Lock, load_lock
 from infra.base.errors import DaybookError
+from infra.base.waiting import wait_until
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 COMPATIBILITY = "FULL_TRANSITIVE"
@@ -62,15 +62,14 @@ def in_order(lock: Lock) -> list[Entry]:
 
 def _await(url: str) -> None:
     """It listens before it answers."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            _ask(url, "/subjects")
-            return
-        except (HTTPError, URLError, ConnectionError):
-            if time.monotonic() > until:
-                raise
-            time.sleep(PAUSE_SECONDS)
+    wait_until(
+        lambda: _ask(url, "/subjects"),
+        "the registry responds",
+        PATIENCE_SECONDS,
+        enough=lambda _: True,
+        later=(URLError, ConnectionError),
+        every=PAUSE_SECONDS,
+    )
 
 
 def _ask(url: str, path: str, body: Mapping[str, str] | None = None, method: str = "GET") -> Any:

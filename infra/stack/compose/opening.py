@@ -7,7 +7,6 @@ infra.stack.compose.opening`, once per start. Exit code 1 where the broker's top
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaException
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from infra.base.waiting import wait_until
 from infra.log.asking import Address
 from infra.log.topic_safety import Unsafe, make_safe
 from infra.log.topics import Topic, catalogue, create_topics, drift, ensure_site
@@ -58,21 +58,26 @@ def open_site(settings: OpeningSettings) -> list[str]:
 
     Raises KafkaException, TimeoutError or Unsafe where the broker does not do it within a minute.
     """
-    wanted, until = wanted_topics(settings), time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            created = create_topics(settings.kafka, wanted)
-            ensure_site(settings.kafka, settings.site)
-        except (KafkaException, TimeoutError):
-            # A young broker names itself leader of a partition before it is; both steps may be repeated.
-            if time.monotonic() > until:
-                raise
-            time.sleep(PAUSE_SECONDS)
-        else:
-            print(f"{len(created)} topics created, {len(wanted) - len(created)} were there", flush=True)
-            for line in make_safe(settings.kafka, wanted):
-                print(f"set right: {line}", flush=True)
-            return drift(settings.kafka, wanted)
+    wanted = wanted_topics(settings)
+
+    def opened() -> list[str]:
+        created = create_topics(settings.kafka, wanted)
+        ensure_site(settings.kafka, settings.site)
+        return created
+
+    # A young broker names itself leader of a partition before it is; both steps may be repeated.
+    created = wait_until(
+        opened,
+        "the broker takes the topics and the site's role",
+        PATIENCE_SECONDS,
+        enough=lambda _: True,
+        later=(KafkaException, TimeoutError),
+        every=PAUSE_SECONDS,
+    )
+    print(f"{len(created)} topics created, {len(wanted) - len(created)} were there", flush=True)
+    for line in make_safe(settings.kafka, wanted):
+        print(f"set right: {line}", flush=True)
+    return drift(settings.kafka, wanted)
 
 
 def prove(settings: OpeningSettings) -> None:

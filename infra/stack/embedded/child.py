@@ -4,13 +4,13 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.base.errors import NotReady
 from infra.base.rotation import rotate
+from infra.base.waiting import wait_until
 
 POLL_SECONDS = 0.05
 
@@ -66,15 +66,21 @@ class Child:
 
     def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
         """Return once `ready` is true. Raises NotReady, with the log's end, when it dies or is too slow."""
-        deadline = time.monotonic() + seconds
-        while not ready():
+
+        def ready_and_alive() -> bool:
+            if ready():
+                return True
             if self.exit_code is not None:
                 raise NotReady(f"{self.program.name} ended with {self.exit_code}:\n{self.last_lines()}")
-            if time.monotonic() > deadline:
-                raise NotReady(
-                    f"{self.program.name} was not ready within {seconds:.0f} s:\n{self.last_lines()}"
-                )
-            time.sleep(POLL_SECONDS)
+            return False
+
+        wait_until(
+            ready_and_alive,
+            f"{self.program.name} is ready",
+            seconds,
+            every=POLL_SECONDS,
+            error=lambda late: NotReady(f"{late}\n{self.last_lines()}"),
+        )
 
     def ask_to_stop(self) -> None:
         """Send the stop signal and return at once."""

@@ -1,7 +1,6 @@
 """Between the broker and the services: topics, the site's first records, and the proof of its role."""
 
 import os
-import time
 from collections.abc import Callable
 
 from confluent_kafka import KafkaException
@@ -9,6 +8,7 @@ from confluent_kafka import KafkaException
 from infra.base.errors import NotReady
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
+from infra.base.waiting import wait_until
 from infra.log.asking import Address
 from infra.log.topic_safety import Unsafe, make_safe
 from infra.log.topics import create_topics, ensure_site
@@ -40,19 +40,25 @@ def open_site(settings: StackSettings, journal: StackJournal, stopping: Callable
 
 
 def _create_topics(settings: StackSettings, journal: StackJournal, stopping: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TOPICS_SECONDS
-    while not stopping():
-        try:
-            created = create_topics(settings.kafka)
-            for line in make_safe(settings.kafka):
-                journal.record("broker", "topics", f"{line}: set right")
-            ensure_site(settings.kafka, settings.site)
-            journal.record("broker", "topics", f"{len(created)} created")
-            return
-        except Unsafe as reason:
-            raise NotReady(f"what is acknowledged could be lost: {reason}") from reason
-        except (KafkaException, TimeoutError) as reason:
-            # A young broker names itself leader of a partition before it is; both steps may be repeated.
-            if time.monotonic() > deadline:
-                raise NotReady(f"topics could not be created: {reason}") from reason
-            time.sleep(PAUSE_SECONDS)
+    def created() -> bool:
+        if stopping():
+            return True
+        created = create_topics(settings.kafka)
+        for line in make_safe(settings.kafka):
+            journal.record("broker", "topics", f"{line}: set right")
+        ensure_site(settings.kafka, settings.site)
+        journal.record("broker", "topics", f"{len(created)} created")
+        return True
+
+    try:
+        # A young broker names itself leader of a partition before it is; both steps may be repeated.
+        wait_until(
+            created,
+            "topics are created",
+            TOPICS_SECONDS,
+            later=(KafkaException, TimeoutError),
+            every=PAUSE_SECONDS,
+            error=NotReady,
+        )
+    except Unsafe as reason:
+        raise NotReady(f"what is acknowledged could be lost: {reason}") from reason

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from infra.base.waiting import wait_until
 from services.kernel.log.reader import partitions_of, read_to_end
 from tests.dr.bare import broker, ends, mirror, mirror_place, quiet
 
@@ -65,10 +66,13 @@ def test_tombstones_cross_and_both_sites_compact_to_the_same(tmp_path: Path) -> 
             for number in range(3):
                 time.sleep(1.2)
                 produce(source, COMPACTED, [(f"late-{number}", b"late")])
-            until = time.monotonic() + COMPACTION_SECONDS
-            while len(content(source, COMPACTED)) > 30 or len(content(target, COMPACTED)) > 30:
-                assert time.monotonic() < until, "nothing is compacted"
-                time.sleep(1)
+            wait_until(
+                lambda: [len(content(bootstrap, COMPACTED)) for bootstrap in (source, target)],
+                "both topics are compacted",
+                COMPACTION_SECONDS,
+                enough=lambda counts: max(counts) <= 30,
+                every=1,
+            )
         kept = dict(content(target, COMPACTED))
         assert kept == dict(content(source, COMPACTED))
         assert [kept.get(f"key-{number}".encode()) for number in range(5)] == [None] * 5

@@ -10,15 +10,16 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 from analytics.lake import compaction, log_copy
 from analytics.lake.manifest import REBUILDING, Manifest, write_manifest
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
+from infra.base.waiting import wait_until
 
 BATCH = 40
+SECONDS = 120
 
 
 def kill_all() -> None:
@@ -37,8 +38,12 @@ def there(folder: Path, pattern: str) -> bool:
 
 
 def kill_while_writing(folder: Path, first_batch: str) -> None:
-    while not (there(folder, first_batch) and there(folder, "aside/**/*.parquet")):
-        time.sleep(0.0005)
+    wait_until(
+        lambda: there(folder, first_batch) and there(folder, "aside/**/*.parquet"),
+        "the lake is written beside its first batch",
+        SECONDS,
+        every=0.0005,
+    )
     kill_all()
 
 

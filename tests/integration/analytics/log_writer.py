@@ -2,7 +2,6 @@
 
 import io
 import struct
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from analytics.offsets import end_offsets
 from contracts.lock import load_lock
+from infra.base.waiting import wait_until
 from services.kernel.log import reader as log_reader
 from services.kernel.record.envelope import Metadata, partition_of, write_headers
 
@@ -64,13 +64,15 @@ def writer(kafka: str) -> Iterator[Writer]:
 
 def await_decided(kafka: str, topics: Iterable[str], seconds: float = 30) -> None:
     """Until what is committed can be read: the broker answers a commit before its markers are written."""
-    until = time.monotonic() + seconds
-    while any(
-        committed != log_reader.end_offsets(kafka, topic, list(committed))
-        for topic, committed in end_offsets(kafka, topics).items()
-    ):
-        assert time.monotonic() < until, f"a transaction is open in {sorted(topics)}"
-        time.sleep(0.01)
+    wait_until(
+        lambda: all(
+            committed == log_reader.end_offsets(kafka, topic, list(committed))
+            for topic, committed in end_offsets(kafka, topics).items()
+        ),
+        f"no transaction is open in {sorted(topics)}",
+        seconds,
+        every=0.01,
+    )
 
 
 def framed(schema_id: int, record: Mapping[str, Any]) -> bytes:

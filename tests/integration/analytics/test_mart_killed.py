@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from analytics.jobs.outputs import OutputReading, write
 from analytics.marts.catalogue import MARTS
+from infra.base.waiting import wait_until
 from infra.log.topics import create_topics
 
 MART = MARTS["orders"]
@@ -38,11 +38,8 @@ def test_a_killed_job_leaves_the_output_before_it(
         start_new_session=True,
     )
     try:
-        deadline = time.monotonic() + SECONDS
-        while not aside.exists():
-            assert job.poll() is None, "it ended before it wrote"
-            assert time.monotonic() < deadline, "it never wrote"
-            time.sleep(0.0005)
+        wait_until(lambda: aside.exists() or job.poll() is not None, "it writes", SECONDS, every=0.0005)
+        assert job.poll() is None, "it ended before it wrote"
     finally:
         with suppress(ProcessLookupError):
             os.killpg(job.pid, signal.SIGKILL)

@@ -3,24 +3,20 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
+from infra.base.waiting import wait_until
+
 PATIENCE = 60.0
 
 
 def eventually(check: Callable[[], Any], what: str) -> Any:
     """The first truthy result of `check` within `PATIENCE` seconds."""
-    until = time.monotonic() + PATIENCE
-    while not (result := check()):
-        if time.monotonic() > until:
-            raise TimeoutError(what)
-        time.sleep(0.05)
-    return result
+    return wait_until(check, what, PATIENCE)
 
 
 @contextmanager

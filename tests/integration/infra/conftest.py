@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from infra.base.journal import MemberState, StackJournal, StackState
 from infra.base.settings import ROOT
+from infra.base.waiting import wait_until
 from tests.ports import free_base
 
 SECONDS = 120
@@ -56,10 +56,7 @@ class Shop:
 
 
 def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(true, "the shop becomes so", SECONDS)
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
 from infra.base.ports import HOST, free_ports
 from infra.base.settings import ROOT
+from infra.base.waiting import wait_until
 from infra.stack.shop import http_ready
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED
 
@@ -32,10 +32,7 @@ def started(port: int, *command: str) -> "subprocess.Popen[bytes]":
 def test_told_to_stop(number: signal.Signals) -> None:
     (port,) = free_ports(1)
     process = started(port, "-m", "infra.log.registry")
-    deadline = time.monotonic() + SECONDS
-    while not http_ready(f"http://{HOST}:{port}"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: http_ready(f"http://{HOST}:{port}"), "the registry is ready", SECONDS)
     process.send_signal(number)
     assert process.wait(SECONDS) == EXIT_STOPPED
 

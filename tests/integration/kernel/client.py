@@ -4,12 +4,12 @@ hears."""
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
 from contracts.kernel.records import Outcome
+from infra.base.waiting import wait_until
 from infra.lab.checker import Acknowledged
 from services.kernel.record.codec import decode, encode
 from services.kernel.record.envelope import Metadata, ReplyAddress, now_micros, write_headers
@@ -86,13 +86,13 @@ class Client:
 
     def wait_for(self, command_ids: set[str], seconds: float = 60) -> dict[str, Outcome]:
         """The outcomes of these commands. Raises TimeoutError."""
-        until = time.monotonic() + seconds
-        while missing := command_ids - self.answered().keys():
-            if time.monotonic() > until:
-                raise TimeoutError(
-                    f"{len(missing)} of {len(command_ids)} unanswered, e.g. {sorted(missing)[:3]}"
-                )
-            time.sleep(0.01)
+        wait_until(
+            lambda: sorted(command_ids - self.answered().keys())[:3],
+            f"the outcomes of {len(command_ids)} commands",
+            seconds,
+            enough=lambda missing: not missing,
+            every=0.01,
+        )
         return {command_id: self.answered()[command_id] for command_id in command_ids}
 
     def acknowledged(self) -> list[Acknowledged]:

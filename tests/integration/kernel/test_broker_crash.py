@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from contracts.inventory.commands import ReceiveStock
 from infra.base.ports import free_ports
+from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence, read_sent
 from infra.log.topics import create_topics, ensure_site
 from infra.stack.embedded.broker import EmbeddedBroker
@@ -181,10 +181,14 @@ def _judge(broker: EmbeddedBroker, client: Client, witness: Witness) -> None:
 
 def _await_outcomes(client: Client, count: int) -> None:
     """So many more than there are now."""
-    until, before = time.monotonic() + BACK_SECONDS, len(client.outcomes)
-    while (more := len(client.outcomes) - before) < count:
-        assert time.monotonic() < until, f"{more} of {count} outcomes"
-        time.sleep(0.02)
+    before = len(client.outcomes)
+    wait_until(
+        lambda: len(client.outcomes) - before,
+        f"{count} outcomes",
+        BACK_SECONDS,
+        enough=lambda more: more >= count,
+        every=0.02,
+    )
 
 
 def _send(client: Client, name: str, count: int) -> None:
@@ -195,10 +199,16 @@ def _send(client: Client, name: str, count: int) -> None:
 
 def _until(holds: Callable[[], bool], client: Client) -> None:
     """Repeat what is unanswered under its own id, as clients do, until `holds`."""
-    until = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until, sorted(client.sent.keys() - client.answered().keys())[:5]
-        for command_id in sorted(client.sent.keys() - client.answered().keys()):
+
+    def missing() -> list[str]:
+        return sorted(client.sent.keys() - client.answered().keys())
+
+    def repeated() -> bool:
+        if holds():
+            return True
+        for command_id in missing():
             key, command = client.sent[command_id]
             client.send(command, key, command_id)
-        time.sleep(1)
+        return False
+
+    wait_until(repeated, lambda: f"outcomes of {missing()[:5]}", 60, every=1)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import Outcome, RecordJudged, SiteRole
+from infra.base.waiting import wait_until
 from infra.log.control import lift_hold, write_hold, write_role
 from infra.log.topics import catalogue, create_topics
 from services.kernel.exit_codes import EXIT_JUDGED
@@ -91,10 +92,7 @@ def delete_state(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.delete_topics([STATE]).values():
         future.result(30)
-    until = time.monotonic() + 30
-    while STATE not in create_topics(bootstrap, {STATE: catalogue()[STATE]}):
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    wait_until(lambda: STATE in create_topics(bootstrap, {STATE: catalogue()[STATE]}), f"{STATE} is new", 30)
 
 
 def judge(bootstrap: str, record: LogRecord, key: str) -> None:
@@ -185,10 +183,7 @@ def test_a_standby_decides_alike_and_a_promotion_closes_the_epochs_before(
         put(bootstrap, stopped, replace(about, key=record.key and stopped.encode()))
     write_hold(bootstrap, "takeover", 2)
     write_role(bootstrap, SiteRole("home", "active", 2))
-    until = time.monotonic() + 60
-    while '"slot_ready"' not in standby.log.read_text():
-        assert time.monotonic() < until, standby.log.read_text()
-        time.sleep(0.1)
+    wait_until(lambda: '"slot_ready"' in standby.log.read_text(), standby.log.read_text, 60)
     lift_hold(bootstrap)
     assert sorted(openings(bootstrap))[-2:] == [(0, 2), (1, 2)]
     put(bootstrap, "late", late)  # what a mirror of the lost site might still bring

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from contracts.inventory.commands import ReceiveStock
 from infra.base.ports import free_ports
+from infra.base.waiting import wait_until
 from infra.log.topics import create_topics
 from infra.stack.embedded.broker import EmbeddedBroker
 from services.kernel.log.transactions import Aborted, Transactions, produce
@@ -27,10 +27,7 @@ PATIENCE = 60.0
 
 
 def until(asked: Callable[[], dict[str, float]], wanted: dict[str, float]) -> None:
-    ends = time.monotonic() + PATIENCE
-    while (found := asked()) != wanted:
-        assert time.monotonic() < ends, found
-        time.sleep(0.1)
+    wait_until(asked, f"the lag is {wanted}", PATIENCE, enough=lambda found: found == wanted)
 
 
 def send(bootstrap: str, count: int, *, abort: bool = False) -> None:

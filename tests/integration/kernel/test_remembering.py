@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from contracts.inventory.commands import AdjustStock, IssueStock, ReceiveStock, ReserveStock
 from contracts.kernel.records import ParkedCommand
 from contracts.order.events import ReservationsRecorded
+from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence
 from services.kernel.log.control import change_layout, read_control
 from services.kernel.log.reader import read_to_end
@@ -42,10 +43,13 @@ def repeat(client: Client, ids: set[str]) -> None:
     for command_id in sorted(ids):
         key, command = client.sent[command_id]
         client.send(command, key, command_id, expected=7 if command_id.endswith("conflict") else None)
-    until = time.monotonic() + 30
-    while sum(o.replayed for o in client.outcomes if o.command_id in ids) < len(ids):
-        assert time.monotonic() < until, [o for o in client.outcomes if o.command_id in ids]
-        time.sleep(0.02)
+    wait_until(
+        lambda: sum(o.replayed for o in client.outcomes if o.command_id in ids),
+        "every outcome is replayed",
+        30,
+        enough=lambda count: count >= len(ids),
+        every=0.02,
+    )
     for command_id in ids:
         again, before = client.answered()[command_id], first[command_id]
         assert (again.kind, again.version, again.code, again.reason, again.status) == (
@@ -78,10 +82,13 @@ def test_every_kind_of_answer_is_remembered_over_crashes(
     client.outcomes = [o for o in client.outcomes if not o.replayed]
     repeat(client, ids)
     client.send(ReceiveStock("R", 5, "delivery", 1), "R", "R-accepted", request_hash="another request")
-    until = time.monotonic() + 30
-    while client.answered()["R-accepted"].code != "idempotency_key_reused":
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until(
+        lambda: client.answered()["R-accepted"].code,
+        "another request under the same key is refused",
+        30,
+        enough=lambda code: code == "idempotency_key_reused",
+        every=0.02,
+    )
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
 
 
@@ -91,10 +98,7 @@ def test_every_kind_of_answer_is_remembered_by_what_rests(
     worker = start_worker("inventory", snapshot_seconds=0.3)
     ids = commands_of_every_kind(inventory_client, "S")
     inventory_client.wait_for(ids)
-    until = time.monotonic() + 30
-    while metric(worker.port, "daybook_entities_rested_total") < 1:
-        assert time.monotonic() < until, "nothing went to rest"
-        time.sleep(0.1)
+    wait_until(lambda: metric(worker.port, "daybook_entities_rested_total") >= 1, "an entity rests", 30)
     time.sleep(1.5)  # where it was between two of the commands, the SKU is at rest again
     repeat(inventory_client, ids)
     inventory_client.send(ReceiveStock("S", 1, "delivery", 1), "S", "S-later")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from contracts.inventory.commands import ReceiveStock
 from contracts.inventory.events import StockReceived
 from contracts.kernel.records import SiteRole
+from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence
 from infra.log.control import lift_hold, stand_down, write_hold, write_role
 from services.kernel.exit_codes import EXIT_STOOD_DOWN
@@ -39,20 +39,20 @@ def status(worker: WorkerProcess) -> dict[str, Any]:
 
 
 def wait_for_status(worker: WorkerProcess, wanted: dict[str, Any], seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while status(worker) != wanted:
-        assert time.monotonic() < until, worker.log.read_text()
-        time.sleep(0.02)
+    wait_until(
+        lambda: status(worker),
+        lambda: f"{wanted}:\n{worker.log.read_text()}",
+        seconds,
+        enough=lambda found: found == wanted,
+        every=0.02,
+    )
 
 
 def wait_until_folded(worker: WorkerProcess, seconds: float = 60) -> None:
     """Markers behind the last event are no events."""
     label = '{service="inventory"}'
     caught_up = {f"daybook_lag_known{label}": 1.0, f"daybook_standby_lag_events{label}": 0.0}
-    until = time.monotonic() + seconds
-    while (lags := worker.lags()) != caught_up:
-        assert time.monotonic() < until, lags
-        time.sleep(0.1)
+    wait_until(worker.lags, "the standby is caught up", seconds, enough=lambda lags: lags == caught_up)
 
 
 def receive(client: Client, name: str, **how: Any) -> None:

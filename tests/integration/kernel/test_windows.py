@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from contracts.inventory.commands import ReceiveStock
+from infra.base.waiting import wait_until
 from services.kernel.log.reader import read_to_end
 from services.kernel.record.envelope import ReplyAddress, read_headers
 from tests.integration.kernel.client import Client
@@ -22,10 +23,13 @@ def receive(client: Client, command_id: str, reply_to: ReplyAddress | None = Non
 
 
 def await_taken(worker: WorkerProcess, commands: int) -> None:
-    until = time.monotonic() + 60
-    while metric(worker.port, "daybook_batch_commands_sum") < commands:
-        assert time.monotonic() < until, metric(worker.port, "daybook_batch_commands_sum")
-        time.sleep(0.02)
+    wait_until(
+        lambda: metric(worker.port, "daybook_batch_commands_sum"),
+        f"{commands} commands are taken",
+        60,
+        enough=lambda count: count >= commands,
+        every=0.02,
+    )
 
 
 def test_who_waits_does_not_wait_for_a_long_window(

@@ -7,13 +7,13 @@ import random
 import re
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 from infra.base.ports import free_ports
+from infra.base.waiting import wait_until
 
 STEPS = (
     "begin_transaction:after",
@@ -59,11 +59,14 @@ class WorkerProcess:
             )
 
     def wait_ready(self, seconds: float = 90) -> None:
-        until = time.monotonic() + seconds
-        while not self.ready():
-            if self.process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"the worker is not ready:\n{self.log.read_text()[-3000:]}")
-            time.sleep(0.02)
+        wait_until(
+            lambda: self.ready() or self.process.poll() is not None,
+            lambda: f"the worker is ready:\n{self.log.read_text()[-3000:]}",
+            seconds,
+            every=0.02,
+        )
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the worker ended:\n{self.log.read_text()[-3000:]}")
 
     def ready(self) -> bool:
         try:
@@ -78,11 +81,12 @@ class WorkerProcess:
 
     def wait_stopped(self, seconds: float = 60) -> None:
         """Until a SIGSTOP has hit it."""
-        until = time.monotonic() + seconds
-        while Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-            if time.monotonic() > until:
-                raise RuntimeError(f"the worker was not stopped:\n{self.log.read_text()[-3000:]}")
-            time.sleep(0.02)
+        wait_until(
+            lambda: Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T",
+            lambda: f"the worker is stopped:\n{self.log.read_text()[-3000:]}",
+            seconds,
+            every=0.02,
+        )
 
     def end(self) -> int:
         """Stop it, whatever state it is in; its exit code."""

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from infra.base.ports import free_ports
+from infra.base.waiting import wait_until
 from infra.lab.patterns.active_active import arriving, of_both_sites
 from infra.log.topics import catalogue, drift
 from infra.stack.embedded.child import Child, Program
@@ -94,7 +95,4 @@ def _arrivals(bootstrap: str, topics: Iterable[str]) -> list[Arrival]:
 
 
 def _until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline, "it never arrived"
-        time.sleep(0.2)
+    wait_until(true, "the other site's records arrive", SECONDS, every=0.2)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,6 +17,7 @@ import asyncpg
 import httpx
 
 from infra.base.ports import free_ports
+from infra.base.waiting import wait_until_async
 from services.projection.engine.database import create_tables, prepare
 from services.projection.engine.read_model import ReadModel, Versioned
 from services.projection.engine.row_fold import versioned
@@ -122,10 +121,7 @@ async def connected(database_url: str) -> AsyncIterator[Any]:
 
 
 async def until(met: Callable[[], Any], otherwise: str, seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not await met():
-        assert time.monotonic() < deadline, otherwise
-        await asyncio.sleep(0.05)
+    await wait_until_async(met, otherwise, seconds, error=lambda late: AssertionError(f"{late}"))
 
 
 def folded(model: ReadModel[Any], events: Iterable[Event]) -> dict[str, Versioned[Any]]:

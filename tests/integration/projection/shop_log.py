@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from contracts.order.events import (
     RefundedLine,
     ReservationsRecorded,
 )
+from infra.base.waiting import wait_until
 from services.kernel.log.journal import TOPIC as JOURNAL
 from services.kernel.log.reader import partition_counts
 from services.kernel.log.rule import OPENING_KEY
@@ -172,13 +172,12 @@ def fresh_topics(kafka: str) -> None:
 
 def _await_known(kafka: str, topics: Mapping[str, int | None]) -> None:
     """Until the broker knows topics with so many partitions; None: it knows none of that name."""
-    deadline = time.monotonic() + 60
-    while True:
-        known = partition_counts(kafka)
-        if {name: known.get(name) for name in topics} == topics:
-            return
-        assert time.monotonic() < deadline, f"{topics} wanted, the broker knows {known}"
-        time.sleep(0.01)
+
+    def known() -> dict[str, int | None]:
+        counts = partition_counts(kafka)
+        return {name: counts.get(name) for name in topics}
+
+    wait_until(known, f"the broker knows {topics}", 60, enough=lambda found: found == topics, every=0.01)
 
 
 @dataclass

@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from contracts.inventory.events import StockReceived
+from infra.base.waiting import wait_until_async
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import write_headers
 from services.projection.engine.database import migrate, pool
@@ -123,8 +124,7 @@ async def test_an_interrupted_retry_keeps_what_it_has_done_and_the_order(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draining = await drain_in_portions(bench, monkeypatch)
-    while not await bench.version("popular"):
-        await asyncio.sleep(0)
+    await wait_until_async(lambda: bench.version("popular"), "a portion is applied", 60, every=0)
     draining.cancel()
     await asyncio.wait({draining})
     done = await bench.version("popular")

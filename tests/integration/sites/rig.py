@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from infra.base.settings import ROOT, StackSettings
+from infra.base.waiting import wait_until
 from infra.stack.site import Site, sites_of
 from tests.ports import free_base
 
@@ -68,7 +68,4 @@ def two_sites(folder: Path, *names: str) -> Iterator[TwoSites]:
 
 
 def eventually(true: Callable[[], bool], seconds: float = SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it never became so"
-        time.sleep(0.1)
+    wait_until(true, "the sites become so", seconds)

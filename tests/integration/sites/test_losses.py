@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from contracts.kernel.records import Answer, LossReissued, Outcome, SiteRole
+from infra.base.waiting import wait_until
 from infra.dr.cut import torn_at
 from infra.dr.losses import Report, report
 from infra.dr.reconcile import Undecidable, chosen, load, reissue, save, standings, write_off
@@ -57,13 +57,12 @@ def ask(client: Client, command: object, key: str) -> Outcome:
 
 def at_rest(bootstrap: str, wanted: dict[str, str]) -> None:
     """Until the last event of each order is of this type."""
-    until = time.monotonic() + 60
-    while True:
-        last = {one.key: one.metadata.type for one in read_evidence(bootstrap, ["order.events"])}
-        if all(last.get(key) == f"daybook.order.{kind}" for key, kind in wanted.items()):
-            return
-        assert time.monotonic() < until, last
-        time.sleep(0.05)
+    wait_until(
+        lambda: {one.key: one.metadata.type for one in read_evidence(bootstrap, ["order.events"])},
+        f"the orders end with {wanted}",
+        60,
+        enough=lambda last: all(last.get(key) == f"daybook.order.{kind}" for key, kind in wanted.items()),
+    )
 
 
 def not_answers() -> list[LogRecord]:

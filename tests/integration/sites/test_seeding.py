@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,8 +88,5 @@ def test_a_seeded_mirror_copies_only_what_is_new(place: MirrorPlace, start_mirro
 
     start_mirror.append(Child(prepare_mirror(place), place.folder / "mirror.log"))
     write(source, NEW, "writer")
-    until = time.monotonic() + 120
-    while mirror_positions(target, "one") != last_data(source, [TOPIC]):
-        assert time.monotonic() < until and start_mirror[0].exit_code is None, start_mirror[0].last_lines()
-        time.sleep(0.2)
+    start_mirror[0].wait_until(lambda: mirror_positions(target, "one") == last_data(source, [TOPIC]), 120)
     assert read(target) == read(source) == [(OLD + NEW)[0::2], (OLD + NEW)[1::2]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from infra.base.ports import HOST, free_ports
+from infra.base.waiting import wait_until
 from services.edge.app import application
 from services.edge.server import server_config
 
@@ -67,10 +67,7 @@ def served(app: Any, monkeypatch: pytest.MonkeyPatch, **settings: object) -> Ite
     thread = threading.Thread(target=server.run, name="served")
     thread.start()
     try:
-        until = time.monotonic() + PATIENCE
-        while not server.started:
-            assert thread.is_alive() and time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: server.started, "the server listens", PATIENCE, every=0.01)
         yield port
     finally:
         server.should_exit = True

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+from infra.base.waiting import TooLate, wait_until
 from infra.dr.steps import Show
 from infra.lab.cluster.cluster import BROKERS
 from infra.lab.cluster.rig import Rig
@@ -115,10 +117,12 @@ def _back(rig: Rig, report: DrillReport, load: Load, brokers: tuple[int, int]) -
         rig.cluster.launch(broker)
     rig.cluster.await_in_sync()
     in_sync = time.time() - began
-    while not any(each.accepted and each.at > began for each in list(load.told)):
-        if time.time() > began + RECOVERED_SECONDS:
-            break
-        time.sleep(0.1)
+    with suppress(TooLate):
+        wait_until(
+            lambda: any(each.accepted and each.at > began for each in list(load.told)),
+            "a command is accepted again",
+            RECOVERED_SECONDS,
+        )
     answered = [each.at for each in load.told if each.accepted and each.at > began]
     first = min(answered, default=float("inf")) - began
     report.promise("both back", "writes go on by themselves", f"after {first:.1f} s", bool(answered))

@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka.admin import ConfigResource
 
 from infra.base.errors import NotReady
+from infra.base.waiting import wait_until
 from infra.dr.steps import Show
 from infra.lab.cluster.cluster import BROKERS, Cluster
 from infra.lab.cluster.moves import create_placed, delete_topics, elect_preferred, elect_unclean
@@ -151,8 +152,4 @@ def _in_sync(cluster: Cluster, topic: str) -> set[int]:
 
 
 def _until(done: Callable[[], bool]) -> None:
-    until = time.monotonic() + LEADER_SECONDS
-    while not done():
-        if time.monotonic() > until:
-            raise NotReady(f"no election within {LEADER_SECONDS:.0f} s")
-        time.sleep(0.1)
+    wait_until(done, "the expected leader is elected", LEADER_SECONDS, error=NotReady)

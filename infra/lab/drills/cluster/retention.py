@@ -10,6 +10,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from infra.base.errors import NotReady
+from infra.base.waiting import wait_until
 from infra.dr.steps import Show
 from infra.lab.cluster.cluster import BROKERS, Cluster
 from infra.lab.cluster.moves import DURABLE, create_placed, delete_topics
@@ -143,11 +144,7 @@ PULSE = "pulse"
 
 
 def _until(done: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + PATIENCE
-    while not done():
-        if time.monotonic() > until:
-            raise NotReady(f"not within {PATIENCE:.0f} s: {what}")
-        time.sleep(0.5)
+    wait_until(done, what, PATIENCE, every=0.5, error=NotReady)
 
 
 def _content(bootstrap: str, topic: str) -> list[tuple[str, bytes | None]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 from infra.base.errors import NotReady
+from infra.base.waiting import wait_until
 from infra.dr.steps import Show
 from infra.lab.cluster.cluster import BROKERS
 from infra.lab.cluster.moves import create_placed, delete_topics
@@ -79,8 +80,9 @@ def _copied(bootstrap: str, kind: str, source: str, target: str, chance: Random,
 
 
 def _await_end(bootstrap: str, topic: str, offset: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + COPY_SECONDS
-    while end_offsets(bootstrap, topic, [0])[0] < offset and process.poll() is None:
-        if time.monotonic() > until:
-            raise NotReady(f"the copier does not get on: {topic} is not at {offset}")
-        time.sleep(0.05)
+    wait_until(
+        lambda: end_offsets(bootstrap, topic, [0])[0] >= offset or process.poll() is not None,
+        f"the copier reaches offset {offset} of {topic}",
+        COPY_SECONDS,
+        error=NotReady,
+    )

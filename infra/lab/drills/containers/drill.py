@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import httpx
 
 from infra.base.settings import StackSettings
+from infra.base.waiting import TooLate, wait_until
 from infra.dr.steps import Show
 from infra.lab.checker import Evidence, check, read_evidence
 from infra.lab.drills.containers.blows import Blow
@@ -39,17 +41,23 @@ POLL_SECONDS = 0.2
 def whole_shop(settings: StackSettings) -> dict[str, Container]:
     """The containers that run, by service. Raises DrillFailed where one is not well: a drill must find whole
     what it breaks. The engine looks now and then; who has just come back from something is given time."""
-    until = time.monotonic() + WELL_SECONDS
-    while True:
-        found = containers(settings)
+    found: list[Container] = []
+
+    def ill() -> list[str]:
+        found[:] = containers(settings)
         if not found:
             raise DrillFailed("no container is there: `./daybook --stack compose up` starts them")
-        ill = [f"{one.service} is {one.health or one.state}" for one in found if not one.fine]
-        if not ill:
-            return {one.service: one for one in found if one.state == "running"}
-        if time.monotonic() > until:
-            raise DrillFailed(f"before the drill {', '.join(ill)}; `down` and `up` make containers anew")
-        time.sleep(1.0)
+        return [f"{one.service} is {one.health or one.state}" for one in found if not one.fine]
+
+    wait_until(
+        ill,
+        "every container is well",
+        WELL_SECONDS,
+        enough=lambda ill: not ill,
+        every=1.0,
+        error=lambda late: DrillFailed(f"before the drill: {late}; `down` and `up` make containers anew"),
+    )
+    return {one.service: one for one in found if one.state == "running"}
 
 
 def break_containers(
@@ -115,19 +123,19 @@ def _one_after_the_other(
 
 
 def _got_over(blow: Blow, broken: Broken, whole: Iterable[Container], load: Load) -> Outage:
-    until = broken.mended + BACK_SECONDS
-    for one in whole:
-        while not answers(one.name):
-            if time.time() > until:
-                return Outage(blow, broken)
-            time.sleep(POLL_SECONDS)
-    healthy = time.time()
-    while time.time() < until:
-        again = [each.at for each in load.told[-200:] if each.accepted and each.sent > healthy]
-        if again:
-            return Outage(blow, broken, healthy, min(again))
-        time.sleep(POLL_SECONDS)
-    return Outage(blow, broken, healthy)
+    until, healthy = broken.mended + BACK_SECONDS, NEVER
+    try:
+        for one in whole:
+            wait_until(partial(answers, one.name), f"{one.service} is healthy", until - time.time())
+        healthy = since = time.time()
+        again = wait_until(
+            lambda: [each.at for each in load.told[-200:] if each.accepted and each.sent > since],
+            "a command is accepted again",
+            until - since,
+        )
+    except TooLate:
+        return Outage(blow, broken, healthy)
+    return Outage(blow, broken, healthy, min(again))
 
 
 def _under_way(settings: StackSettings, seconds: float) -> str:

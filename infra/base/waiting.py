@@ -1,0 +1,78 @@
+"""Waiting until something outside this process is so: the one place that looks, sleeps and looks again."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from infra.base.errors import DaybookError
+
+Seen = TypeVar("Seen")
+
+POLL_SECONDS = 0.05
+
+
+class TooLate(DaybookError, TimeoutError):
+    """It did not become so in time: `what` was awaited for `seconds`, and `last` was seen last."""
+
+    def __init__(self, what: str, seconds: float, last: Any) -> None:
+        seen = "" if last is None or last is False else f" (last seen: {last!r})"
+        super().__init__(f"not within {seconds:.0f} s: {what}{seen}")
+        self.what, self.seconds, self.last = what, seconds, last
+
+
+def wait_until(
+    look: Callable[[], Seen],
+    what: str | Callable[[], str],
+    seconds: float,
+    *,
+    enough: Callable[[Seen], object] = bool,
+    later: tuple[type[Exception], ...] = (),
+    every: float = POLL_SECONDS,
+    error: Callable[[TooLate], Exception] = lambda late: late,
+) -> Seen:
+    """The first result of `look` that is `enough`.
+
+    It looks at least once, and after each pause of `every` seconds. Exceptions of the types `later` mean "not yet";
+    any other ends the waiting. `what` is awaited; where it is a function, it is called only for the error's text.
+    Raises what `error` makes of TooLate after `seconds`, by default TooLate itself.
+    """
+    deadline = time.monotonic() + seconds
+    last: Any
+    reason: Exception | None
+    while True:
+        try:
+            last, reason = (seen := look()), None
+            if enough(seen):
+                return seen
+        except later as not_yet:
+            last = reason = not_yet
+        if time.monotonic() > deadline:
+            raise error(TooLate(what if isinstance(what, str) else what(), seconds, last)) from reason
+        time.sleep(every)
+
+
+async def wait_until_async(
+    look: Callable[[], Awaitable[Seen]],
+    what: str | Callable[[], str],
+    seconds: float,
+    *,
+    enough: Callable[[Seen], object] = bool,
+    later: tuple[type[Exception], ...] = (),
+    every: float = POLL_SECONDS,
+    error: Callable[[TooLate], Exception] = lambda late: late,
+) -> Seen:
+    """`wait_until` for a coroutine; other tasks run while it waits."""
+    deadline = time.monotonic() + seconds
+    last: Any
+    reason: Exception | None
+    while True:
+        try:
+            last, reason = (seen := await look()), None
+            if enough(seen):
+                return seen
+        except later as not_yet:
+            last = reason = not_yet
+        if time.monotonic() > deadline:
+            raise error(TooLate(what if isinstance(what, str) else what(), seconds, last)) from reason
+        await asyncio.sleep(every)
