@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import urllib.request
+from infra.base.http import local_http
+
+
+def scrape(port: int, seconds: float = 10) -> str:
+    """All metrics of a process, as Prometheus reads them."""
+    return local_http().get(f"http://127.0.0.1:{port}/metrics", timeout=seconds).raise_for_status().text
 
 
 def metric(port: int, name: str) -> float:
     """The sum of a metric over its labels; 0 where it has none yet."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
+    lines = scrape(port).splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))

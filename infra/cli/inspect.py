@@ -13,6 +13,7 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 
 from analytics.terminal import Table, lines
+from infra.base.http import local_http
 from infra.base.journal import MemberState, StackJournal, StackState
 from infra.base.settings import StackSettings
 from infra.cli import in_containers, two_sites
@@ -174,7 +175,7 @@ def _why_not_ready(url: str, member: MemberState, answers: Callable[[], bool] | 
     if member.name in SILENT:
         return "" if member.ready else "not yet"
     try:
-        answer = httpx.get(f"{url}/health/ready", timeout=ANSWER_SECONDS, trust_env=False)
+        answer = local_http().get(f"{url}/health/ready", timeout=ANSWER_SECONDS)
         return "" if answer.status_code == 200 else str(answer.json().get("reason", answer.status_code))
     except (httpx.HTTPError, ValueError):
         return "it does not answer"
@@ -193,7 +194,7 @@ def memory(pid: int | None) -> str:
 def _lag(url: str) -> str:
     """Commands that wait for a worker, events for the read model that is furthest behind."""
     try:
-        text = httpx.get(f"{url}/metrics", timeout=2 * ANSWER_SECONDS, trust_env=False).text
+        text = local_http().get(f"{url}/metrics", timeout=2 * ANSWER_SECONDS).text
     except httpx.HTTPError:
         return UNKNOWN
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 
 from contracts.kernel.records import SiteRole
+from infra.base.http import local_http
 from infra.base.settings import StackSettings
 from infra.base.waiting import TooLate, wait_until
 from infra.dr.comparison import SiteComparison, compare
@@ -130,7 +131,7 @@ def _models_behind(site: Site) -> float:
 def _standing_by(site: Site, service: str) -> bool:
     try:
         url = f"{site.settings.url(f'{service}-worker')}/health/ready"
-        answer = httpx.get(url, timeout=1, trust_env=False)
+        answer = local_http().get(url, timeout=1)
     except httpx.HTTPError:
         return False
     return answer.status_code == 200 and answer.json().get("status") == "standby"

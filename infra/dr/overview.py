@@ -10,6 +10,7 @@ import httpx
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.base.http import local_http
 from infra.dr.mirror_position import mirror_lag
 from infra.log.asking import SiteSilent, ask
 from infra.stack.link import read_link
@@ -149,6 +150,6 @@ def _mirror(source: Site, target: Site) -> MirrorView:
 
 def _get(url: str) -> httpx.Response | None:
     try:
-        return httpx.get(url, timeout=ANSWER_SECONDS, trust_env=False, follow_redirects=True)
+        return local_http().get(url, timeout=ANSWER_SECONDS, follow_redirects=True)
     except httpx.HTTPError:
         return None

@@ -8,6 +8,7 @@ import asyncpg
 import httpx
 
 from contracts.kernel.records import HoldKind, SiteRole
+from infra.base.http import local_http
 from infra.base.waiting import wait_until
 from infra.dr.plan import split_place
 from infra.dr.seeding import last_data
@@ -96,7 +97,7 @@ def _active(site: Site, service: str, epoch: int) -> bool:
     """Whether the service's worker writes in this epoch; it says so only after its takeover."""
     try:
         url = f"{site.settings.url(f'{service}-worker')}/health/ready"
-        answer = httpx.get(url, timeout=1, trust_env=False)
+        answer = local_http().get(url, timeout=1)
     except httpx.HTTPError:
         return False
     said = answer.json()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 from urllib.parse import quote
 
+from infra.base.http import http_status
 from infra.base.ports import HOST
 from infra.base.secret import kept_secret
 from infra.base.settings import StackSettings
@@ -73,17 +73,9 @@ def database_url(settings: StackSettings, database: str = DATABASE) -> str:
 
 def http_ready(url: str, what: str = "ready") -> bool:
     """True when the process at `url` says that it is ready (or live)."""
-    return http_status(url, what) == 200
+    return health(url, what) == 200
 
 
-def http_status(url: str, what: str) -> int | None:
-    """The status of the process's `/health/…`; None where it does not answer. Cheap: asked all the time."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    connection = HTTPConnection(host, int(port), timeout=_PROBE_SECONDS)
-    try:
-        connection.request("GET", f"/health/{what}")
-        return connection.getresponse().status
-    except (OSError, HTTPException):
-        return None
-    finally:
-        connection.close()
+def health(url: str, what: str) -> int | None:
+    """The status of the process's `/health/…`; None where it does not respond."""
+    return http_status(f"{url}/health/{what}", _PROBE_SECONDS)

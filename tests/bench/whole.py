@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-import httpx
-
+from infra.base.http import local_http
 from infra.base.waiting import wait_until
 from tests.bench.generator import Load, send
 from tests.bench.harness import Unmeasurable
@@ -44,7 +43,7 @@ def behind(rig: Rig) -> int:
     At least 1 while one of them is not known.
     """
     ports = [rig.parts[name].port for name in WORKERS]
-    models = httpx.get(f"{rig.parts['query-api'].url}/projections", trust_env=False).json()["projections"]
+    models = local_http().get(f"{rig.parts['query-api'].url}/projections").json()["projections"]
     lags = [[place["lag_events"] for place in model["partitions"]] for model in models]
     known = all(metric(port, "daybook_lag_known") for port in ports)
     if not known or any(lag is None for model in lags for lag in model):

@@ -5,15 +5,17 @@ has a journal of its own, so that it comes and goes apart from the shop.
 """
 
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
+import httpx
+import msgspec
+
 from infra.base.errors import NotReady
+from infra.base.http import local_http
 from infra.base.journal import StackJournal
 from infra.base.ports import HOST
 from infra.base.settings import StackSettings
@@ -50,16 +52,13 @@ def cluster_members(settings: StackSettings) -> list[list[Member]]:
 
 def cluster_view(settings: StackSettings) -> Mapping[str, Any] | None:
     """What the master says of itself, its workers and applications; None when it does not answer."""
-    connection = HTTPConnection(HOST, settings.port(f"{MASTER}-ui"), timeout=_PROBE_SECONDS)
+    url = f"http://{HOST}:{settings.port(f'{MASTER}-ui')}/json/"
     try:
-        connection.request("GET", "/json/")
-        answer = connection.getresponse()
-        view: Mapping[str, Any] = json.loads(answer.read()) if answer.status == 200 else {}
+        response = local_http().get(url, timeout=_PROBE_SECONDS)
+        view: Mapping[str, Any] = msgspec.json.decode(response.content) if response.is_success else {}
         return view or None
-    except (OSError, HTTPException, ValueError):
+    except (httpx.HTTPError, msgspec.DecodeError):
         return None
-    finally:
-        connection.close()
 
 
 def _master(settings: StackSettings) -> Member:

@@ -17,7 +17,7 @@ from infra.stack.embedded.child import Program
 from infra.stack.embedded.mirror import mirror_ready, prepare_mirror
 from infra.stack.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
 from infra.stack.mirror_settings import MirrorPlace
-from infra.stack.shop import SERVICES, ShopProcess, addresses, http_ready, http_status
+from infra.stack.shop import SERVICES, ShopProcess, addresses, health, http_ready
 from infra.stack.site import Site, home_settings, own_site, peer
 from infra.stack.start import end_last_mirror, require_passive
 
@@ -116,7 +116,7 @@ def _mirror(settings: StackSettings, source: Site) -> Member:
         lambda: mirror_ready(place),
         seconds=120,
         # the guard knows, and without one nobody does
-        alive=lambda: http_status(settings.url("guard"), "mirror") != 503,
+        alive=lambda: health(settings.url("guard"), "mirror") != 503,
         awaited=False,
     )
 
@@ -147,7 +147,7 @@ def _service(
         # A long log takes a worker a while to restore.
         seconds=300,
         # clients of this machine may have all connections of its address: refusing one is a sign of life
-        alive=lambda: http_status(settings.url(service.name), "live") in (200, 429),
+        alive=lambda: health(settings.url(service.name), "live") in (200, 429),
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
 from contracts.lock import load_lock
+from infra.base.http import local_http
 from infra.base.ports import HOST
 from tests.containers.shop import PROCESSES, ContainerShop, eventually
 
@@ -59,5 +58,5 @@ def targets(shop: ContainerShop) -> set[str]:
 
 
 def ask(shop: ContainerShop, offset: int, path: str) -> Any:
-    with urlopen(f"http://{HOST}:{shop.settings.port_base + offset}{path}", timeout=30) as answer:
-        return json.load(answer)
+    url = f"http://{HOST}:{shop.settings.port_base + offset}{path}"
+    return local_http().get(url, timeout=30).raise_for_status().json()

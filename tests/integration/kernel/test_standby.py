@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from contracts.inventory.commands import ReceiveStock
 from contracts.inventory.events import StockReceived
 from contracts.kernel.records import SiteRole
+from infra.base.http import local_http
 from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence
 from infra.log.control import lift_hold, stand_down, write_hold, write_role
@@ -31,10 +31,10 @@ SKU = "22423"
 def status(worker: WorkerProcess) -> dict[str, Any]:
     """What it says of itself; nothing while it is not ready, as for a moment between standby and active."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{worker.port}/health/ready", timeout=2) as answer:
-            found: dict[str, Any] = json.load(answer)
-    except OSError:
+        response = local_http().get(f"http://127.0.0.1:{worker.port}/health/ready", timeout=2)
+    except httpx.HTTPError:
         return {}
+    found: dict[str, Any] = response.json() if response.is_success else {}
     return found
 
 

@@ -7,13 +7,13 @@ import random
 import re
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from infra.base.http import http_status
 from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
+from tests.scraped import scrape
 
 STEPS = (
     "begin_transaction:after",
@@ -69,15 +69,10 @@ class WorkerProcess:
             raise RuntimeError(f"the worker ended:\n{self.log.read_text()[-3000:]}")
 
     def ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health/ready", timeout=2):
-                return True
-        except (urllib.error.URLError, OSError):
-            return False
+        return http_status(f"http://127.0.0.1:{self.port}/health/ready", 2) == 200
 
     def lags(self) -> dict[str, float]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=20) as answer:
-            return lags(answer.read().decode())
+        return lags(scrape(self.port, 20))
 
     def wait_stopped(self, seconds: float = 60) -> None:
         """Until a SIGSTOP has hit it."""

@@ -1,0 +1,75 @@
+"""One HTTP client (httpx), one JSON codec (msgspec), and who may use another one (docs/adr/0019)."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRODUCTION = ("services", "analytics", "infra")
+LOADS = {
+    "infra/lab/drills/load.py",
+    "infra/lab/drills/repeats.py",
+    "infra/lab/retail/load.py",
+    "infra/lab/retail/sender.py",
+    "tests/unit/retail/test_sender.py",
+}
+IN_THE_SERVICES_IMAGE = {"infra/stack/compose/connectors.py", "infra/stack/compose/fill_registry.py"}
+# A module, and the files that may import it all the same.
+HTTP = {
+    "aiohttp": LOADS,
+    "http.client": set(),
+    "requests": set(),
+    "urllib.error": IN_THE_SERVICES_IMAGE,
+    "urllib.request": IN_THE_SERVICES_IMAGE,
+}
+JSON = {
+    # It escapes one character as JSON does; msgspec escapes fewer.
+    "json": {"analytics/terminal.py"},
+    "orjson": set(),
+}
+
+
+def imports(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def imported() -> dict[str, set[str]]:
+    """What each file imports."""
+    paths = (path for room in (*PRODUCTION, "tests") for path in (ROOT / room).rglob("*.py"))
+    return {str(path.relative_to(ROOT)): set(imports(path.read_text("utf-8"))) for path in paths}
+
+
+def users(module: str, *rooms: str) -> set[str]:
+    """The files that import it."""
+    return {file for file, names in imported().items() if file.startswith(rooms) and module in names}
+
+
+@pytest.mark.parametrize("module", HTTP)
+def test_one_http_client(module: str) -> None:
+    assert users(module, *PRODUCTION, "tests") == HTTP[module]
+
+
+@pytest.mark.parametrize("module", JSON)
+def test_one_json_codec(module: str) -> None:
+    assert users(module, *PRODUCTION) == JSON[module]
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "import urllib.request",
+        "from urllib import request",
+        "def f():\n    from urllib.request import urlopen",
+    ],
+)
+def test_a_planted_import_is_seen(planted: str) -> None:
+    assert "urllib.request" in set(imports(planted))
