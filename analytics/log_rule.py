@@ -8,11 +8,11 @@ that both are held to. Nearly every record is the next event of its stream, so t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
+import msgspec
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
@@ -134,7 +134,7 @@ def _readable(lock: Lock) -> Column:
         end = {"type": "fixed", "name": "End", "namespace": "daybook", "size": END_BYTES}
         fields = [{"name": "event", "type": lock.schema(number)}, {"name": "end", "type": end}]
         schema = {"type": "record", "name": "Whole", "namespace": "daybook", "fields": fields}
-        decoded = from_avro(F.col("whole"), json.dumps(schema), {"mode": "PERMISSIVE"})
+        decoded = from_avro(F.col("whole"), msgspec.json.encode(schema).decode(), {"mode": "PERMISSIVE"})
         found = found.when(F.col("schema_id") == number, decoded["end"] == F.col("end"))
     return F.coalesce(found, F.lit(False))
 

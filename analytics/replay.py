@@ -7,11 +7,11 @@ kafka ─► log (headers as columns, `fault`) ─┬─► events      every en
 What counts is said by log_rule.py, once for the whole reading: the log is read twice.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import msgspec
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -117,11 +117,15 @@ def read_topics(session: SparkSession, kafka: str, ends: Offsets) -> DataFrame:
         session.read.format("kafka")
         .options(**SOURCE)
         .option("kafka.bootstrap.servers", kafka)
-        .option("assign", json.dumps({topic: sorted(partitions) for topic, partitions in ends.items()}))
-        .option("startingOffsets", json.dumps(starts))
-        .option("endingOffsets", json.dumps(ends))
+        .option("assign", _json({topic: sorted(partitions) for topic, partitions in ends.items()}))
+        .option("startingOffsets", _json(starts))
+        .option("endingOffsets", _json(ends))
         .load()
     )
+
+
+def _json(option: object) -> str:
+    return msgspec.json.encode(option).decode()
 
 
 def _upcasted(rows: DataFrame, shape: DataFrame) -> DataFrame:

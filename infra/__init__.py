@@ -1,6 +1,7 @@
 """Everything that runs, checks and drills the shop: no business logic.
 
 DaybookError
+├── ComeAgain
 ├── ContractError
 ├── DrillFailed
 ├── EngineFailed
@@ -25,6 +26,7 @@ DaybookError
 ├── OtherIds
 ├── PortTaken
 ├── SiteSilent
+├── TooLate
 ├── ToolFailed
 ├── TwoWriters
 ├── Undecidable

@@ -1,11 +1,11 @@
 """What the sender of the commands expects: the account that does not come from the log."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -34,7 +34,7 @@ def read_expectation(file: Path) -> Expectation:
     Raises BadExpectation.
     """
     try:
-        content = json.loads(file.read_text("utf-8"))
+        content = msgspec.json.decode(file.read_bytes())
         rows = {
             kind: [(key, *(row[name] for name in _fields(kind))) for key, row in content[kind].items()]
             for kind in SCHEMAS

@@ -1,9 +1,10 @@
 """What an audit found, as values and as JSON."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import msgspec
 
 from analytics.evidence.comparison import Comparison, Difference
 from analytics.log_rule import NO_FAULT, Exceptions
@@ -72,4 +73,4 @@ class Verdict:
 
     def to_json(self) -> str:
         content: dict[str, Any] = {"verdict": self.word, "identical": self.identical, **asdict(self)}
-        return json.dumps(content, indent=2, default=str)
+        return msgspec.json.format(msgspec.json.encode(content, enc_hook=str), indent=2).decode()

@@ -1,11 +1,11 @@
 """A mart as Parquet: whole or not at all, with how far was read beside it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
@@ -45,13 +45,14 @@ def write(frame: DataFrame, name: str, mart: Mart, reading: OutputReading, folde
     """One Parquet file in the order of its grain, and LOG_FILE; they take the place of `folder` together."""
     with replaced(folder) as fresh:
         frame.coalesce(1).sort(*mart.grain).write.parquet(str(fresh))
-        (fresh / LOG_FILE).write_text(json.dumps({"mart": name} | reading.to_json(), indent=1), "utf-8")
+        content = msgspec.json.encode({"mart": name} | reading.to_json())
+        (fresh / LOG_FILE).write_bytes(msgspec.json.format(content, indent=1))
 
 
 def read_ends(folder: Path) -> dict[str, dict[int, int]]:
     """The offsets of an output. Raises ValueError where it has none."""
     try:
-        ends = json.loads((folder / LOG_FILE).read_text("utf-8"))["ends"]
+        ends = msgspec.json.decode((folder / LOG_FILE).read_bytes())["ends"]
         return {
             topic: {int(number): int(end) for number, end in parts.items()} for topic, parts in ends.items()
         }

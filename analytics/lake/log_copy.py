@@ -1,11 +1,11 @@
 """From the log into the lake: a stream that ends, batch by batch, each of them once."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.envelope import EVENT_TOPICS, before, with_kind
@@ -147,7 +147,7 @@ def _stream(session: SparkSession, kafka: str, known: Offsets, ends: Offsets, ev
         .options(**SOURCE)
         .option("kafka.bootstrap.servers", kafka)
         .option("subscribe", ",".join(ends))
-        .option("startingOffsets", json.dumps(starts))
+        .option("startingOffsets", msgspec.json.encode(starts).decode())
         .option("maxOffsetsPerTrigger", events)
         .load()
     )

@@ -1,12 +1,13 @@
 """What a lake is: the parts that count and how far they reach."""
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from analytics.journal import NO_DECISIONS, RecordedDecisions
 from analytics.offsets import Offsets
@@ -71,7 +72,7 @@ class Manifest:
 def read_manifest(folder: Path) -> Manifest:
     """The lake's manifest as it is now. Raises NoLake, also for a lake of an older form."""
     try:
-        content = json.loads((folder / MANIFEST).read_text("utf-8"))
+        content = msgspec.json.decode((folder / MANIFEST).read_bytes())
     except FileNotFoundError:
         raise NoLake(f"no lake in {folder}: `./daybook analytics lake update` makes one") from None
     if content.pop("form", 1) != FORM:
@@ -97,8 +98,8 @@ def write_manifest(manifest: Manifest, file: Path) -> None:
     content: dict[str, Any] = asdict(replace(manifest, decisions=NO_DECISIONS))
     content |= {"decisions": decisions, "form": FORM}
     beside = file.with_name(f".{file.name}.new")
-    with beside.open("w", encoding="utf-8") as out:
-        json.dump(content, out, indent=1)
+    with beside.open("wb") as out:
+        out.write(msgspec.json.format(msgspec.json.encode(content), indent=1))
         out.flush()
         os.fsync(out.fileno())
     beside.replace(file)
@@ -107,7 +108,8 @@ def write_manifest(manifest: Manifest, file: Path) -> None:
 def fingerprint(lock: Lock) -> str:
     """Of all schemas: changes with every new one."""
     known = sorted((entry.subject, entry.version, entry.id, entry.fingerprint) for entry in lock.entries)
-    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+    spaced = msgspec.json.format(msgspec.json.encode(known), indent=0)
+    return hashlib.sha256(spaced).hexdigest()
 
 
 def part_folder(folder: Path, name: str) -> Path:

@@ -4,7 +4,6 @@ A full disk does not stop the supervisor: what cannot be written now is written 
 """
 
 import fcntl
-import json
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -85,13 +84,15 @@ class StackJournal:
         Where the disk does not take it, it is written with the next one: the newest `UNWRITTEN_EVENTS`.
         """
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"at": at, "process": process, "event": event, "detail": detail}) + "\n"
+        detail = detail.encode(errors="replace").decode()  # it may come from a file's name
+        entry = {"at": at, "process": process, "event": event, "detail": detail}
+        line = msgspec.json.encode(entry).decode() + "\n"
         # a failed write may have left half a line
         begin = "\n" if self._unwritten else ""
         self._unwritten.append(line)
         with suppress(OSError):
             rotate(self._events, EVENTS_BYTES)
-            with self._events.open("a") as out:
+            with self._events.open("a", encoding="utf-8") as out:
                 out.write(begin + "".join(self._unwritten))
             self._unwritten.clear()
 

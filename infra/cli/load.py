@@ -1,10 +1,10 @@
 """`daybook load`: the retail invoices into the shop, through its HTTP APIs."""
 
-import json
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from infra.base.settings import StackSettings
@@ -109,5 +109,5 @@ def expected_now(book: Book, settings: StackSettings) -> RetailExpectation:
 def write_expectation(expected: RetailExpectation, settings: StackSettings) -> Path:
     """The expectation as a file for the audit."""
     file = settings.home / "expectation.json"
-    file.write_text(json.dumps(expected.to_json()), "utf-8")
+    file.write_bytes(msgspec.json.encode(expected.to_json()))
     return file

@@ -7,13 +7,13 @@ comes before any record, whatever markers and aborted data lie between.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+import msgspec
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
@@ -178,14 +178,14 @@ class _Positions:
         return True
 
     def _take(self, key: bytes, value: bytes | None) -> None:
-        connector, source = json.loads(key)
+        connector, source = msgspec.json.decode(key)
         if connector != "MirrorSourceConnector":
             return
         place = (source["topic"], source["partition"])
         if value is None:
             self._reached.pop(place, None)
         else:
-            self._reached[place] = json.loads(value)["offset"]
+            self._reached[place] = msgspec.json.decode(value)["offset"]
 
 
 def mirror_positions(target_bootstrap: str, source: str, seconds: float = 30.0) -> Mapping[Place, int]:

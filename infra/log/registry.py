@@ -6,13 +6,13 @@ its converter needs, which reads our events in Kafka Connect.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 import fastavro
+import msgspec
 from fastapi import Depends, FastAPI
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -192,7 +192,7 @@ async def get_mode() -> dict[str, str]:
 async def find_version(request: Request, entries: Versions, lock: Served) -> dict[str, Any]:
     """The version of a subject that has the schema in the body, formatting and docs aside."""
     try:
-        wanted = fingerprint(json.loads((await request.json())["schema"]))
+        wanted = fingerprint(msgspec.json.decode((await request.json())["schema"]))
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise RegistryError(INVALID_SCHEMA, f"Invalid schema: {error!r}") from error
     for entry in entries:

@@ -22,7 +22,7 @@ MAIN_LOOPS = {
     "infra/lab/drills/cluster/copier.py": {"main"},
     "infra/stack/compose/intake.py": {"main"},
     "infra/stack/compose/storage.py": {"follow"},
-    "infra/stack/embedded/link.py": {"run", "_deliver"},
+    "infra/stack/link.py": {"run", "_deliver"},
     "infra/stack/embedded/supervisor.py": {"_await_ready", "_watch"},
     "services/kernel/worker/broker_monitor.py": {"run"},
     "services/projection/engine/lag.py": {"follow"},
@@ -40,7 +40,7 @@ CLOCKS = {
 # `up` has no bound: a person watches it.
 NO_INFRA = {
     "analytics/offsets.py": {"wait_until_read"},
-    "infra/cli/detached.py": {"_started"},
+    "infra/stack/embedded/detached.py": {"_started"},
     "services/kernel/log/reader.py": {"once_settled"},
     "services/kernel/worker/worker.py": {"_demoted"},
     "services/projection/engine/projection.py": {"_decide", "_database_there"},  # `_decide` is a main loop

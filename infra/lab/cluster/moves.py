@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.base.waiting import wait_until
@@ -53,7 +53,7 @@ def reassign(bootstrap: str, plan: Mapping[tuple[str, int], Sequence[int]], fold
         for (topic, number), brokers in plan.items()
     ]
     file = folder / "reassignment.json"
-    file.write_text(json.dumps({"version": 1, "partitions": moves}))
+    file.write_bytes(msgspec.json.encode({"version": 1, "partitions": moves}))
     began = time.monotonic()
     given = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(file))
     run_tool(REASSIGN, *given, "--execute")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 import aiohttp
-import orjson
+import msgspec
 
 from infra.lab.drills.acknowledged import ACCEPTED, Acknowledgement, AcknowledgementFile
 from infra.lab.drills.shopping import Request, Shopping
@@ -126,7 +126,7 @@ async def attempt(
             content = await response.read()
             if response.status in (503, 507):
                 return None
-            body = orjson.loads(content)
+            body = msgspec.json.decode(content)
             token = response.headers.get("Consistency-Token", "")
             replayed = response.headers.get("Idempotency-Replayed") == "true"
     except (aiohttp.ClientError, TimeoutError, OSError):

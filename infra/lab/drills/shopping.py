@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-import orjson
+import msgspec
 
 from infra.lab.retail.requests import Api
 from services.edge.writes import command_id
@@ -95,7 +95,9 @@ class Shopping:
         ]
         self._lines[order_id] = lines
         body = {"order_id": order_id, "country": "France", "currency": "EUR", "lines": lines}
-        return Request("order", Api.ORDER, "/orders", f"place-{order_id}", order_id, orjson.dumps(body))
+        return Request(
+            "order", Api.ORDER, "/orders", f"place-{order_id}", order_id, msgspec.json.encode(body)
+        )
 
     def _return(self, order_id: str) -> Request:
         line = self._chance.choice(self._lines[order_id])
@@ -105,9 +107,9 @@ class Shopping:
     @staticmethod
     def _of_order(kind: str, order_id: str, body: dict[str, Any]) -> Request:
         path = f"/orders/{order_id}/{'returns' if kind == 'return' else kind}"
-        return Request(kind, Api.ORDER, path, f"{kind}-{order_id}", order_id, orjson.dumps(body))
+        return Request(kind, Api.ORDER, path, f"{kind}-{order_id}", order_id, msgspec.json.encode(body))
 
     @staticmethod
     def _delivery(sku: str, quantity: int, reference: str) -> Request:
-        body = orjson.dumps({"quantity": quantity, "reference": reference})
+        body = msgspec.json.encode({"quantity": quantity, "reference": reference})
         return Request("delivery", Api.INVENTORY, f"/stock/{sku}/receipts", reference, sku, body)

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-import orjson
+import msgspec
 
 from infra.lab.retail.rows import to_decimal
 from infra.lab.retail.steps import Adjust, Cancel, Place, Receive, Return, Ship, Step
@@ -68,7 +68,7 @@ def call(step: Step) -> Call:
 
 
 def _call(api: Api, kind: str, path: str, key: str, body: dict[str, Any]) -> Call:
-    return Call(api, kind, path, key, orjson.dumps(body))
+    return Call(api, kind, path, key, msgspec.json.encode(body))
 
 
 def _order(step: Place, at: str) -> bytes:
@@ -84,7 +84,7 @@ def _order(step: Place, at: str) -> bytes:
         ],
         "charges": [{"code": charge.code, "amount": to_decimal(charge.amount)} for charge in step.charges],
     }
-    return orjson.dumps(order)
+    return msgspec.json.encode(order)
 
 
 def _text(at: datetime) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import aiohttp
-import orjson
+import msgspec
 
 from infra.base.errors import DaybookError
 from infra.lab.retail.requests import Api, Call
@@ -129,6 +129,6 @@ class _Unavailable(Exception):
 def _member(content: bytes, name: str) -> str:
     """A member of a JSON answer; empty where there is none, as in the answer of a proxy."""
     try:
-        return str(orjson.loads(content).get(name, ""))
-    except (orjson.JSONDecodeError, AttributeError):
+        return str(msgspec.json.decode(content).get(name, ""))
+    except (msgspec.DecodeError, AttributeError):
         return ""

@@ -1,10 +1,10 @@
 """The marts as they were written, as plain rows."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import pyarrow.parquet as pq
 
 from infra.base.errors import DaybookError
@@ -34,7 +34,7 @@ class Outputs:
         absent = [name for name in NEEDED if not (folder / name / "_log.json").is_file()]
         if absent:
             raise NotTogether(f"not in {folder}: {', '.join(absent)}; `./daybook analytics run` makes them")
-        logs = [json.loads((folder / name / "_log.json").read_text("utf-8")) for name in NEEDED]
+        logs = [msgspec.json.decode((folder / name / "_log.json").read_bytes()) for name in NEEDED]
         if any(log["as_of"] for log in logs):
             raise NotTogether("a mart is of an earlier moment: the file is compared with all that was loaded")
         if any(log["ends"] != logs[0]["ends"] for log in logs):

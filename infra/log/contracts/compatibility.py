@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import Any
 
+import msgspec
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 from avro.schema import RecordSchema, parse
 
@@ -24,7 +24,7 @@ def incompatibilities(lock: Lock) -> Iterator[str]:
 
 def reasons(reader: Schema, writer: Schema) -> list[str]:
     """Why `reader` cannot read what `writer` wrote, field by field; empty when it can."""
-    now, then = parse(json.dumps(reader)), parse(json.dumps(writer))
+    now, then = (parse(msgspec.json.encode(schema).decode()) for schema in (reader, writer))
     found = list(_field_reasons(now, then))
     result = ReaderWriterCompatibilityChecker().get_compatibility(now, then)
     if not found and result.compatibility is not SchemaCompatibilityType.compatible:

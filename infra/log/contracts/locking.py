@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+
+import msgspec
 
 from contracts.lock import ROOT, Entry, Lock, read_lock
 from infra.log.contracts.compatibility import incompatibilities
@@ -91,5 +92,6 @@ def _entry(topic: str, file: SchemaFile, schema_id: int) -> Entry:
 
 
 def _write(path: Path, entries: tuple[Entry, ...]) -> None:
-    rows = (json.dumps(asdict(entry)) for entry in sorted(entries, key=lambda each: (each.id, each.subject)))
-    path.write_text('{"schemas": [\n  ' + ",\n  ".join(rows) + "\n]}\n", "utf-8")
+    ordered = sorted(entries, key=lambda each: (each.id, each.subject))
+    rows = (msgspec.json.format(msgspec.json.encode(asdict(entry)), indent=0) for entry in ordered)
+    path.write_bytes(b'{"schemas": [\n  ' + b",\n  ".join(rows) + b"\n]}\n")

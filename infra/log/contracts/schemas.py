@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import yaml
 from fastavro.schema import to_parsing_canonical_form
 
@@ -56,7 +56,7 @@ def schema_files(root: Path = ROOT) -> dict[str, list[SchemaFile]]:
         older = _OLDER.fullmatch(path.name)
         stem = f"{path.parent.name}/{older['stem'] if older else path.stem}"
         version = int(older["version"]) if older else 0
-        schema = json.loads(path.read_text("utf-8"))
+        schema = msgspec.json.decode(path.read_bytes())
         found.setdefault(stem, []).append(
             SchemaFile(stem, version, f"{path.parent.name}/{path.name}", schema)
         )

@@ -6,7 +6,6 @@ DAYBOOK_CONNECT_URL. Exit code 1 where one does not come to run.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+import msgspec
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.base.errors import DaybookError
@@ -47,7 +47,7 @@ class ComeAgain(DaybookError):
 
 def read_connectors(folder: Path) -> dict[str, Mapping[str, str]]:
     """Every connector's configuration by its name, as the files of the folder say it."""
-    found = [json.loads(file.read_text("utf-8")) for file in sorted(folder.glob("*.json"))]
+    found = [msgspec.json.decode(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
     return {each["name"]: each["config"] for each in found}
 
 
@@ -99,12 +99,12 @@ def _answered(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
 
 
 def _ask(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
-    body = None if config is None else json.dumps(config).encode()
+    body = None if config is None else msgspec.json.encode(config)
     method = "GET" if config is None else "PUT"
     request = Request(path, body, {"Content-Type": "application/json"}, method=method)
     try:
         with urlopen(request, timeout=ASK_SECONDS) as answer:
-            found: Mapping[str, Any] = json.load(answer)
+            found: Mapping[str, Any] = msgspec.json.decode(answer.read())
             return found
     except HTTPError as refusal:
         kind = ComeAgain if refusal.code in LATER else NotRunning

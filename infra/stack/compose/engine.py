@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from infra.base.errors import DaybookError
 from infra.base.settings import AWAY_PORTS, COMPOSE_SUFFIX, ROOT, StackSettings
@@ -104,7 +105,9 @@ def containers(settings: StackSettings) -> list[Container]:
     """All of the shop's, of every profile, ended ones too. Raises EngineFailed."""
     asked = ["docker", "compose", "--profile", "*", "ps", "--all", "--format", "json"]
     said = _run(asked, settings, capture=True)
-    return sorted((_container(json.loads(line)) for line in said.splitlines()), key=lambda one: one.service)
+    return sorted(
+        (_container(msgspec.json.decode(line)) for line in said.splitlines()), key=lambda one: one.service
+    )
 
 
 def _container(row: Mapping[str, object]) -> Container:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import time
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType
 from typing import Any
+
+import msgspec
 
 from infra.base.waiting import TooLate, wait_until
 from infra.stack.compose.engine import EngineFailed
@@ -120,7 +121,7 @@ def put_off() -> Iterator[list[int]]:
 
 
 def _inspect(name: str) -> Mapping[str, Any]:
-    (found,) = json.loads(_docker("inspect", "--type", "container", name))
+    (found,) = msgspec.json.decode(_docker("inspect", "--type", "container", name))
     answer: Mapping[str, Any] = found
     return answer
 

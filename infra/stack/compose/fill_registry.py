@@ -7,7 +7,6 @@ holds something else, and the exit code is 1.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+import msgspec
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.lock import Entry, Lock, load_lock
@@ -73,10 +73,10 @@ def _await(url: str) -> None:
 
 
 def _ask(url: str, path: str, body: Mapping[str, str] | None = None, method: str = "GET") -> Any:
-    data = json.dumps(body).encode() if body else None
+    data = msgspec.json.encode(body) if body else None
     request = Request(url + path, data, {"Content-Type": MEDIA_TYPE}, method=method)
     with urlopen(request, timeout=ASK_SECONDS) as answer:
-        return json.load(answer)
+        return msgspec.json.decode(answer.read())
 
 
 def main() -> int:

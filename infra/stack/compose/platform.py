@@ -6,10 +6,11 @@ that is held down is listed in the journal of its site's folder, which the mirro
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
 
 from infra.base.settings import StackSettings
 from infra.stack.compose.engine import Container, containers, quietly
@@ -108,7 +109,7 @@ class ComposePlatform(Platform):
             if store not in found:
                 continue
             self._docker("cp", f"{found[store].name}:{DISKS[store]}", str(kept / store))
-            (said,) = json.loads(self._docker("inspect", found[store].name))
+            (said,) = msgspec.json.decode(self._docker("inspect", found[store].name))
             volumes += [each["Name"] for each in said["Mounts"] if each["Destination"] == DISKS[store]]
         # the probe of the disks has both, too
         self._compose("rm", "--force", "--stop", *_services(site, [*STORES, "storage"]))
@@ -131,7 +132,7 @@ class ComposePlatform(Platform):
         names = [one.name for one in found]
         if not names:
             return {}
-        said = json.loads(self._docker("inspect", *names))
+        said = msgspec.json.decode(self._docker("inspect", *names))
         return {each["Name"].removeprefix("/"): each["State"]["StartedAt"] for each in said}
 
     def _compose(self, *arguments: str) -> None:

@@ -1,6 +1,6 @@
 """Steps as HTTP: paths, keys and bytes that the APIs accept and that never change."""
 
-import orjson
+import msgspec
 from pydantic import BaseModel
 
 from infra.lab.retail.requests import Api, Call, call
@@ -45,7 +45,7 @@ def test_an_order_in_full() -> None:
         "order-540000",
         "540000",
     )
-    assert orjson.loads(placed.body) == {
+    assert msgspec.json.decode(placed.body) == {
         "order_id": "540000",
         "customer_id": "7",
         "country": "France",

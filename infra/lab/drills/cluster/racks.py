@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from infra.base.errors import NotReady
@@ -64,7 +64,7 @@ def _read(bootstrap: str, topic: str, rack: str) -> Counter[int]:
     fetches: Counter[int] = Counter()
 
     def count(statistics: str) -> None:
-        for broker in json.loads(statistics)["brokers"].values():
+        for broker in msgspec.json.decode(statistics)["brokers"].values():
             if broker["nodeid"] >= 0:
                 fetches[broker["nodeid"]] = broker["req"].get("Fetch", 0)
 

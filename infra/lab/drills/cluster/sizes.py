@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import httpx
-import orjson
+import msgspec
 from confluent_kafka import KafkaError, Producer
 
 from infra.dr.steps import Show
@@ -87,7 +87,7 @@ def _order(order_id: str, size: int) -> bytes:
     lines = [{"sku": LONGEST_SKU, "quantity": 1, "unit_price": "1.00"}] * MAX_LINES
     charges = [{"code": LONGEST_CODE, "amount": "0.01"}] * MAX_LINES
     body = {"order_id": order_id, "country": "France", "currency": "EUR", "lines": lines, "charges": charges}
-    return orjson.dumps(body).ljust(size)
+    return msgspec.json.encode(body).ljust(size)
 
 
 def _too_large_for_the_topic(rig: Rig, report: DrillReport) -> None:
