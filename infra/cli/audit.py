@@ -22,21 +22,21 @@ NOT_MADE = 2
 app = typer.Typer()
 
 
-@app.command(rich_help_panel="The proof")
+@app.command(rich_help_panel="Audit")
 def audit(
     expectation: Annotated[
         Path | None, typer.Option(help="What the loader expects: a JSON file that `daybook load` wrote.")
     ] = None,
-    wait: Annotated[float, typer.Option(help="Seconds for the read models to catch up.")] = 60,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for the read models to catch up.")] = 60,
     out: Annotated[
         Path | None, typer.Option(help="Folder for audit.json and audit.html; default: in .daybook/.")
     ] = None,
 ) -> None:
     """Prove that the log, the read models and Spark agree, order by order and SKU by SKU.
 
-    Exit code 0: identical. 1: not; the keys are named, each with the first version that differs, or keys
-    stopped and wait for a decision. 2: the audit could not be made. Foreign records are listed and change
-    nothing.
+    Exit code 0: identical. 1: not identical (prints the keys, each with the first version that differs), or
+    keys are stopped and wait for a decision. 2: the audit could not be made. Foreign records are listed and
+    change nothing.
     """
     settings = running_settings(NOT_MADE)
     report = (out or settings.home / "audit").absolute()

@@ -24,12 +24,12 @@ def check_source(
     ] = None,
     last: Annotated[datetime | None, typer.Option("--to", formats=[DAY], help="The last loaded day.")] = None,
 ) -> None:
-    """Count the retail file with code of its own, and compare with the marts of the loaded shop.
+    """Count the retail file with independent code, and compare the result with the marts of the loaded shop.
 
-    Without days: from the first to the last day on which the shop has an order. docs/reference/real-input.md says which
-    figures must agree exactly, and which cannot.
+    Without days: from the first to the last day on which the shop has an order.
+    docs/reference/real-input.md lists which figures must agree exactly, and which cannot.
 
-    Exit code 0: all agree. 1: not; some keys are named. 2: there is nothing to compare.
+    Exit code 0: all agree. 1: some differ; prints some of their keys. 2: there is nothing to compare.
     """
     # Only here: PySpark, which knows the marts' bounds, is slow to import.
     from infra.lab.source_check.checks import check

@@ -11,9 +11,7 @@ from infra.log.contracts import codegen, locking
 from infra.log.contracts.checking import problems
 from infra.log.contracts.schemas import ContractError
 
-app = typer.Typer(
-    help="The schemas in contracts/: are they locked, generated, compatible?", no_args_is_help=True
-)
+app = typer.Typer(help="Check and lock the schemas in contracts/.", no_args_is_help=True)
 DONE, NEW, WRONG = Text("✓", "green"), Text("+", "green"), Text("✗", "red")
 
 
@@ -21,7 +19,7 @@ DONE, NEW, WRONG = Text("✓", "green"), Text("+", "green"), Text("✗", "red")
 def check() -> None:
     """Check schemas, catalogue, lock, generated classes and compatibility (FULL_TRANSITIVE).
 
-    Changes nothing. Exit code 1 where something is wrong.
+    Changes nothing. Exit code 1 if something is wrong.
     """
     try:
         found = problems()
@@ -42,7 +40,7 @@ def check() -> None:
 def lock() -> None:
     """Give ids to new schema versions and generate the classes. A locked schema is never changed.
 
-    Exit code 1, and nothing written, where a change is incompatible or a locked schema was touched.
+    Exit code 1, and nothing written, if a change is incompatible or a locked schema was changed.
     """
     try:
         new = locking.lock()

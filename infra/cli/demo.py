@@ -40,13 +40,13 @@ IDENTICAL = 0
 @app.command(rich_help_panel="The real input")
 def demo(
     small: Annotated[bool, typer.Option("--small", help="Two quiet days instead of December.")] = False,
-    spark: Annotated[bool, typer.Option(help="End with Spark's replay and the audit.")] = True,
-    concurrency: Annotated[int, typer.Option(min=1, max=512, help="Calls under way at once.")] = 64,
+    spark: Annotated[bool, typer.Option(help="Run Spark's replay and the audit at the end.")] = True,
+    concurrency: Annotated[int, typer.Option(min=1, max=512, help="Concurrent requests.")] = 64,
 ) -> None:
-    """Open the shop, load December 2010, look at it, and prove that log, read models and Spark agree.
+    """Start the shop, load December 2010, query it, and prove that log, read models and Spark agree.
 
-    The shop stays open afterwards. Exit code 1 when something is not as the data says it must be, 2 when the
-    audit could not be made.
+    The shop keeps running afterwards. Exit code 1 if something differs from the data, 2 if the audit could not
+    be made.
     """
     settings = _opened()
     try:
@@ -58,7 +58,7 @@ def demo(
     except httpx.HTTPError as error:
         fail(f"{error!r}: `./daybook status` shows the stack.")
     except NotAtRest as left:
-        fail(f"not at rest after {REST_SECONDS:.0f} s: {left}. `./daybook logs` may say why.")
+        fail(f"not settled after {REST_SECONDS:.0f} s: {left}. `./daybook logs` may show why.")
     _look_further(settings)
     raise typer.Exit(code)
 
@@ -97,13 +97,15 @@ class Story:
         _, tally = self._load(self._script.again)
         self._await_rest()
         after, total = census(self._shop), tally.total()
-        results.print(f"loaded again: {total.commands:,} commands, {total.replayed:,} answered as before")
+        results.print(
+            f"loaded again: {total.commands:,} commands, {total.replayed:,} with the same response as before"
+        )
         if after != before:
             fail(f"a second load changed the shop: {before} became {after}")
         results.print("nothing has changed")
 
     def _by_hand(self) -> None:
-        _chapter("Read your own writes: an order, and at once its read model with the write's token")
+        _chapter("Read your own writes: place an order, then read it at once with the write's token")
         table = Table("order", "lines", "written in ms", "read in ms", "version", "status")
         plan = planned(self._book, self._period(self._script.live), self._settings)
         for own in write_and_read(plan, api_urls(self._settings), self._shop, BY_HAND):
@@ -114,7 +116,7 @@ class Story:
         results.print(table)
 
     def _ask(self) -> None:
-        _chapter("Questions to the read models")
+        _chapter("Queries to the read models")
         first, last = self._script.bulk[0], self._script.live[1]
         days = self._shop.found(
             "/sales/daily", **{"from": str(first), "to": str(last), "country": "Germany"}
@@ -142,9 +144,9 @@ def _opened() -> StackSettings:
     """The settings of the running stack; it is started if it is not up."""
     journal = StackJournal(StackSettings().home)
     if journal.supervised():
-        notes.print("The shop is open already.")
+        notes.print("The shop is already running.")
     else:
-        _chapter("Opening the shop")
+        _chapter("Starting the shop")
         up(only="")
     return running_settings()
 
@@ -162,7 +164,7 @@ def _prove(book: Book, settings: StackSettings) -> int:
     for day, country in differing:
         results.print(f"differs: {day} {country}")
     expectation = write_expectation(expected, settings).absolute()
-    _chapter("The audit: the log, the read models, Spark, and what the data says")
+    _chapter("The audit: the log, the read models, Spark, and the loaded data")
     arguments = ["--expectation", str(expectation), "--out", str(home / "audit")]
     code = run_job("analytics.jobs.audit", arguments, settings)
     return code or int(bool(differing))
@@ -170,7 +172,7 @@ def _prove(book: Book, settings: StackSettings) -> int:
 
 def _look_further(settings: StackSettings) -> None:
     _chapter("Where to look next")
-    addresses = {"order-api": "place an order", "inventory-api": "receive stock", "query-api": "ask"}
+    addresses = {"order-api": "place an order", "inventory-api": "receive stock", "query-api": "query"}
     for name, about in addresses.items():
         results.print(f"{settings.url(name)}/docs  {about}")
     january = f"{settings.typed} load --from 2011-01-01 --to 2011-01-31"

@@ -33,24 +33,22 @@ app.command("containers")(drill_containers.containers)
 OWN_PROJECT = "daybook-drill"
 OWN_PORTS = 400  # beyond those of the stack that may be running
 
-Seed = Annotated[int, typer.Option(help="Decides moments, order and kind of what goes wrong.")]
+Seed = Annotated[int, typer.Option(help="Determines times, order and kind of the faults.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where the report goes.")]
-Running = Annotated[
-    bool, typer.Option("--running", help="On the two sites that run, with their orders in them.")
-]
+Running = Annotated[bool, typer.Option("--running", help="Use the two running sites, with their orders.")]
 Drill: TypeAlias = Callable[[Pair, int, Path, Show], DrillReport]
 
 
 @app.callback()
 def drill(context: typer.Context) -> None:
-    """Rehearse what goes wrong, under load, with a report: two sites, three brokers, or containers."""
+    """Rehearse failures under load, with a report: two sites, three brokers, or containers."""
     if StackSettings().stack == "compose" and context.invoked_subcommand == "cluster":
-        fail("drill cluster is of the embedded stack: leave --stack compose out")
+        fail("drill cluster works only on the embedded stack: omit --stack compose")
 
 
 @app.command()
 def unplanned(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
-    """Kill, freeze or cut off the active site under load, fail over, and account for every write."""
+    """Kill, freeze or disconnect the active site under load, fail over, and account for every write."""
     _hold("unplanned", hold_unplanned, seed, out, running)
 
 
@@ -62,25 +60,25 @@ def planned(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
 
 @app.command()
 def failback(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
-    """Lose a site, then rebuild it and go back to it under load: nothing lost, nothing copied twice."""
+    """Lose a site, rebuild it and fail back to it under load: nothing is lost, nothing is copied twice."""
     _hold("failback", hold_failback, seed, out, running)
 
 
 @app.command("split-brain")
 def split_brain(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
-    """Cut two living sites off, promote the passive one, let them meet: the old one must fall silent."""
+    """Disconnect two live sites, promote the passive one, reconnect them: the old one must stop writing."""
     _hold("split-brain", hold_split_brain, seed, out, running)
 
 
 @app.command("mirror-crash")
 def mirror_crash(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
-    """Kill the mirror twice under load, with aborted transactions about: nothing doubled, nothing missing."""
+    """Kill the mirror twice under load, with aborted transactions: nothing is doubled or missing."""
     _hold("mirror-crash", hold_mirror_crash, seed, out, running)
 
 
 @app.command("mirror-lag")
 def mirror_lag(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
-    """Cut the way between the sites under load, then slow it down: the lag must be told and made up for."""
+    """Cut the link between the sites under load, then delay it: the lag must be reported and caught up."""
     _hold("mirror-lag", mirror_lag_drill, seed, out, running)
 
 
@@ -95,7 +93,7 @@ def _hold(name: str, drill: Drill, seed: int, out: Path | None, running: bool) -
     folder.mkdir(parents=True, exist_ok=True)
     try:
         if not running:
-            notes.print("Starting two sites of the drill's own.")
+            notes.print("Starting two sites for the drill.")
             pair.start()
         with notes.status("") as status:
             report = drill(pair, seed, folder, status.update)
@@ -118,5 +116,5 @@ def _settings(running: bool) -> StackSettings:
         return StackSettings(home=home.home / "drill", port_base=home.port_base + OWN_PORTS)
     state = StackJournal(home.home).read()
     if state is None:
-        fail("the stack is not up: `./daybook up --sites 2`, or leave --running away")
+        fail("the stack is not running: `./daybook up --sites 2`, or omit --running")
     return StackSettings(home=home.home, port_base=state.port_base, site="home")

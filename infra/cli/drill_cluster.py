@@ -33,24 +33,24 @@ from infra.stack.site import home_settings
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Three brokers of the drill's own: what they promise, measured.",
+    help="Test what a cluster of three brokers promises. The drill starts the brokers.",
 )
 OWN_PORTS = 800  # beyond those of the stack that may be running
 
-Seed = Annotated[int, typer.Option(help="Decides moments and order of what goes wrong.")]
+Seed = Annotated[int, typer.Option(help="Determines times and order of the faults.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where the report goes.")]
 Drill: TypeAlias = Callable[[Rig, int, Path, Show], DrillReport]
 
 
 @app.command("broker-loss")
 def broker_loss(seed: Seed = 1, out: Out = None) -> None:
-    """Kill one broker, then a second, under load: writes go on, then are refused; nothing is lost."""
+    """Kill one broker, then a second, under load: writes continue, then are refused; nothing is lost."""
     _hold(hold_broker_loss, "broker-loss", seed, out)
 
 
 @app.command()
 def elections(seed: Seed = 1, out: Out = None) -> None:
-    """Settings read back; leaders lost, elected and brought home; what unclean elections would lose."""
+    """Read settings back; lose, elect and restore leaders; measure what unclean elections would lose."""
     _hold(hold_elections, "elections", seed, out)
 
 
@@ -62,7 +62,7 @@ def acks(seed: Seed = 1, out: Out = None) -> None:
 
 @app.command()
 def rolling(seed: Seed = 1, out: Out = None) -> None:
-    """Restart every node under load, each with another setting: no command may fail."""
+    """Restart every node under load, each with a changed setting: no command may fail."""
     _hold(hold_rolling, "rolling", seed, out)
 
 
@@ -74,25 +74,25 @@ def repartition(seed: Seed = 1, out: Out = None) -> None:
 
 @app.command()
 def reassign(seed: Seed = 1, out: Out = None) -> None:
-    """Add a broker under load, move partitions to it and back, and take it away again."""
+    """Add a broker under load, move partitions to it and back, and remove it."""
     _hold(hold_reassignment, "reassign", seed, out)
 
 
 @app.command()
 def racks(seed: Seed = 1, out: Out = None) -> None:
-    """Read in a rack: the replica there serves, until it is killed."""
+    """Read in a rack: the replica there serves until it is killed."""
     _hold(hold_racks, "racks", seed, out)
 
 
 @app.command()
 def retention(seed: Seed = 1, out: Out = None) -> None:
-    """Retention by time and size, segments, compaction with tombstones: what is kept, and until when."""
+    """Measure retention by time and size, segments, and compaction with tombstones: what is kept, and how long."""
     _hold(hold_retention, "retention", seed, out)
 
 
 @app.command()
 def sizes(seed: Seed = 1, out: Out = None) -> None:
-    """An order of 1 MiB passes, a larger one is refused at the edge; a quota slows a client down."""
+    """Send an order of 1 MiB (accepted) and a larger one (refused at the edge); slow a client down by a quota."""
     _hold(hold_sizes, "sizes", seed, out)
 
 

@@ -30,32 +30,36 @@ FAILURES = (DrillFailed, EngineFailed, TimeoutError, NotCaughtUp, KafkaException
 def containers(
     failure: Annotated[
         list[Failure] | None,
-        typer.Option(help="What happens; may be said again. Alone: to every container that runs."),
+        typer.Option(help="The failure; can be repeated. Without --container: for every running container."),
     ] = None,
     container: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="To which, as `status` names it; may be said again. Alone: all four."
+            metavar="NAME",
+            help="A container, as `status` names it; can be repeated. Without --failure: all four.",
         ),
     ] = None,
     held: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long each lasts before it is mended.")
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="How long each failure lasts before it is repaired."),
     ] = HELD_SECONDS,
-    seed: Annotated[int, typer.Option(help="Decides order and moments, and what clients ask.")] = 1,
+    seed: Annotated[
+        int, typer.Option(help="Determines order and times of the failures, and the commands of the clients.")
+    ] = 1,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where the report goes.")
     ] = None,
 ) -> None:
     """Break containers of the running shop, one after the other, under load: with --stack compose.
 
-    Clients send ten commands a second and repeat each until it is answered. Meanwhile a container is killed,
-    paused, cut off from the network or restarted, and mended; when all answer again, the next one's turn
-    comes. By default six: a broker is killed, PostgreSQL restarted, the order worker killed, the inventory
-    worker paused, the projection cut off, the order API restarted.
+    Clients send ten commands a second and repeat each until there is an outcome. Meanwhile a container is
+    killed, paused, disconnected from the network or restarted, and repaired; when all respond again, the next
+    one is broken. Six failures by default: a broker killed, PostgreSQL restarted, the order worker killed, the
+    inventory worker paused, the projection disconnected, the order API restarted.
 
-    For each the report says how long no write was acknowledged and no read served. In the end every command
-    must be answered, and the checker must find every invariant in the raw log. The orders of the drill stay
-    in the shop. Ctrl-C mends what is broken, then ends.
+    The report shows for each failure how long no write was acknowledged and no read was served. At the end,
+    every command must have an outcome, and the raw log must satisfy every invariant. The orders of the drill
+    stay in the shop. Ctrl-C repairs what is broken, then ends.
     """
     _hold(failure or [], container or [], held, seed, out)
 
@@ -63,7 +67,7 @@ def containers(
 def _hold(failures: list[Failure], names: list[str], held: float, seed: int, out: Path | None) -> None:
     settings = StackSettings()
     if settings.stack != "compose":
-        fail("containers are of the other stack: `./daybook --stack compose drill containers`")
+        fail("this drill needs the containers: `./daybook --stack compose drill containers`")
     folder = out or settings.home / "drills" / f"containers-{seed}"
     typed = _typed(failures, names, held, seed)
     report = DrillReport("containers", seed, format_time(now_micros()), typed=typed)

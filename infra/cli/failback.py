@@ -17,7 +17,7 @@ def failback(timeout: failover.Timeout = 60.0, as_json: failover.AsJson = False)
     settings = StackSettings()
     try:
         losses_shown.keep_report(settings)
-        with notes.status("Looking at both sites") as status:
+        with notes.status("Checking both sites") as status:
             done = fail_back(settings, timeout, status.update)
     except failover.FAILURES as reason:
         failover.stop(settings, reason)

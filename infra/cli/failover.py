@@ -23,7 +23,7 @@ app.add_typer(losses_shown.app)
 
 FAILURES = (NotDone, DaybookError, NotCaughtUp, TimeoutError, KafkaException, OwnershipLost)
 AsJson = Annotated[bool, typer.Option("--json", help="For other tools.")]
-Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long draining may take.")]
+Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Longest time for draining.")]
 
 
 @app.callback()
@@ -37,25 +37,25 @@ def failover(
         str, typer.Option(metavar="home|away", help="The site to make active; default: the passive one.")
     ] = "",
     force: Annotated[
-        bool, typer.Option("--force", help="With --unplanned: though the active site still answers.")
+        bool, typer.Option("--force", help="With --unplanned: even if the active site still responds.")
     ] = False,
     timeout: Timeout = 60.0,
     give_up: Annotated[
-        bool, typer.Option("--abort", help="Take requests again, after an interrupted --planned.")
+        bool, typer.Option("--abort", help="Accept requests again, after an interrupted --planned.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the other site the active one. Interrupted, it goes on when it is run again."""
+    """Make the other site active. If it is interrupted, run it again: it continues."""
     if context.invoked_subcommand:
         return
     if [planned, unplanned, give_up].count(True) != 1:
-        raise typer.BadParameter("say --planned, --unplanned or --abort", param_hint="failover")
+        raise typer.BadParameter("use --planned, --unplanned or --abort", param_hint="failover")
     settings = StackSettings()
     try:
         if give_up:
             notes.print(abort(settings))
             return
-        with notes.status("Looking at both sites") as status:
+        with notes.status("Checking both sites") as status:
             if planned:
                 done = switch_over(settings, to, timeout, status.update)
             else:
@@ -72,11 +72,11 @@ def show(done: Failover) -> None:
     """The steps of one failover as a table, and what follows from it."""
     results.print(table_of(done.steps))
     seconds = done.seconds_without_writes
-    said = "it was interrupted: see the steps" if seconds is None else f"{seconds:.1f} s"
+    said = "unknown, it was interrupted: see the steps" if seconds is None else f"{seconds:.1f} s"
     results.print(f"{done.target} is active in epoch {done.epoch}. Without writes: {said}.")
     if done.kind == "unplanned":
         results.print(
-            f"{len(done.torn)} torn transactions. When {done.source} can be read again: "
+            f"{len(done.torn)} partially mirrored transactions. When {done.source} can be read again: "
             "`./daybook failover report`; then `./daybook failback`.",
         )
 

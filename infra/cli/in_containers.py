@@ -54,7 +54,7 @@ def status(settings: StackSettings) -> None:
     with failing():
         found = containers(settings)
     if not found:
-        fail("no container is there: `./daybook --stack compose up` starts them")
+        fail("there is no container: `./daybook --stack compose up` starts them")
     table = Table("container", "state", "health", "addresses")
     for one in found:
         state = f"ended with {one.exit_code}" if one.state == "exited" else one.state

@@ -25,7 +25,7 @@ from infra.stack.shop import NAMES, SILENT, SITE_NAMES, STORES, addresses
 from infra.stack.site import Site, peer
 
 app = typer.Typer()
-NOT_UP = "the stack is not up: `./daybook up` starts it"
+NOT_UP = "the stack is not running: `./daybook up` starts it"
 LAGS = ("daybook_lag_events", "daybook_standby_lag_events")
 KNOWN, UNKNOWN = "daybook_lag_known", "unknown"
 # A projection that is dead cannot say how far it is behind: the query API measures it.
@@ -57,7 +57,7 @@ def _show(site: Site, title: str) -> bool:
     state = journal.read()
     if state is None or not journal.supervised():
         if title:
-            results.print(f"{title} is not up")
+            results.print(f"{title} is not running")
             return False
         if state and state.failure:
             notes.print(lines(f"The last start failed: {state.failure}"))
@@ -96,11 +96,13 @@ def env() -> None:
 
 @app.command(rich_help_panel="The stack")
 def logs(
-    name: Annotated[str, typer.Argument(help="A process, as `./daybook status` names it; none: all.")] = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.")] = 20,
+    name: Annotated[
+        str, typer.Argument(help="A process, as `./daybook status` names it; default: all.")
+    ] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue to print until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="Number of lines.")] = 20,
 ) -> None:
-    """Print the end of a process's log, or of all."""
+    """Print the end of one process's log, or of all logs."""
     settings = StackSettings()
     if settings.stack == "compose":
         in_containers.logs(settings, name, follow=follow, lines=lines)
@@ -169,16 +171,16 @@ def _row(settings: StackSettings, member: MemberState, answers: Callable[[], boo
 def _why_not_ready(url: str, member: MemberState, answers: Callable[[], bool] | None) -> str:
     """Asked now: what was ready once may hang."""
     if member.pid is None:
-        return "it does not run"
+        return "it is not running"
     if answers is not None:
-        return "" if answers() else "it does not answer"
+        return "" if answers() else "it does not respond"
     if member.name in SILENT:
         return "" if member.ready else "not yet"
     try:
         answer = local_http().get(f"{url}/health/ready", timeout=ANSWER_SECONDS)
         return "" if answer.status_code == 200 else str(answer.json().get("reason", answer.status_code))
     except (httpx.HTTPError, ValueError):
-        return "it does not answer"
+        return "it does not respond"
 
 
 def memory(pid: int | None) -> str:

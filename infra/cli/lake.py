@@ -28,12 +28,12 @@ def lake(
         Path | None, typer.Option("--lake", help="Its folder; default: DAYBOOK_LAKE, or in .daybook/.")
     ] = None,
 ) -> None:
-    """Copy the events to Parquet, each once; a second run costs only what is new.
+    """Copy the events to Parquet, each once; later runs copy only new events.
 
-    update: what the log has more than the lake. compact: few files of many. rebuild: the whole log, then it
-    takes the lake's place. show: how far it is complete, and which events it holds.
+    update: copy new events. compact: merge many files into few. rebuild: copy the whole log, then replace the
+    lake. show: print to which offsets it is complete, and which events it contains.
 
-    Exit code 0: done. 2: it could not be done; the lake is as it was.
+    Exit code 0: done. 2: it failed, and the lake is unchanged.
     """
     of_the_log = step in (LakeStep.update, LakeStep.rebuild)
     settings = running_settings(NOT_MADE) if of_the_log else own_settings()

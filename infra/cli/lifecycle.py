@@ -23,19 +23,17 @@ app = typer.Typer()
 @app.command(rich_help_panel="The stack")
 def up(
     only: Annotated[
-        str, typer.Option(help="Start these alone, with commas: --only broker,postgres", metavar="NAMES")
+        str, typer.Option(help="Start only these processes: --only broker,postgres", metavar="NAMES")
     ] = "",
-    sites: Annotated[
-        int, typer.Option(min=1, max=2, help="2: with a second site beside it, from now on.")
-    ] = 1,
+    sites: Annotated[int, typer.Option(min=1, max=2, help="2: also start a second site, from now on.")] = 1,
     active: Annotated[
-        str, typer.Option(metavar="home", help="With --force: this site is the active one, whatever.")
+        str, typer.Option(metavar="home", help="With --force: start this site as the active one.")
     ] = "",
-    force: Annotated[bool, typer.Option("--force", help="Do not ask the other site first.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Do not contact the other site first.")] = False,
 ) -> None:
     """Start everything, wait until it is ready, print the addresses and leave it running.
 
-    State from an earlier `./daybook up` is still there. Ports begin at DAYBOOK_PORT_BASE (27400); a second
+    State from an earlier `./daybook up` is kept. Ports start at DAYBOOK_PORT_BASE (27400); a second
     checkout runs beside this one with another base. Everything is kept under .daybook (DAYBOOK_HOME).
     """
     settings = StackSettings()
@@ -70,8 +68,8 @@ def _put_old_database_aside(site: Site) -> None:
     place = PostgresPlace(site.settings.home / "postgres", site.settings.port("postgres"))
     if kept := put_aside(place):
         notes.print(
-            f"The database is of another PostgreSQL version and was put aside as {kept}; the read models are "
-            "rebuilt from the log. Decisions of `./daybook parked skip` are asked for again. Remove the "
+            f"The database is of another PostgreSQL version and was moved to {kept}; the read models are "
+            "rebuilt from the log. Repeat your decisions of `./daybook parked skip`. Remove the "
             "folder when you no longer need it.",
         )
 
@@ -79,25 +77,25 @@ def _put_old_database_aside(site: Site) -> None:
 def _show_open(settings: StackSettings) -> None:
     for name, value in addresses(settings).items():
         results.print(f"{name}={value}")
-    notes.print("The shop is open. `./daybook status` shows it, `./daybook down` closes it.")
+    notes.print("The shop is running. `./daybook status` shows it, `./daybook down` stops it.")
 
 
 @app.command(rich_help_panel="The stack")
 def down() -> None:
-    """Stop everything cleanly, a Spark cluster too; all state stays for the next `./daybook up`."""
+    """Stop everything, also a Spark cluster. The state is kept for the next `./daybook up`."""
     settings = StackSettings()
     if settings.stack == "compose":
         in_containers.down(settings)
         return
     if not _stop_all(settings):
-        notes.print("The stack is not up.")
+        notes.print("The stack is not running.")
         return
     notes.print("Stopped. The state is kept; `./daybook clean` removes it.")
 
 
 @app.command(rich_help_panel="The stack")
 def clean(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
-    """Stop the stack and remove all its state: log, database, logs. Fetched jars stay in the user's cache."""
+    """Stop the stack and remove all its state: events, database, logs. Keeps downloaded jars in the user's cache."""
     settings = StackSettings()
     if not settings.home.exists():
         notes.print("Nothing to remove.")
@@ -118,11 +116,11 @@ def _second_site(settings: StackSettings) -> None:
     if AWAY in here:
         return
     if home.journal.supervised():
-        fail("the stack is up with one site: `./daybook down` first, then `./daybook up --sites 2`")
+        fail("the stack is running with one site: `./daybook down` first, then `./daybook up --sites 2`")
     try:
         away_settings(settings).home.mkdir(parents=True)
     except ValidationError:
-        fail("DAYBOOK_PORT_BASE leaves no room for a second site: its ports begin 200 further on")
+        fail("DAYBOOK_PORT_BASE is too high for a second site: its ports are 200 above")
     home.journal.hold("mirror")
 
 
@@ -140,11 +138,11 @@ def _told(settings: StackSettings, active: str, force: bool) -> str:
     if not active and not force:
         return ""
     if active not in sites_of(settings) or not force:
-        raise typer.BadParameter("name a site, and say --force too", param_hint="--active")
+        raise typer.BadParameter("name a site, and add --force", param_hint="--active")
     notes.print(
         f"{active} will not ask the other site whether it was promoted. If it was, both "
-        "accept orders until they can see each other; then this one stands down, and what it accepted in "
-        "between is lost but for `./daybook failover report`."
+        "accept orders until they can reach each other; then this one is demoted, and what it accepted in "
+        "between is lost, except in `./daybook failover report`."
     )
     return active
 

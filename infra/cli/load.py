@@ -39,16 +39,18 @@ def load_command(
         datetime | None, typer.Option("--to", formats=[DAY], help="The last day, included.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All nine months.")] = False,
-    concurrency: Annotated[int, typer.Option(min=1, max=512, help="Calls under way at once.")] = 64,
-    rate: Annotated[float | None, typer.Option(min=0.1, help="Commands a second at most.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=512, help="Concurrent requests.")] = 64,
+    rate: Annotated[
+        float | None, typer.Option(min=0.1, help="Highest number of commands per second.")
+    ] = None,
 ) -> None:
     """Load retail invoices through the HTTP APIs, as customers and the warehouse would send them.
 
-    The data is of 2010-12-01 to 2011-08-31; without options, December 2010 is loaded. Periods that follow one
-    another compose: returns in January find the orders of December if December is loaded. Loading twice
+    The data covers 2010-12-01 to 2011-08-31; without options, December 2010 is loaded. Consecutive periods
+    add up: returns in January find the orders of December if December is loaded. Loading twice
     changes nothing. docs/reference/real-input.md maps each row.
 
-    Exit code 1 if an answer is missing, or anything was refused otherwise than the data says.
+    Exit code 1 if a response is missing, or if other commands were refused than the data expects.
     """
     begin, end = _days(first, last, everything)
     settings = running_settings()
@@ -65,11 +67,11 @@ def load_command(
 
 def _days(first: datetime | None, last: datetime | None, everything: bool) -> tuple[date, date]:
     if everything and (first or last):
-        raise typer.BadParameter("is the whole of the data: leave out --from and --to", param_hint="--all")
+        raise typer.BadParameter("loads all of the data: omit --from and --to", param_hint="--all")
     begin = first.date() if first else FIRST_DAY
     end = last.date() if last else LAST_DAY if everything else FIRST_MONTH_END
     if not FIRST_DAY <= begin <= end <= LAST_DAY:
-        raise typer.BadParameter(f"the data is of {FIRST_DAY} to {LAST_DAY}", param_hint="--from and --to")
+        raise typer.BadParameter(f"the data covers {FIRST_DAY} to {LAST_DAY}", param_hint="--from and --to")
     return begin, end
 
 
@@ -91,12 +93,12 @@ def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tup
     try:
         tally = load_with_progress(plan, api_urls(settings), pace)
     except NothingThere as reason:
-        fail(f"the shop does not answer ({reason}): is it open? `./daybook up` opens it")
+        fail(f"the shop does not respond ({reason}): is it running? `./daybook up` starts it")
     except NoResponse as reason:
-        fail(f"no answer: {reason}. See `./daybook status`; the same load again goes on.")
+        fail(f"no response: {reason}. See `./daybook status`; repeat the same load to continue.")
     expected = expected_refusals(plan.steps())
     if tally.refused != expected:
-        fail(f"refused: {refusals(tally.refused)}; the data says: {refusals(expected)}")
+        fail(f"refused: {refusals(tally.refused)}; expected by the data: {refusals(expected)}")
     record_loaded(settings.home, period, now)
     return plan, tally
 

@@ -53,7 +53,7 @@ def commands_table(tally: Tally) -> Table:
 
 def figures(tally: Tally) -> str:
     """Throughput in one line."""
-    lines = f"{tally.order_lines:,} order lines settled, {tally.lines_per_second:,.0f} a second"
+    lines = f"{tally.order_lines:,} order lines settled, {tally.lines_per_second:,.0f} per second"
     return f"{lines}; {tally.commands_per_second:,.0f} commands a second"
 
 

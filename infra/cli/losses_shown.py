@@ -39,19 +39,21 @@ SHOWN_ID = 13  # characters: enough for --reissue and --write-off
 SHOWN_TIME = 19  # to the second
 
 ReportFile = Annotated[
-    Path | None, typer.Option("--report", metavar="FILE", help="A kept report; default: the newest.")
+    Path | None, typer.Option("--report", metavar="FILE", help="A stored report; default: the newest.")
 ]
 
 
 @app.command("report")
 def show_report(
     as_json: Annotated[bool, typer.Option("--json", help="For other tools.")] = False,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep it there too, as JSON.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write it to this file, as JSON.")
+    ] = None,
 ) -> None:
-    """List what the old site acknowledged and the new one does not have. The old site's disk is enough."""
+    """List what the old site acknowledged and the new one does not have. Needs only the old site's disk."""
     settings = StackSettings()
     try:
-        with notes.status("Looking at both sites") as status:
+        with notes.status("Checking both sites") as status:
             found, file = make_report(settings, status.update)
             entries = standings(_active(settings).bootstrap, found)
     except (NotDone, DaybookError, NotCaughtUp, TimeoutError, KafkaException, OwnershipLost) as reason:
@@ -62,7 +64,7 @@ def show_report(
         results.print(msgspec.json.encode(found).decode())
         return
     _show(found, entries)
-    notes.print(f"Kept in {file}. `./daybook failover reconcile` decides.")
+    notes.print(f"Stored in {file}. Decide with `./daybook failover reconcile`.")
 
 
 @app.command()
@@ -71,16 +73,18 @@ def reconcile(
         list[str] | None, typer.Option("--reissue", metavar="ID", help="Send this command again.")
     ] = None,
     write_off_ids: Annotated[
-        list[str] | None, typer.Option("--write-off", metavar="ID", help="Give this command up.")
+        list[str] | None, typer.Option("--write-off", metavar="ID", help="Drop this command.")
     ] = None,
-    reissue_all: Annotated[bool, typer.Option("--reissue-all", help="Send all open ones again.")] = False,
+    reissue_all: Annotated[bool, typer.Option("--reissue-all", help="Send all open commands again.")] = False,
     interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Ask for each.")] = False,
-    reason: Annotated[str, typer.Option(help="Kept with what is written off.")] = "given up by an operator",
+    reason: Annotated[
+        str, typer.Option(help="Stored with the command that is written off.")
+    ] = "given up by an operator",
     file: ReportFile = None,
 ) -> None:
     """Send lost commands again under their old ids, or write them off; without options: show where each is.
 
-    An id may be shortened to its beginning, and options repeated.
+    Ids can be abbreviated, and options repeated.
     """
     settings = StackSettings()
     try:
@@ -122,10 +126,10 @@ def keep_report(settings: StackSettings) -> None:
     file = _folder(settings) / f"lost-before-epoch-{_epoch(active)}.json"
     if file.exists():
         return
-    with notes.status("What did not cross") as status:
+    with notes.status("Comparing both logs") as status:
         found, file = make_report(settings, status.update)
     count = len(found.acknowledged)
-    notes.print(f"{count} acknowledged commands did not cross; listed in {file}")
+    notes.print(f"{count} acknowledged commands were not copied; listed in {file}")
 
 
 def _show(found: Report, entries: Sequence[ReconStanding]) -> None:
@@ -135,19 +139,21 @@ def _show(found: Report, entries: Sequence[ReconStanding]) -> None:
     inside = len(entries) - len(acknowledged)
     events = sum(len(loss.events) for loss in found.losses)
     results.print(
-        f"{len(acknowledged)} acknowledged commands did not cross from {found.old_site} to {found.new_site}; "
-        f"{inside} more are inside conversations, which go on by themselves; {events} events in all.",
+        f"{len(acknowledged)} acknowledged commands were not copied from {found.old_site} to {found.new_site}; "
+        f"{inside} more belong to conversations, which continue by themselves; {events} events in all.",
     )
     for torn in found.torn_transactions[:SHOWN_TORN]:
         results.print(f"torn: {torn.crossed} of {torn.count} events of {torn.topic} transaction {torn.id}")
     if len(found.torn_transactions) > SHOWN_TORN:
-        results.print(f"… and {len(found.torn_transactions) - SHOWN_TORN} more torn transactions: see --json")
+        results.print(
+            f"… and {len(found.torn_transactions) - SHOWN_TORN} more partially mirrored transactions: see --json"
+        )
     for cut in found.conversations[:SHOWN_TORN]:
         results.print(f"cut: order {cut.order_id}, {cut.how}")
     if len(found.conversations) > SHOWN_TORN:
         results.print(f"… and {len(found.conversations) - SHOWN_TORN} more cut conversations: see --json")
     if found.parted:
-        results.print(f"{len(found.parted)} versions hold another event at the new site: see --json")
+        results.print(f"{len(found.parted)} versions have another event at the new site: see --json")
 
 
 def _table(entries: Sequence[ReconStanding]) -> Table:
@@ -206,14 +212,14 @@ def _active(settings: StackSettings) -> Site:
         if control is not None and control.role.role == "active"
     }
     if not active:
-        raise NotDone("no active site answers: `./daybook sites`")
+        raise NotDone("no active site responds: `./daybook sites`")
     return both_sites(settings)[max(active, key=lambda name: active[name])]
 
 
 def _epoch(site: Site) -> int:
     control = controls({site.name: site})[site.name]
     if control is None:
-        raise NotDone(f"{site.name} does not answer any more")
+        raise NotDone(f"{site.name} no longer responds")
     return control.role.epoch
 
 
@@ -224,5 +230,5 @@ def _folder(settings: StackSettings) -> Path:
 def _newest(settings: StackSettings) -> Path:
     files = sorted(_folder(settings).glob("lost-before-epoch-*.json"), key=lambda file: file.stat().st_mtime)
     if not files:
-        raise NotDone("no report is kept yet: `./daybook failover report` makes it")
+        raise NotDone("there is no report yet: `./daybook failover report` writes it")
     return files[-1]

@@ -37,12 +37,12 @@ GROUPS = {
     "spark": "Analytics",
     "parked": "Read models",
     "streams": "Read models",
-    "contracts": "The language",
+    "contracts": "Contracts",
 }
 
-HELP = """Daybook, an event-sourced shop on Kafka.
+HELP = """Daybook, an example shop with event sourcing and CQRS on Kafka.
 
-Begin with `./daybook up`, then `./daybook status`."""
+Start with `./daybook up`, then `./daybook status`."""
 
 # `eval "$(./daybook env)"` names one stack's stores, and may have been about another
 STORES = ("DAYBOOK_KAFKA", "DAYBOOK_DATABASE_URL")
@@ -82,9 +82,11 @@ def _files(words: Sequence[str]) -> Sequence[str]:
 def chosen(
     context: typer.Context,
     site: Annotated[
-        str, typer.Option("--site", metavar="home|away", help="One site alone, of a stack with two.")
+        str, typer.Option("--site", metavar="home|away", help="Act on one site of a stack with two.")
     ] = "",
-    stack: Annotated[Stack, typer.Option("--stack", help="Processes here, or containers.")] = Stack.embedded,
+    stack: Annotated[
+        Stack, typer.Option("--stack", help="Run as processes or as containers.")
+    ] = Stack.embedded,
 ) -> None:
     # No docstring: typer would show it in place of the help above.
     if "--help" not in sys.argv:
@@ -101,12 +103,12 @@ def _in_containers(command: str, site: str) -> None:
     from infra.stack.compose.engine import compose_home
 
     if site or command in in_containers.NOT_HERE:
-        fail(f"{'--site' if site else command} is of the embedded stack: leave --stack compose out")
+        fail(f"{'--site' if site else command} works only on the embedded stack: omit --stack compose")
     for store in STORES:
         os.environ.pop(store, None)
     home = compose_home(StackSettings().home)
     if not home.exists() and command not in in_containers.BEFORE_THE_FIRST_START:
-        fail("the shop was never in containers here: `./daybook --stack compose up` starts it")
+        fail("the shop has never run in containers here: `./daybook --stack compose up` starts it")
     os.environ |= {"DAYBOOK_STACK": Stack.compose, "DAYBOOK_HOME": str(home)}
 
 
@@ -116,7 +118,7 @@ def _at_site(name: str) -> None:
 
     found = sites_of(StackSettings())
     if name not in found:
-        fail(f"there is no site {name}: `./daybook up --sites 2` makes {AWAY} beside {HOME}")
+        fail(f"there is no site {name}: `./daybook up --sites 2` creates {AWAY} beside {HOME}")
     own = found[name].settings
     for store in STORES:
         os.environ.pop(store, None)

@@ -32,19 +32,21 @@ def run(
     as_of: Annotated[str | None, typer.Option(metavar="T", help="A day (its end) or a time, UTC.")] = None,
     knowledge: Annotated[
         KnowledgeChoice,
-        typer.Option(help="As of T: what had happened by then in business time, or what was recorded."),
+        typer.Option(
+            help="With --as-of: what had happened by then (business time), or what was recorded by then."
+        ),
     ] = KnowledgeChoice.happened,
-    source: Annotated[MartSource, typer.Option("--from", help="Where the events are read.")] = MartSource.log,
+    source: Annotated[MartSource, typer.Option("--from", help="Where to read the events.")] = MartSource.log,
     as_read_by: Annotated[
-        Path | None, typer.Option(help="Only what this earlier output of a mart has seen.")
+        Path | None, typer.Option(help="Only the events that this earlier output of a mart has read.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A folder for all of them; default: DAYBOOK_MARTS, or in .daybook/.")
+        Path | None, typer.Option(help="Folder for the output; default: DAYBOOK_MARTS, or in .daybook/.")
     ] = None,
 ) -> None:
     """Build marts with Spark: each a folder of Parquet, with the offsets to which the log was read.
 
-    Exit code 0: done. 2: it could not be done; a mart that was not finished is as it was.
+    Exit code 0: done. 2: it failed; marts that were not finished are unchanged.
     """
     settings = own_settings() if source is MartSource.lake else running_settings(NOT_MADE)
     place = (out or default_marts(settings)).absolute()
@@ -60,7 +62,7 @@ def run(
 
 @app.command("list")
 def list_marts() -> None:
-    """Name the marts, with their grain and the question that each answers."""
+    """List the marts with their grain and the question that each answers."""
     # Only here: PySpark is slow to import, and the other commands do without.
     from analytics.marts.catalogue import MARTS
 

@@ -22,12 +22,14 @@ app = typer.Typer()
 
 @app.command(rich_help_panel="Analytics")
 def notebook(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens; if taken, the next.")] = 8888,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="The port; if it is in use, the next free one.")
+    ] = 8888,
     browser: Annotated[bool, typer.Option(help="Open it in the browser.")] = True,
 ) -> None:
     """Open JupyterLab on the running shop: addresses, Java and Spark's jars are set.
 
-    It listens on this machine alone and asks for the token in the address that it prints. Ctrl-C ends it.
+    It listens only on this machine, and requires the token in the address that it prints. Ctrl-C stops it.
     """
     settings = running_settings()
     with notes.status("fetching Spark's jars"):

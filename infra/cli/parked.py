@@ -20,7 +20,7 @@ from services.projection.engine.read_model import OtherCode
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Commands that could not be executed, keys of read models that wait: look, try again, give up.",
+    help="Commands that could not be executed, and keys of read models that wait: show, retry, skip.",
 )
 
 HINT = "`./daybook up` starts the stack"
@@ -60,7 +60,7 @@ def list_parked(kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
 
 @app.command()
 def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
-    """Show one command or key whole: reasons, headers, content."""
+    """Show one command or key completely: reasons, headers, content."""
     with _failing():
         if ":" in position:
             for event in events_of(database_url or address("DAYBOOK_DATABASE_URL"), position):
@@ -80,7 +80,7 @@ def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") 
 
 @app.command("retry")
 def retry_parked(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
-    """Try again: send a command as it was, or apply a key's events in order."""
+    """Retry: send a command again unchanged, or apply a key's events in order."""
     with _failing():
         if ":" in position:
             _tell(retry_key(database_url or address("DAYBOOK_DATABASE_URL"), position))
@@ -93,18 +93,18 @@ def retry_parked(position: Position, kafka: Kafka = "", database_url: DatabaseUr
 @app.command("skip")
 def skip_parked(
     position: Position,
-    reason: Annotated[str, typer.Option(help="Kept beside a skipped event.")] = "given up by an operator",
+    reason: Annotated[str, typer.Option(help="Stored with a skipped event.")] = "given up by an operator",
     kafka: Kafka = "",
     database_url: DatabaseUrl = "",
 ) -> None:
-    """Give up: a command has no effect, a key's first event stays out of its read model."""
+    """Skip: drop the command, or exclude the key's first event from the read model."""
     with _failing():
         if ":" in position:
             _tell(skip_first(database_url or address("DAYBOOK_DATABASE_URL"), position, reason))
             return
         broker = kafka or address("DAYBOOK_KAFKA")
         skip(broker, parked_command(broker, position))
-    notes.print(f"{position} is given up.")
+    notes.print(f"{position} was skipped.")
 
 
 @contextmanager
@@ -115,15 +115,15 @@ def _failing() -> Iterator[None]:
         fail(f"nothing is parked there: {error}; `./daybook parked list` shows what is")
     except StreamForked as error:
         stream = plain(str(error), None)
-        fail(f"{stream} has forked: decide which record counts, see `./daybook streams show {stream}`")
+        fail(f"{stream} has forked: decide which record is genuine, see `./daybook streams show {stream}`")
     except OtherCode as error:
         fail(str(error))
     except asyncpg.UndefinedTableError:
         fail(f"nothing is parked there: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:
-        fail(f"the broker does not answer ({error}): is it up? {HINT}")
+        fail(f"the broker does not respond ({error}): is it running? {HINT}")
     except (asyncpg.PostgresError, OSError) as error:
-        fail(f"the database does not answer ({error}): is it up? {HINT}")
+        fail(f"the database does not respond ({error}): is it running? {HINT}")
 
 
 def _keys(database_url: str) -> list[ParkedKey]:

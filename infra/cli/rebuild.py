@@ -31,7 +31,7 @@ from services.projection.engine.settings import ProjectionSettings
 from services.projection.read_models import READ_MODELS
 
 app = typer.Typer()
-KEPT = "The live one goes on as it was."
+KEPT = "The live read model is unchanged."
 NAMES = [model.name for model in READ_MODELS]
 
 
@@ -39,7 +39,7 @@ NAMES = [model.name for model in READ_MODELS]
 def rebuild(
     read_model: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.", metavar="READ_MODEL")],
     rollback: Annotated[
-        bool, typer.Option("--rollback", help="Put the previous tables back, which the last rebuild kept.")
+        bool, typer.Option("--rollback", help="Restore the previous tables, which the last rebuild kept.")
     ] = False,
 ) -> None:
     """Build a read model again from the first event and put it in place without downtime.
@@ -87,7 +87,7 @@ def _failing() -> Iterator[None]:
             f"`./daybook audit` for the log. {KEPT}"
         )
     except (OSError, KafkaException, PostgresError, InterfaceError) as error:
-        fail(f"the shop does not answer ({_line(error)}): is it open? `./daybook up` opens it")
+        fail(f"the shop does not respond ({_line(error)}): is it running? `./daybook up` starts it")
 
 
 def _show(done: Mapping[str, Rebuilt]) -> None:
@@ -114,7 +114,7 @@ def projection_settings() -> ProjectionSettings:
     if stack.stack == "embedded" and not journal.supervised():
         named = ProjectionSettings()
         if not {"kafka", "database_url"} <= named.model_fields_set:
-            fail("the stack is not up: `./daybook up` starts it")
+            fail("the stack is not running: `./daybook up` starts it")
         return named
     found = addresses(running_settings())
     return ProjectionSettings(kafka=found["DAYBOOK_KAFKA"], database_url=found["DAYBOOK_DATABASE_URL"])

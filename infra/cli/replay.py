@@ -48,7 +48,7 @@ def replay(
         str,
         typer.Option(metavar="TIME", help="Where it begins again: 2026-03-01T12:00:00Z, or an age: 15m."),
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the group is moved.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before moving the group.")] = False,
     kafka: Kafka = "",
 ) -> None:
     """Fill read models anew in bulk, from the first event, and put them in place without downtime.
@@ -65,7 +65,7 @@ def replay(
         case False, (True, True, True):
             begin_again(kafka or running_broker(), group, topic or [], since, ask=not yes)
         case _:
-            fail("either --into READ_MODEL, or --group, --topic and --since together")
+            fail("use use either --into READ_MODEL, or --group, --topic and --since together")
 
 
 def _fill(into: list[str], source: ReplaySource, lake: Path | None) -> None:

@@ -27,18 +27,20 @@ def begin_again(kafka: str, group: str, topics: Sequence[str], since: str, *, as
     except ValueError as error:
         fail(f"{since!r} is no time: {error}")
     try:
-        with notes.status("counting what comes again"):
+        with notes.status("counting the records that come again"):
             planned = plan(kafka, group, topics, moment)
         _show(planned, f"{group} at {kafka}", moment)
         if not any(one.moves for one in planned):
-            notes.print("Every position is there or before it: nothing to move.")
+            notes.print("Every position is already at or before that moment: nothing to move.")
             return
         if ask:
             typer.confirm(f"Move {group} at {kafka}?", abort=True, err=True)
         rewind(kafka, group, planned)
     except (KafkaException, TimeoutError) as error:
-        fail(f"the broker at {kafka} does not answer ({error}): is it up? `./daybook up` starts the stack")
-    notes.print(f"{group} begins there when it is started.")
+        fail(
+            f"the broker at {kafka} does not respond ({error}): is it running? `./daybook up` starts the stack"
+        )
+    notes.print(f"{group} will begin there when it is started.")
 
 
 def moment_of(text: str, now_ms: int) -> int:
@@ -69,5 +71,5 @@ def _show(planned: Sequence[Rewind], who: str, moment: int) -> None:
     notes.print(f"{who} from {format_time(moment * 1000)}: {bound}{total:,} records come again.")
     if unknown:
         notes.print(
-            "Where it has no position here, what it read elsewhere is not known: counted is all there is."
+            "Without a position here, it is not known what the group read elsewhere: all records are counted."
         )

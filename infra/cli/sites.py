@@ -27,7 +27,7 @@ def sites(
     """Show roles, epoch, the mirror's exact lag, read models and standbys of both sites."""
     if context.invoked_subcommand:
         return
-    with notes.status("Asking both sites"):
+    with notes.status("Contacting both sites"):
         view = overview(_both())
     if as_json:
         results.print(msgspec.json.encode(view).decode())
@@ -38,18 +38,20 @@ def sites(
 
 @app.command()
 def cut() -> None:
-    """Cut the two sites off from each other: the mirror and the guards see nothing of the other side."""
+    """Disconnect the two sites: mirrors and guards cannot reach the other side."""
     set_links(_both().values(), LinkState(cut=True))
     notes.print(f"Cut. `{StackSettings().typed} sites heal` mends it.")
 
 
 @app.command()
 def heal(
-    delay: Annotated[int, typer.Option(min=0, metavar="MS", help="Hold every byte back that long.")] = 0,
+    delay: Annotated[int, typer.Option(min=0, metavar="MS", help="Delay every byte by this long.")] = 0,
 ) -> None:
-    """Let the two sites reach each other again."""
+    """Reconnect the two sites."""
     set_links(_both().values(), LinkState(delay_ms=delay))
-    notes.print("Whole again." if not delay else f"Whole, {delay} ms late in each direction.")
+    notes.print(
+        "Reconnected." if not delay else f"Reconnected, with a delay of {delay} ms in each direction."
+    )
 
 
 def _both() -> Mapping[str, Site]:
@@ -69,7 +71,7 @@ def _both() -> Mapping[str, Site]:
         home = StackSettings(home=home.home, port_base=state.port_base, site="home")
     found = platform_of(home).sites()
     if len(found) < 2:
-        fail("there is one site: `./daybook up --sites 2` makes a second one")
+        fail("there is one site: `./daybook up --sites 2` creates a second one")
     return found
 
 
@@ -106,7 +108,7 @@ def _read_models(site: SiteView) -> str:
 
 def _mirror(mirror: MirrorView | None) -> str:
     if mirror is None:
-        return "No mirror: both sites say that they are active."
+        return "No mirror: both sites claim to be active."
     way = f"Mirror {mirror.source} to {mirror.target}:"
     if mirror.events is None or mirror.seconds is None:
         return f"{way} lag unknown, {mirror.reason}"

@@ -25,9 +25,7 @@ def require_sound_settings() -> None:
         must_be = _MUST_BE.get(name, first["msg"])
         fail(f"DAYBOOK_{name.upper()} is {first['input']!r}: it must be {must_be}")
     if not _can_be_made(home.absolute()):
-        fail(
-            f"DAYBOOK_HOME is '{home}': it must be a folder that you can write to, or where you can make one"
-        )
+        fail(f"DAYBOOK_HOME is '{home}': it must be a folder that you can write to or create")
 
 
 def _can_be_made(home: Path) -> bool:

@@ -17,14 +17,16 @@ app = typer.Typer(no_args_is_help=True, help="A Spark cluster: one master, two w
 
 @app.command()
 def up() -> None:
-    """Start the master and two workers, wait until they know each other, print the jobs' one setting.
+    """Start the master and two workers, wait until they are registered, print the setting for jobs.
 
     `DAYBOOK_SPARK_MASTER=… ./daybook analytics run` runs there. Ports: DAYBOOK_PORT_BASE + 77 and 80 to 84.
     """
     settings = _settings()
     journal = cluster_journal(settings)
     if journal.supervised():
-        fail("the cluster is up already: `./daybook spark status` shows it, `./daybook spark down` stops it")
+        fail(
+            "the cluster is already running: `./daybook spark status` shows it, `./daybook spark down` stops it"
+        )
     with detached.waiting_bar() as progress:
         task = progress.add_task("Java's jars", total=len(NAMES))
         jars_folder("spark")
@@ -35,25 +37,25 @@ def up() -> None:
 
 @app.command()
 def down() -> None:
-    """Stop the cluster; a job that runs on it fails, and leaves its outputs as they were."""
+    """Stop the cluster. A job that runs on it fails and leaves its outputs unchanged."""
     if not detached.stop(cluster_journal(StackSettings()), "Stopping the workers, then the master"):
-        notes.print("The cluster is not up.")
+        notes.print("The cluster is not running.")
         return
     notes.print("Stopped.")
 
 
 @app.command()
 def status() -> None:
-    """Show the master, the workers, what they have left, and the jobs that run.
+    """Show the master, the workers, their free resources, and the running jobs.
 
-    Exit code 1 unless the cluster is up and both workers are known to the master.
+    Exit code 1 unless the cluster is running and both workers are registered.
     """
     journal = cluster_journal(StackSettings())
     state = journal.read()
     if state is None or not journal.supervised():
         if state and state.failure:
             notes.print(lines(f"The last start failed: {state.failure}"))
-        fail("the cluster is not up: `./daybook spark up` starts it")
+        fail("the cluster is not running: `./daybook spark up` starts it")
     settings = StackSettings(port_base=state.port_base)
     table = Table("process", "pid", "memory", "ready", "restarts", "port")
     for member in state.members:

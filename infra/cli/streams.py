@@ -36,7 +36,7 @@ from services.kernel.log.rule import REASONS
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Streams that stopped and records that are not of the log: look, and decide.",
+    help="Streams that stopped, and foreign records: show, and decide.",
 )
 SHOWN = 50  # foreign records in one list
 AROUND = 1  # versions shown on either side of the one where a stream stopped
@@ -52,7 +52,7 @@ class VerdictChoice(StrEnum):
 
 @app.command("list")
 def list_streams(kafka: Kafka = "", database_url: DatabaseUrl = "", as_json: AsJson = False) -> None:
-    """Show the streams that stopped, and foreign records, the newest first."""
+    """Show the streams that stopped, and foreign records, newest first."""
     with _failing():
         journal = read_journal(kafka or address("DAYBOOK_KAFKA"))
         url = database_url or address("DAYBOOK_DATABASE_URL")
@@ -71,12 +71,12 @@ def list_streams(kafka: Kafka = "", database_url: DatabaseUrl = "", as_json: AsJ
         for one in foreign:
             table.add_row(one.position, since(one.seen_at), REASONS[one.reason])
         results.print(table)
-        shown = f"{count} foreign records were passed over" + (
+        shown = f"{count} foreign records were skipped" + (
             f"; the newest {len(foreign)} are shown" if count > len(foreign) else ""
         )
         notes.print(f"{shown}. `./daybook streams show POSITION` shows one with its bytes.")
     if not stopped and not foreign:
-        notes.print("No stream has stopped, and the log holds no foreign record.")
+        notes.print("No stream has stopped, and the log has no foreign record.")
 
 
 @app.command()
@@ -90,7 +90,7 @@ def show(
     kafka: Kafka = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show what the log holds: the records of a stream around the version where it stopped, or one record."""
+    """Show the records of a stream around the version where it stopped, or one record."""
     with _failing():
         broker = kafka or address("DAYBOOK_KAFKA")
         records = [record_at(broker, what)] if what.count("/") == 2 else records_of(broker, what)
@@ -114,7 +114,7 @@ def show(
 def resolve(
     stream: Stream,
     version: Annotated[int, typer.Option(min=1, help="The version of the record.")],
-    reason: Annotated[str, typer.Option(help="Why; kept with the decision for ever.")],
+    reason: Annotated[str, typer.Option(help="Why; stored with the decision.")],
     event: Annotated[str, typer.Option(metavar="ID", help="The event id of the record.")] = "",
     verdict: Annotated[
         VerdictChoice, typer.Option("--as", help="What the record is.")
@@ -123,15 +123,15 @@ def resolve(
         str, typer.Option(metavar="ID", help="Instead: all other records of the version are foreign.")
     ] = "",
     digest: Annotated[
-        str, typer.Option(metavar="SHA256", help="Where two records share the event id: the value's digest.")
+        str, typer.Option(metavar="SHA256", help="With equal event ids: the digest of the value.")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
     kafka: Kafka = "",
 ) -> None:
-    """Decide what a record is: foreign (every reader skips it) or genuine (it counts once).
+    """Decide whether a record is foreign (every reader skips it) or genuine (it counts once).
 
-    Both sites honour the decision, for ever: the stream is folded anew from its first version. A later
-    decision about the same record takes its place.
+    Both sites honour the decision, for ever: they fold the stream again from its first version. A later
+    decision about the same record replaces it.
     """
     if bool(event) == bool(keep):
         fail("name one record: --event ID, or --keep ID to judge all others of the version foreign")
@@ -147,12 +147,12 @@ def resolve(
         show_record(record)
         results.print(f"  decided: {judged}")
     if not yes:
-        typer.confirm(f"Decide this about {plain(stream)}, at both sites and for ever?", abort=True, err=True)
+        typer.confirm(f"Decide this about {plain(stream)}, at both sites, for ever?", abort=True, err=True)
     with _failing():
         judge(broker, stream, decided, reason)
     notes.print(
-        "Decided. The worker and the read models fold the stream anew within seconds; "
-        "`./daybook streams list` shows whether it still stops.",
+        "Decided. The worker and the read models fold the stream again within seconds; "
+        "`./daybook streams list` shows whether it is still stopped.",
     )
 
 
@@ -205,8 +205,8 @@ def _failing() -> Iterator[None]:
     except NoSuchRecord as error:
         fail(plain(str(error), None))
     except asyncpg.UndefinedTableError:
-        fail(f"nothing is known of streams: {NOT_RUN}")
+        fail(f"nothing is known about streams: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:
-        fail(f"the broker does not answer ({error}): is it up? {HINT}")
+        fail(f"the broker does not respond ({error}): is it running? {HINT}")
     except (asyncpg.PostgresError, OSError) as error:
-        fail(f"the database does not answer ({error}): is it up? {HINT}")
+        fail(f"the database does not respond ({error}): is it running? {HINT}")

@@ -18,7 +18,7 @@ from services.kernel.log.transactions import OwnershipLost
 
 app = typer.Typer()
 topics = typer.Typer()
-app.add_typer(topics, name="topics", rich_help_panel="The language")
+app.add_typer(topics, name="topics", rich_help_panel="Contracts")
 
 
 @topics.callback(invoke_without_command=True)
@@ -34,7 +34,7 @@ def show(
         return
     settings = running_settings()
     if not broker_ready(settings.kafka):
-        fail(f"no broker answers at {settings.kafka}: `./daybook up` starts the stack")
+        fail(f"no broker responds at {settings.kafka}: `./daybook up` starts the stack")
     differences = drift(settings.kafka)
     for difference in differences:
         results.print(difference)
@@ -46,24 +46,24 @@ def show(
 @topics.command("repartition")
 def repartition(
     service: Annotated[str, typer.Argument(help="order or inventory.")],
-    partitions: Annotated[int, typer.Option(min=1, help="How many its topics shall have.")],
+    partitions: Annotated[int, typer.Option(min=1, help="The new number of partitions.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Give a service's topics more partitions, every key's order kept. No orders are taken meanwhile."""
+    """Give a service's topics more partitions and keep every key's order. Orders are refused meanwhile."""
     if service not in SERVICES:
         fail(f"there is no service {service}: {' or '.join(SERVICES)}")
     settings = running_settings()
     if not broker_ready(settings.kafka):
-        fail(f"no broker answers at {settings.kafka}: `./daybook up` starts the stack")
+        fail(f"no broker responds at {settings.kafka}: `./daybook up` starts the stack")
     if not yes:
-        typer.confirm("The shop stands still until its log is copied. Go on?", abort=True)
+        typer.confirm("The shop stops until its log is copied. Continue?", abort=True)
     try:
         with notes.status("") as status:
             moved = repartition_shop(settings, service, partitions, catalogue(), status.update)
     except (NotPossible, NotDone) as reason:
         fail(str(reason))
     except (NotCopied, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
-        fail(f"{reason}; the same command goes on where this one stopped")
+        fail(f"{reason}; the same command continues where this one stopped")
     for each in moved:
         text = f"{each.topic}: {each.records:,} records of {each.keys:,} keys in {each.partitions} partitions"
         results.print(text)

@@ -29,7 +29,7 @@ def to_start(settings: StackSettings) -> list[Site]:
     """The sites that are not up, home first. Fails where there is none."""
     down = [site for site in reversed(here(settings)) if not site.journal.supervised()]
     if not down:
-        fail("the stack is up already: `./daybook status` shows it, `./daybook down` stops it")
+        fail("the stack is already running: `./daybook status` shows it, `./daybook down` stops it")
     if len(sites_of(settings)) > 1:
         notes.print(f"Two sites: starting {' and '.join(site.name for site in down)}.")
     return down
@@ -44,7 +44,7 @@ def await_mirror(settings: StackSettings) -> None:
         with notes.status(f"waiting for the mirror into {site.name}"):
             wait_until(lambda: _mirror_ready(site), f"the mirror into {site.name} copies", MIRROR_SECONDS)
     except TooLate:
-        notes.print(f"The mirror into {site.name} does not copy yet: `./daybook sites` says when it does.")
+        notes.print(f"The mirror into {site.name} does not copy yet: `./daybook sites` shows when it does.")
 
 
 def _mirror_ready(site: Site) -> bool | None:

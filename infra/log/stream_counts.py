@@ -20,7 +20,7 @@ def stream_lines(url: str, command: str) -> list[str]:
         stopped, foreign = asyncio.run(_ask(url))
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return []
-    lines = {"streams have stopped": stopped, "foreign records were passed over": foreign}
+    lines = {"streams have stopped": stopped, "foreign records were skipped": foreign}
     return [f"{count} {what}: `{command} streams list`" for what, count in lines.items() if count]
 
 

@@ -28,7 +28,7 @@ def eventually_ready(shop: Shop, name: str, restarts: int) -> None:
 
 def test_the_demo_in_small(shop: Shop) -> None:
     output = shop.run("demo", "--small", "--no-spark")
-    assert "417 commands, 417 answered as before" in output
+    assert "417 commands, 417 with the same response as before" in output
     assert "nothing has changed" in output
     assert "1 rejected" in output
 

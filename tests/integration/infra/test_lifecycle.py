@@ -33,7 +33,7 @@ def test_up_waits_until_ready_and_down_leaves_nothing_but_state(shop: Shop) -> N
     assert shop.run("topics", "--check").returncode == 0
     again = shop.up()
     assert again.returncode == 1
-    assert "up already" in again.stderr
+    assert "already running" in again.stderr
     pids = shop.pids()
     assert len(pids) == 2
     assert shop.run("down").returncode == 0
@@ -87,7 +87,7 @@ def test_a_taken_port_is_told_in_one_line_and_nothing_is_left(shop: Shop) -> Non
     assert shop.pids() == []
     env = shop.run("env")  # whoever took the port may be another checkout
     assert (env.returncode, env.stdout) == (1, "")
-    assert "the stack is not up" in env.stderr
+    assert "the stack is not running" in env.stderr
 
 
 def test_a_stack_that_cannot_start_is_cleaned_up(shop: Shop, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_database_of_another_version_is_put_aside_and_a_new_one_made(shop: Sho
     (folder / "cluster" / "PG_VERSION").write_text("16\n")
     up = shop.run("up", "--only", "postgres")
     assert up.returncode == 0, up.stderr
-    assert f"put aside as {folder / 'cluster.16'}" in up.stderr
+    assert f"moved to {folder / 'cluster.16'}" in up.stderr
     assert (folder / "cluster.16" / "PG_VERSION").read_text() == "16\n"
     assert (folder / "cluster" / "PG_VERSION").read_text() == f"{MAJOR}\n"
 

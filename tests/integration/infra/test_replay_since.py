@@ -186,7 +186,7 @@ def test_another_sites_group_is_not_moved_by_a_left_over_address(
         timeout=60,
     )
     assert done.returncode == 1
-    assert "the stack is not up" in done.stderr
+    assert "the stack is not running" in done.stderr
     assert [one.committed for one in plan(kafka, group, [topic], first())] == [None, None]
 
 

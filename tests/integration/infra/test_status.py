@@ -40,7 +40,7 @@ def test_it_says_how_far_behind_and_since_when_nothing_was_applied(shop: Shop) -
     frozen.suspend()
     try:
         eventually(lambda: lag(shop.run("status").stdout, "projection") == "unknown")
-        assert "broker is not ready: it does not answer" in shop.run("status").stdout
+        assert "broker is not ready: it does not respond" in shop.run("status").stdout
     finally:
         frozen.resume()
     eventually(lambda: shop.run("status").returncode == 0)

@@ -93,7 +93,7 @@ async def test_status_counts_them_on_either_stack(
     def lines(command: str) -> list[str]:
         return [
             f"{len(STOPS)} streams have stopped: `{command} streams list`",
-            f"{len(FOREIGN)} foreign records were passed over: `{command} streams list`",
+            f"{len(FOREIGN)} foreign records were skipped: `{command} streams list`",
         ]
 
     embedded = await asyncio.to_thread(stream_lines, shop.database_url, StackSettings().typed)

@@ -9,7 +9,7 @@ from infra.cli.audit import NOT_MADE
 from infra.cli.main import command as daybook
 from infra.cli.rebuild import projection_settings
 
-NOT_UP = "daybook: the stack is not up: `./daybook up` starts it\n"
+NOT_UP = "daybook: the stack is not running: `./daybook up` starts it\n"
 STORES = ("DAYBOOK_KAFKA", "DAYBOOK_DATABASE_URL")
 
 
