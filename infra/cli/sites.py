@@ -40,7 +40,7 @@ def sites(
 def cut() -> None:
     """Disconnect the two sites: mirrors and guards cannot reach the other side."""
     set_links(_both().values(), LinkState(cut=True))
-    notes.print(f"Cut. `{StackSettings().typed} sites heal` mends it.")
+    notes.print(f"Disconnected. `{StackSettings().typed} sites heal` reconnects them.")
 
 
 @app.command()

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README_LINES = 120
+LINE = 120
 ROOMS = ("contracts", "services", "analytics", "infra", "tests", "docs")
 
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#[^)\s]*)?\)")
@@ -20,6 +21,12 @@ IN_CODE = re.compile(r"`([^`\s]+)`")
 
 def documents() -> list[Path]:
     return [*ROOT.glob("*.md"), *(file for room in ROOMS for file in sorted((ROOT / room).rglob("*.md")))]
+
+
+def long_lines(text: str) -> list[int]:
+    """The numbers of lines that are longer than `LINE`. Rows of tables may be."""
+    lines = enumerate(text.splitlines(), start=1)
+    return [number for number, line in lines if len(line) > LINE and not line.startswith("|")]
 
 
 def dead_links(document: Path, text: str) -> list[str]:
@@ -79,6 +86,15 @@ def test_files_that_are_named_exist() -> None:
     assert missing == {}
 
 
+def test_no_line_is_long() -> None:
+    long = {
+        str(document.relative_to(ROOT)): numbers
+        for document in documents()
+        if (numbers := long_lines(document.read_text("utf-8")))
+    }
+    assert long == {}
+
+
 @pytest.mark.parametrize("name", ["guarantees", "two-sites"])
 def test_every_promise_has_the_tests_it_names(name: str) -> None:
     text = (ROOT / f"docs/reference/{name}.md").read_text("utf-8")
@@ -106,6 +122,7 @@ def test_what_is_missing_is_found() -> None:
     ) == ["docs/nowhere.md"]
     named = "`infra/nowhere.py`, `services/<name>/api.py`, `infra/cli/__main__.py`"
     assert missing_files(named) == ["infra/nowhere.py"]
+    assert long_lines(f"{'a' * LINE}\n{'a ' * LINE}\n| {'a' * LINE} |\n") == [2]
     assert promises_without_a_test("| promise | test |\n|---|---|\n| a | `tests/a.py::b` |\n| c | d |\n") == [
         "| c | d |"
     ]
