@@ -15,7 +15,8 @@ from analytics.offsets import Offsets, check_within, end_offsets
 from analytics.replay import Replay, read_topics, replay
 from analytics.staging import conversations
 
-COMMANDS = "inventory.commands"
+# Where orders' commands stand: a shop of an earlier version wrote them among those of people.
+COMMANDS = ("inventory.inbox", "inventory.commands")
 EARLIER = "the earlier output"
 
 
@@ -56,7 +57,7 @@ def sources(session: SparkSession, log: Replay, wanted: Wanted) -> Sources:
 
 
 def _asks(session: SparkSession, kafka: str, until: datetime | None = None) -> DataFrame:
-    commands = with_columns(read_topics(session, kafka, end_offsets(kafka, [COMMANDS])))
+    commands = with_columns(read_topics(session, kafka, end_offsets(kafka, COMMANDS)))
     return conversations.asks(
         commands if until is None else commands.where(F.col("recorded_at") <= F.lit(until))
     )

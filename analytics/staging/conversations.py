@@ -41,10 +41,10 @@ def turns(log: Events) -> DataFrame:
 
 
 def asks(commands: DataFrame) -> DataFrame:
-    """One row per ask in the topic of inventory's commands: id, cause (the event that first asked), sent.
+    """One row per ask in the topics of inventory's commands: id, cause (the event that first asked), sent.
 
     `sent` counts how often it was written: an ask that stayed unanswered is asked again under the same id.
-    `commands` are that topic's records `with_columns`.
+    `commands` are those topics' records `with_columns`.
     """
     earliest = F.min_by("causation_id", F.struct("recorded_at", "offset"))
     return commands.groupBy("id").agg(earliest.alias("cause"), F.count("*").alias("sent"))

@@ -1,8 +1,9 @@
-"""Whether a site's conversations are over: every command topic is consumed to its end, twice."""
+"""Whether a site's conversations are over: every service's inputs are consumed to their ends, twice."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -11,6 +12,7 @@ from infra.dr.steps import NotDone
 from infra.log.parked import parked_commands
 from infra.log.topics import SERVICES
 from services.kernel.log.reader import Positions, end_offsets, partitions_of, read_to_end
+from services.kernel.log.topics import inputs_of
 
 PAUSE_SECONDS = 0.2
 NAMED = 5
@@ -23,19 +25,19 @@ def drain(bootstrap: str, seconds: float) -> str:
     and no new end in between, nobody asks for anything any more. Answers how that went, in words. Raises
     NotDone, naming what is left.
     """
-    before: dict[str, Positions] | None = None
+    before: dict[str, dict[str, Positions]] | None = None
     left: list[Message] = []
 
     def drained() -> bool:
         nonlocal before, left
         ends, emptied = _ends(bootstrap), before
-        left = [record for service in SERVICES for record in _unconsumed(bootstrap, service, ends[service])]
+        left = [record for service in SERVICES for record in unconsumed(bootstrap, service, ends[service])]
         before = None if left else ends
         return not left and ends == emptied
 
     wait_until(
         drained,
-        "every command topic is consumed to its end",
+        "every input is consumed to its end",
         seconds,
         every=PAUSE_SECONDS,
         error=lambda late: NotDone(_blocked(bootstrap, left, late.seconds)),
@@ -44,17 +46,19 @@ def drain(bootstrap: str, seconds: float) -> str:
     return f"{parked} parked, they stay here" if parked else ""
 
 
-def _ends(bootstrap: str) -> dict[str, Positions]:
-    topics = {service: f"{service}.commands" for service in SERVICES}
+def _ends(bootstrap: str) -> dict[str, dict[str, Positions]]:
+    """By service and topic."""
     return {
-        service: end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
-        for service, topic in topics.items()
+        service: {
+            topic: end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
+            for topic in inputs_of(service)
+        }
+        for service in SERVICES
     }
 
 
-def _unconsumed(bootstrap: str, service: str, ends: Positions) -> list[Message]:
-    """The commands between what the service's workers have committed and the end."""
-    topic = f"{service}.commands"
+def unconsumed(bootstrap: str, service: str, ends: Mapping[str, Positions]) -> list[Message]:
+    """The records of these inputs between what the service's workers have committed and the ends."""
     asking = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -64,11 +68,16 @@ def _unconsumed(bootstrap: str, service: str, ends: Positions) -> list[Message]:
         }
     )
     try:
-        committed = asking.committed([TopicPartition(topic, number) for number in ends], 30)
+        places = [TopicPartition(topic, number) for topic, own in ends.items() for number in own]
+        committed = asking.committed(places, 30)
     finally:
         asking.close()
-    starts = {at.partition: max(0, at.offset) for at in committed}
-    return list(read_to_end(bootstrap, topic, starts, ends))
+    starts: dict[str, dict[int, int]] = {topic: {} for topic in ends}
+    for at in committed:
+        starts[at.topic][at.partition] = max(0, at.offset)
+    return [
+        record for topic, own in ends.items() for record in read_to_end(bootstrap, topic, starts[topic], own)
+    ]
 
 
 def _blocked(bootstrap: str, left: list[Message], seconds: float) -> str:

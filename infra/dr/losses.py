@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from infra.dr.cut import CutConversation, TornTransaction, cut_conversations, torn_transactions
 from infra.dr.lost_log import Again, LostAnswer, LostEvent, Parted, Progress, difference
-from services.kernel.log.reader import partitions_of, read_to_end
+from services.kernel.log.reader import partitions_by_topic, read_to_end
+from services.kernel.log.topics import inputs_of
 from services.kernel.record.envelope import format_time, now_micros
 
 Amounts: TypeAlias = dict[str, int | str]
@@ -162,10 +163,13 @@ def _requests(old: str, wanted: set[tuple[str, str]]) -> dict[str, LostRequest]:
     A foreign record may have any bytes as its headers.
     """
     found: dict[str, LostRequest] = {}
-    for service in sorted({service for service, _ in wanted}):
-        topic = f"{service}.commands"
+    there = partitions_by_topic(old)  # a site that was lost before its upgrade has no inbox
+    inputs = [
+        (service, topic) for service in sorted({each for each, _ in wanted}) for topic in inputs_of(service)
+    ]
+    for service, topic in inputs:
         ids = {command_id for asked, command_id in wanted if asked == service}
-        for record in read_to_end(old, topic, dict.fromkeys(partitions_of(old, topic), 0)):
+        for record in read_to_end(old, topic, dict.fromkeys(there.get(topic, ()), 0)):
             headers = tuple((name, value or b"") for name, value in record.headers() or ())
             command_id = dict(headers).get("ce_id", b"").decode(errors="replace")
             if command_id in ids and command_id not in found:

@@ -14,7 +14,8 @@ from infra.log.topics import SERVICES, mirrored_topics
 from infra.stack.platform import platform_of
 from infra.stack.site import Site
 from services.kernel.log.control import read_control, transactional_ids
-from services.kernel.log.reader import end_offsets, partitions_of
+from services.kernel.log.reader import end_offsets, partitions_by_topic, partitions_of
+from services.kernel.log.topics import inputs_of
 from services.kernel.log.transactions import OwnershipLost, Transactions
 
 TIMEOUT_MS = 10_000
@@ -59,8 +60,9 @@ def _settle(bootstrap: str) -> None:
     control = read_control(bootstrap)
     for service in SERVICES:
         topics = [f"{service}.{kind}" for kind in ("events", "answers", "outcomes")]
-        topics += [f"{each}.commands" for each in SERVICES]
-        places = [(topic, number) for topic in topics for number in partitions_of(bootstrap, topic)]
+        topics += [topic for each in SERVICES for topic in inputs_of(each)]
+        there = partitions_by_topic(bootstrap)  # a site that was lost before its upgrade has no inbox
+        places = [(topic, number) for topic in topics for number in there.get(topic, ())]
         for slot in range(control.layout(service).slots):
             transactions = Transactions(bootstrap, transactional_ids(service, slot), TIMEOUT_MS)
             transactions.fence()

@@ -16,6 +16,7 @@ from contracts.lock import ROOT, load_lock
 from infra.base.waiting import wait_until
 from infra.log.epochs import record_epochs
 from services.kernel.log.reader import read_to_end
+from services.kernel.log.topics import commands_of, inbox_of
 from services.kernel.record.codec import encode
 
 CONTROL = "site.control"
@@ -80,8 +81,12 @@ def create_topics(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> 
     within a minute.
     """
     admin, wanted = _admin(bootstrap), catalogue() if wanted is None else wanted
+    counts = _partitions_of_new_inboxes(admin, wanted)
     asked = admin.create_topics(
-        [NewTopic(t.name, t.partitions, t.replication, config=t.config()) for t in wanted.values()]
+        [
+            NewTopic(t.name, counts.get(t.name, t.partitions), t.replication, config=t.config())
+            for t in wanted.values()
+        ]
     )
     created = [name for name, future in asked.items() if _was_created(future)]
     wait_until(
@@ -167,6 +172,17 @@ def _milliseconds(text: str) -> int:
 
 def _admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def _partitions_of_new_inboxes(admin: AdminClient, wanted: Mapping[str, Topic]) -> dict[str, int]:
+    """A shop of an earlier version has commands, perhaps repartitioned, and no inbox beside them yet."""
+    there = admin.list_topics(timeout=PATIENCE).topics
+    pairs = [(inbox_of(service), commands_of(service)) for service in SERVICES]
+    return {
+        inbox: len(there[commands].partitions)
+        for inbox, commands in pairs
+        if {inbox, commands} <= wanted.keys() and commands in there and there[commands].partitions
+    }
 
 
 def _was_created(future: Any) -> bool:

@@ -218,7 +218,11 @@ def test_catalogue_and_schemas_know_each_other(root: Path) -> None:
 def test_one_schema_in_several_topics_has_one_id() -> None:
     lock = read_lock(ROOT / locking.LOCK_FILE)
     topics = {entry.topic for entry in lock.entries if entry.type == "daybook.kernel.OutcomeBatch"}
-    assert topics == {"order.commands", "order.outcomes", "inventory.commands", "inventory.outcomes"}
+    assert topics == {
+        f"{service}.{what}"
+        for service in ("order", "inventory")
+        for what in ("inbox", "commands", "outcomes")
+    }
     assert len(lock.ids("daybook.kernel.OutcomeBatch")) == 1
 
 

@@ -190,7 +190,7 @@ def test_where_an_id_stands(url: str) -> None:
     schema_id = load_lock().ids("daybook.kernel.OutcomeBatch")[0]
     stands: list[Any] = httpx.get(f"{url}/schemas/ids/{schema_id}/subjects").json()
     assert "order.commands-daybook.kernel.OutcomeBatch" in stands
-    assert len(httpx.get(f"{url}/schemas/ids/{schema_id}/versions").json()) == len(stands) == 4
+    assert len(httpx.get(f"{url}/schemas/ids/{schema_id}/versions").json()) == len(stands) == 6
 
 
 def test_health(url: str) -> None:

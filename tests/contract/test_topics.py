@@ -1,6 +1,6 @@
 """The catalogue on a real broker."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -15,8 +15,9 @@ from confluent_kafka.admin import (
 from contracts.kernel.records import SiteRole
 from infra.base.waiting import wait_until
 from infra.log.topic_safety import make_safe
-from infra.log.topics import CONTROL, catalogue, create_topics, drift, ensure_site
+from infra.log.topics import CONTROL, Topic, catalogue, create_topics, drift, ensure_site
 from services.kernel.log.control import read_control
+from services.kernel.log.reader import partitions_of
 from tests.stack import own_broker
 
 
@@ -30,6 +31,20 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_creating_again_creates_nothing(bootstrap: str) -> None:
     assert create_topics(bootstrap) == []
+
+
+def test_a_new_inbox_has_as_many_partitions_as_the_commands_that_are_there(bootstrap: str) -> None:
+    """A shop of an earlier version may have been repartitioned."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.delete_topics(["order.inbox", "order.commands"]).values():
+        future.result(60)
+    wanted = catalogue()
+    await_topics(bootstrap, {"order.commands": replace(wanted["order.commands"], partitions=3)})
+    await_topics(bootstrap, {name: wanted[name] for name in ("order.commands", "order.inbox")})
+    assert [len(partitions_of(bootstrap, name)) for name in ("order.inbox", "order.commands")] == [3, 3]
+    for future in admin.delete_topics(["order.inbox", "order.commands"]).values():
+        future.result(60)
+    await_topics(bootstrap, wanted)
 
 
 def test_fresh_topics_do_not_drift(bootstrap: str) -> None:
@@ -86,7 +101,9 @@ def test_the_log_is_kept_for_ever_and_co_partitioned() -> None:
     topics = catalogue()
     for service in ("order", "inventory"):
         assert topics[f"{service}.events"].retention_ms == -1
-        together = [topics[f"{service}.{each}"] for each in ("commands", "events", "answers", "state")]
+        together = [
+            topics[f"{service}.{each}"] for each in ("inbox", "commands", "events", "answers", "state")
+        ]
         assert {topic.partitions for topic in together} == {2}
         assert topics[f"{service}.outcomes"].partitions == 4
 
@@ -98,6 +115,20 @@ def test_the_site_gets_its_first_records_once(bootstrap: str) -> None:
     assert control.role == SiteRole("home", "active", 1)
     assert set(control.layouts) == {"order", "inventory"}
     assert catalogue()[CONTROL].partitions == 1
+
+
+def await_topics(bootstrap: str, wanted: Mapping[str, Topic]) -> None:
+    """A topic that was just deleted is in the way of its successor for a moment."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    calm = 0
+
+    def there() -> bool:
+        nonlocal calm
+        create_topics(bootstrap, wanted)
+        calm = calm + 1 if wanted.keys() <= admin.list_topics(timeout=30).topics.keys() else 0
+        return calm == 10  # in a row
+
+    wait_until(there, "the topics are there", 30)
 
 
 def _set(bootstrap: str, topic: str, values: dict[str, str]) -> None:

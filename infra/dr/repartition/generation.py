@@ -4,11 +4,11 @@ Adding partitions to a topic sends a key's next events elsewhere than its first 
 order. So the topics are written anew, while nobody writes:
 
 1. fence every writer of the service, and write a slot layout that no worker was started for;
-2. copy commands, events and answers beside the old ones, each key into its new partition, without foreign
-   records;
+2. copy both inputs, events and answers beside the old ones, each key into its new partition, without
+   foreign records;
 3. verify the copies key by key; up to here the old topics are untouched;
 4. switch: delete the old topics, make new ones under their names, fill them from the copies, verify again;
-5. put the workers' positions at the commands' ends, and the layout back.
+5. put the workers' positions at the inputs' ends, and the layout back.
 
 The copies stay until all of it is done: killed in between, the same call goes on where it stopped.
 """
@@ -27,8 +27,9 @@ from infra.dr.repartition.copying import Digest, NotCopied, copy, digest, requir
 from infra.dr.repartition.layout import close_layout, closed, open_layout
 from infra.log.topics import Topic, create_topics
 from services.kernel.log.reader import end_offsets, partitions_of
+from services.kernel.log.topics import COMMANDS, INBOX, inputs_of
 
-MOVED = ("commands", "events", "answers")
+MOVED = (INBOX, COMMANDS, "events", "answers")
 CACHE = "state"
 STAGED = "next-generation"
 SECONDS = 60.0
@@ -144,9 +145,11 @@ def _delete(admin: AdminClient, names: list[str]) -> None:
 
 def _positions_at_the_end(admin: AdminClient, bootstrap: str, service: str) -> None:
     """All commands were executed: the workers begin behind them."""
-    topic = f"{service}.commands"
-    ends = end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
-    places = [TopicPartition(topic, number, end) for number, end in ends.items()]
+    places = [
+        TopicPartition(topic, number, end)
+        for topic in inputs_of(service)
+        for number, end in end_offsets(bootstrap, topic, partitions_of(bootstrap, topic)).items()
+    ]
     asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(f"{service}-workers", places)])
     for future in asked.values():
         for place in future.result(SECONDS).topic_partitions:

@@ -73,9 +73,10 @@ def _place(files: Mapping[str, list[SchemaFile]], topics: Mapping[str, list[str]
         for stem in stems:
             package = stem.partition("/")[0]
             name = "records" if package == "kernel" else topic.rpartition(".")[2]
+            name = "commands" if name == "inbox" else name
             if name not in ("records", "events", "commands"):
                 raise ContractError(
-                    f"{stem} stands in {topic}: only kernel records stand outside *.events and *.commands"
+                    f"{stem} stands in {topic}: only kernel records stand outside *.events, *.commands and *.inbox"
                 )
             module = modules.setdefault(f"{package}/{name}", Module(package, name))
             events = modules.get(f"{package}/events") if name == "commands" else None

@@ -127,11 +127,13 @@ class Transactions:
             self._abort(producer)
             raise Aborted(str(error)) from error
 
-    def run_again(self, stage: Callable[[Producer], None]) -> None:
-        """A transaction without consumed offsets, again after clean aborts. Raises like `run`."""
+    def run_again(
+        self, stage: Callable[[Producer], None], offsets: Sequence[TopicPartition] = (), group: Any = None
+    ) -> None:
+        """A transaction of what was not consumed, again after clean aborts. Raises like `run`."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                self.run(stage, [], None)
+                self.run(stage, list(offsets), group)
                 return
             except Aborted:
                 if attempt == ATTEMPTS:

@@ -15,10 +15,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import structlog
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer, TopicPartition
 
 from contracts.kernel.records import Answer, OutcomeBatch
-from services.kernel.log.reader import sound, what_is_there
 from services.kernel.log.transactions import Aborted, produce
 from services.kernel.model.process import Ask
 from services.kernel.record.codec import encode
@@ -26,6 +25,7 @@ from services.kernel.record.envelope import Metadata, now_micros, uuid7, write_h
 from services.kernel.worker.entity import Entity
 from services.kernel.worker.execution import Executor
 from services.kernel.worker.gathering import Gathering
+from services.kernel.worker.inputs import Inputs
 from services.kernel.worker.slot import Slot
 from services.kernel.worker.staged import Staged
 from services.kernel.worker.worker_metrics import WorkerMetrics
@@ -60,13 +60,13 @@ class CommandLoop(Generic[Command, State, Event]):
     def __init__(
         self,
         slot: Slot[Command, State, Event],
-        consumer: Consumer,
+        inputs: Inputs,
         executor: Executor[Command, State, Event],
         metrics: WorkerMetrics,
         window_seconds: float,
         redrive_seconds: float,
     ) -> None:
-        self._slot, self._consumer, self._executor, self._metrics = slot, consumer, executor, metrics
+        self._slot, self._inputs, self._executor, self._metrics = slot, inputs, executor, metrics
         self._gathering, self._redrive = Gathering(window_seconds), int(redrive_seconds * 1_000_000)
         self._name = slot.aggregate.name
         self._process = slot.aggregate.process
@@ -85,7 +85,7 @@ class CommandLoop(Generic[Command, State, Event]):
             recorded = max(recorded, now_micros())
             for place, record in enumerate(portion):
                 if staged.records >= MAX_RECORDS:
-                    self._go_back(portion[place:])
+                    self._inputs.go_back(portion[place:])
                     break
                 self._executor.execute(record, staged, recorded)
                 records.append(record)
@@ -103,23 +103,23 @@ class CommandLoop(Generic[Command, State, Event]):
     def _batch(self, staged: Staged[State]) -> Iterator[list[Message]]:
         """What is there, to be executed while more comes; then what comes within a window that grows with the
         load, and is longer while nobody waits for an answer of this batch."""
-        if not (there := what_is_there(self._consumer, MAX_BATCH, IDLE_SECONDS)):
+        if not (there := self._inputs.take(MAX_BATCH, IDLE_SECONDS)):
             return
         opened = time.monotonic()
-        yield sound(there)
+        yield there
         taken = len(there)
         while taken < MAX_BATCH and staged.records < MAX_RECORDS:
             left = opened + self._gathering.lasts(staged.awaited) - time.monotonic()
             if left <= 0:
                 break
-            late = self._consumer.consume(MAX_BATCH - taken, min(left, self._gathering.longest))
-            yield sound(late)
+            late = self._inputs.gather(MAX_BATCH - taken, min(left, self._gathering.longest))
+            yield late
             taken += len(late)
         self._gathering.took(taken)
 
     def _commit(self, records: list[Message], staged: Staged[State], recorded: int) -> None:
-        offsets = {record.partition(): record.offset() + 1 for record in records}
-        positions = [TopicPartition(f"{self._name}.commands", *at) for at in offsets.items()]
+        offsets = {(record.topic(), record.partition()): record.offset() + 1 for record in records}
+        positions = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         encoded = self._encode(staged, recorded)
 
         def stage(producer: Producer) -> None:
@@ -129,13 +129,14 @@ class CommandLoop(Generic[Command, State, Event]):
         began = time.perf_counter()
         with self._slot.quiet:
             try:
-                self._slot.transactions.run(stage, positions, self._consumer.consumer_group_metadata())
+                self._slot.transactions.run(stage, positions, self._inputs.group)
             except Aborted as error:
                 log.warning("transaction_aborted", reason=str(error), commands=len(records))
-                self._go_back(records)
+                self._inputs.go_back(records)
                 return
             self._publish(staged, now_micros())
-        self._slot.committed.update(offsets)
+        for (topic, number), offset in offsets.items():
+            self._slot.committed[topic][number] = offset
         self._metrics.committed(staged.counts, len(records), time.perf_counter() - began)
 
     def _encode(self, staged: Staged[State], recorded: int) -> list[Record]:
@@ -189,13 +190,6 @@ class CommandLoop(Generic[Command, State, Event]):
             epoch=self._slot.epoch,
             traceparent=traceparent,
         )
-
-    def _go_back(self, records: list[Message]) -> None:
-        first: dict[int, int] = {}
-        for record in records:
-            first.setdefault(record.partition(), record.offset())
-        for number, offset in first.items():
-            self._consumer.seek(TopicPartition(f"{self._name}.commands", number, offset))
 
     def _publish(self, staged: Staged[State], now: int) -> None:
         partitions = self._slot.partitions

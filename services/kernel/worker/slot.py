@@ -11,22 +11,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from services.kernel.errors import KernelError
 from services.kernel.log.control import Control, read_control, snapshot_id, transactional_ids
 from services.kernel.log.journal import read_journal
-from services.kernel.log.reader import (
-    Positions,
-    commands_consumer,
-    end_offsets,
-    once_settled,
-    partitions_by_topic,
-)
+from services.kernel.log.reader import Positions, end_offsets, partitions_by_topic
+from services.kernel.log.topics import commands_of, inbox_of, is_input
 from services.kernel.log.transactions import Transactions
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
@@ -34,6 +29,7 @@ from services.kernel.record.registry import topics_written
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.entity import Window
 from services.kernel.worker.fold import Fold
+from services.kernel.worker.inputs import Inputs
 from services.kernel.worker.own_events import OwnEvents, open_epoch
 from services.kernel.worker.restoring import restore
 from services.kernel.worker.snapshot_writer import Ends, SnapshotWriter
@@ -87,7 +83,7 @@ class Slot(Generic[Command, State, Event]):
         self._snapshots: SnapshotWriter[State] | None = None
         self._fold: Fold[State] | None = None
         self._topics: dict[str, list[int]] = {}
-        self.committed: dict[int, int] = {}  # the next command of each partition
+        self.committed: dict[str, dict[int, int]] = {}  # the next record of each input and partition
         self.own_events: OwnEvents
         self.quiet = threading.Lock()
         self.epoch = 0
@@ -108,7 +104,7 @@ class Slot(Generic[Command, State, Event]):
     @property
     def partition_count(self) -> int:
         """Of the whole service, whatever part of it this slot owns."""
-        return len(self._topics[f"{self.aggregate.name}.commands"])
+        return len(self._topics[commands_of(self.aggregate.name)])
 
     def stand_by(self) -> None:
         """Restore what the log has and begin to write snapshots; nothing else is written.
@@ -120,8 +116,8 @@ class Slot(Generic[Command, State, Event]):
         self._restore(numbers, self._folded_to)
         self.restore_seconds = time.monotonic() - began
 
-    def open(self) -> Consumer:
-        """Own the partitions: a consumer of their commands, positioned where the last owner's commit ended.
+    def open(self) -> Inputs:
+        """Own the partitions: their inputs, positioned where the last owner's commit ended.
 
         A slot that stood by folds only what came since. Raises `OwnershipLost`, `LayoutChanged`, `StoodDown`,
         `VersionGap` or `NotCaughtUp`: the process ends, its supervisor starts anew.
@@ -133,9 +129,9 @@ class Slot(Generic[Command, State, Event]):
         if not control.writing:
             raise StoodDown(f"the site is {control.role.role}, {control.held or 'not held'}")
         self.epoch, self.taking_over = control.role.epoch, control.held == "takeover"
-        consumer = commands_consumer(self.config.bootstrap, f"{self.aggregate.name}-workers")
-        self._settle(consumer, numbers)
-        committed = self._committed(consumer, numbers)
+        inputs = Inputs(self.config.bootstrap, self.aggregate.name)
+        self._settle(inputs, numbers)
+        committed = inputs.committed(numbers)
         if self._snapshots is not None:
             with self.quiet:
                 self.fold.to_the_end(self.config.bootstrap)
@@ -148,15 +144,9 @@ class Slot(Generic[Command, State, Event]):
             with self.quiet:  # what the lost site had asked for is asked again, however late
                 for partition in self.partitions.values():
                     partition.keep_steps(now_micros())
-        self.committed = {at.partition: max(0, at.offset) for at in committed}
-        consumer.assign(
-            [
-                TopicPartition(at.topic, at.partition, at.offset if at.offset >= 0 else OFFSET_BEGINNING)
-                for at in committed
-            ]
-        )
+        self.committed = inputs.begin(committed, self.transactions)
         self.restore_seconds = time.monotonic() - began
-        return consumer
+        return inputs
 
     def close(self) -> None:
         if self._snapshots is not None:
@@ -220,9 +210,10 @@ class Slot(Generic[Command, State, Event]):
         return control
 
     def _look_at_topics(self) -> list[int]:
-        """What partitions there are now; the slot's own."""
+        """What partitions there are now; the slot's own. Raises `LayoutChanged`: see `require_inbox`."""
         self._topics = partitions_by_topic(self.config.bootstrap)
-        every = self._topics[f"{self.aggregate.name}.commands"]
+        require_inbox(self.aggregate.name, self._topics)
+        every = self._topics[commands_of(self.aggregate.name)]
         return [number for number in every if number % self.config.slots == self.config.slot]
 
     def reaches(self, topic: str, partition: int) -> bool:
@@ -234,16 +225,16 @@ class Slot(Generic[Command, State, Event]):
     def _places(self, topics: Iterable[str]) -> list[tuple[str, int]]:
         return [(topic, number) for topic in topics for number in self._topics[topic]]
 
-    def _settle(self, consumer: Consumer, numbers: list[int]) -> None:
+    def _settle(self, inputs: Inputs, numbers: list[int]) -> None:
         """Nothing of the predecessor stays undecided, wherever it wrote: see `Transactions.settle`."""
         name = self.aggregate.name
-        topics = [
-            topic for topic in topics_written() if topic.startswith(name) or topic.endswith(".commands")
-        ]
-        offsets = [TopicPartition(f"{name}.commands", number, 0) for number in numbers]
-        self.transactions.settle(self._places(topics), offsets, consumer.consumer_group_metadata())
+        topics = [topic for topic in topics_written() if topic.startswith(name) or is_input(topic)]
+        offsets = [TopicPartition(topic, number, 0) for topic in inputs.topics for number in numbers]
+        self.transactions.settle(self._places(topics), offsets, inputs.group)
 
-    def _committed(self, consumer: Consumer, numbers: list[int]) -> list[TopicPartition]:
-        """Where the last owner's last commit ended: answered only when its pending offsets are decided."""
-        commands = [TopicPartition(f"{self.aggregate.name}.commands", number) for number in numbers]
-        return once_settled(lambda: consumer.committed(commands, 60), 60)
+
+def require_inbox(service: str, topics: Mapping[str, Sequence[int]]) -> None:
+    """Raises `LayoutChanged` where the inbox has not the partitions of the commands."""
+    inbox, commands = inbox_of(service), commands_of(service)
+    if (found := len(topics.get(inbox, ()))) != (wanted := len(topics[commands])):
+        raise LayoutChanged(f"{inbox} has {found} partitions, {commands} has {wanted}: `./daybook up`")

@@ -141,7 +141,7 @@ def _run_loop(
     metrics.activating()
     seconds = settings.transaction_timeout_ms / 1000
     end_when_stuck(settings.kafka, slot.transactions, seconds, lambda error: _end_process(error, watch))
-    consumer = slot.open()
+    inputs = slot.open()
     keep_what_is_here()
     executor = Executor(
         aggregate,
@@ -158,7 +158,7 @@ def _run_loop(
     log.info(
         "slot_ready", service=aggregate.name, slot=settings.slot, entities=sizes, seconds=slot.restore_seconds
     )
-    loop = CommandLoop(slot, consumer, executor, metrics, settings.window_ms / 1000, settings.redrive_seconds)
+    loop = CommandLoop(slot, inputs, executor, metrics, settings.window_ms / 1000, settings.redrive_seconds)
     while not stop.is_set():
         control = watch.control
         if not control.writing or control.role.epoch != slot.epoch:
@@ -166,7 +166,7 @@ def _run_loop(
         loop.turn()
         _require_honoured(slot, journal)
         metrics.ticked()
-    consumer.close()
+    inputs.close()
 
 
 def _require_honoured(slot: Slot[Any, Any, Any], watch: JournalWatch) -> None:

@@ -116,13 +116,10 @@ class WorkerMetrics:
         if entities:
             RESTED.labels(self._service).inc(entities)
 
-    def restored(self, seconds: float, epoch: int, executed: dict[int, int]) -> None:
+    def restored(self, seconds: float, epoch: int, executed: Mapping[str, dict[int, int]]) -> None:
         """The slot is owned, and what a takeover asks for is asked; `executed` goes on saying up to which
-        offsets of the commands."""
-        topic = f"{self._service}.commands"
-        self._followed = Followed(
-            "daybook_lag_events", "Commands waiting in the log", lambda: {topic: executed}
-        )
+        offsets of both inputs."""
+        self._followed = Followed("daybook_lag_events", "Commands waiting in the log", lambda: executed)
         RESTORE.labels(self._service).set(seconds)
         self.status = {"status": "active", "epoch": epoch}
         self._reason = ""

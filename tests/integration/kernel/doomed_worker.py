@@ -30,7 +30,7 @@ METHODS = ("begin_transaction", "produce", "send_offsets_to_transaction", "commi
 class Doomed:
     """A producer whose NTH call of one method (counted over all producers of the process) brings the signal.
 
-    `torn_from`: the ends of transactions without a record for this topic are not counted.
+    The ends of transactions without a record (for the topic `torn_from`, if one is named) are not counted.
     """
 
     calls = 0
@@ -46,8 +46,8 @@ class Doomed:
 
     def _call(self, name: str, method: Callable[..., Any], *args: Any, **more: Any) -> Any:
         if name == "begin_transaction":
-            self._counted = not self._torn_from
-        if name == "produce" and args[0] == self._torn_from:
+            self._counted = False
+        if name == "produce" and self._torn_from in ("", args[0]):
             self._counted = True
         due = self._due(name)
         if due and self._when == "before":

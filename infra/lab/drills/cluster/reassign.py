@@ -20,7 +20,10 @@ NEW, RACK = 4, "rack-4"
 LEAVING = 1
 RATE = 20.0
 WARM_SECONDS = 5.0
-TOPICS = ("order.commands", "order.events", "inventory.commands", "inventory.events", "__transaction_state")
+TOPICS = (
+    *(f"{service}.{what}" for service in ("order", "inventory") for what in ("inbox", "commands", "events")),
+    "__transaction_state",
+)
 
 
 def reassignment(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:

@@ -1,0 +1,22 @@
+"""The two inputs of a service: `<service>.inbox`, which only workers write, and `<service>.commands`."""
+
+from __future__ import annotations
+
+INBOX, COMMANDS = "inbox", "commands"
+
+
+def inbox_of(service: str) -> str:
+    return f"{service}.{INBOX}"
+
+
+def commands_of(service: str) -> str:
+    return f"{service}.{COMMANDS}"
+
+
+def inputs_of(service: str) -> tuple[str, str]:
+    """The inbox, then the commands: the order in which a worker executes them."""
+    return inbox_of(service), commands_of(service)
+
+
+def is_input(topic: str) -> bool:
+    return topic.rpartition(".")[2] in (INBOX, COMMANDS)
