@@ -52,8 +52,9 @@ class Client:
         expected: int | None = None,
         epoch: int = 1,
         reply_to: ReplyAddress | None = None,
+        to: str = "commands",
     ) -> None:
-        """`reply_to`: here, unless told otherwise."""
+        """`reply_to`: here, unless told otherwise; `to`: commands or inbox."""
         metadata = Metadata(
             id=command_id,
             type=command.TYPE,
@@ -67,7 +68,7 @@ class Client:
             reply_to=reply_to or ReplyAddress(f"{self._service}.outcomes", self._replica, "", ""),
             expected_version=expected,
         )
-        topic = f"{self._service}.commands"
+        topic = f"{self._service}.{to}"
         self.sent[command_id] = (key, command)
         self._producer.produce(topic, encode(topic, command), key, headers=write_headers(metadata))
         self._producer.poll(0)

@@ -62,9 +62,9 @@ def test_what_is_rolled_back_is_done_again_and_answered_once(
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged(), sent=sent)) == []
 
 
-def largest_event(bootstrap: str, size: str | None) -> None:
+def largest_event(bootstrap: str, size: str | None, topic: str = "order.events") -> None:
     """Bound what the topic takes; None: as the broker has it."""
-    admin, topic = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3}), "order.events"
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     how = AlterConfigOpType.SET if size else AlterConfigOpType.DELETE
     entry = ConfigEntry("max.message.bytes", size, incremental_operation=how)
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
