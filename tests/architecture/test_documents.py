@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README_LINES = 120
 LINE = 120
+READ_FILES = 16  # from a request to its event and on to the read model
 ROOMS = ("contracts", "services", "analytics", "infra", "tests", "docs")
 
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#[^)\s]*)?\)")
@@ -109,6 +110,15 @@ def test_every_invariant_names_a_test(number: int) -> None:
     row = re.search(rf"^\| I{number} \|.*$", text, re.MULTILINE)
     assert row is not None
     assert TEST.search(row[0])
+
+
+def test_the_walk_through_the_code_is_short() -> None:
+    text = (ROOT / "docs/reading-the-code.md").read_text("utf-8")
+    named = [code for code in IN_CODE.findall(text) if code.startswith("services/") and code.endswith(".py")]
+    assert 10 < len(set(named)) <= READ_FILES
+    assert [int(number) for number in re.findall(r"^\*\*(\d+)\*\* `", text, re.MULTILINE)] == [
+        *range(1, len(named) + 1)
+    ]
 
 
 def test_the_readme_is_short() -> None:
