@@ -1,12 +1,13 @@
 """What the jobs share: settings from the environment, arguments, exit codes."""
 
-import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import typer
 from pydantic import ValidationError
 
 from analytics.settings import AnalyticsSettings
@@ -15,20 +16,30 @@ from analytics.terminal import plain
 IDENTICAL, DIFFERENT, FAILED = 0, 1, 2
 
 
-def settings_or_exit(parser: argparse.ArgumentParser) -> AnalyticsSettings:
-    """The settings; where one is missing, the parser's error (exit code 2)."""
+def run_job(job: Callable[..., Any], epilog: str = "") -> None:
+    """Run a job's function with the process's arguments. Errors are plain lines: a box would break them.
+
+    `epilog` ends the help; its lines stay as they are.
+    """
+    command = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    command.command(epilog=f"\b\n{epilog}")(job)
+    command()
+
+
+def settings_or_exit() -> AnalyticsSettings:
+    """The settings; where one is missing, a usage error (exit code 2)."""
     try:
         return AnalyticsSettings.model_validate({})
     except ValidationError as error:
         missing = ", ".join(f"DAYBOOK_{str(part['loc'][0]).upper()}" for part in error.errors())
-        parser.error(f"not set, or not valid: {missing}")
+        raise typer.BadParameter(f"not set, or not valid: {missing}") from error
 
 
 def writable_folder(text: str) -> Path:
     """An argument: a path whose parent exists and can be written to."""
     path = Path(text).absolute()
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"{path.parent} is not a folder that can be written to")
+        raise typer.BadParameter(f"{path.parent} is not a folder that can be written to")
     return path
 
 
@@ -36,7 +47,7 @@ def existing_file(text: str) -> Path:
     """An argument: a file that is there."""
     path = Path(text)
     if not path.is_file():
-        raise argparse.ArgumentTypeError(f"{path} is not a file")
+        raise typer.BadParameter(f"{path} is not a file")
     return path
 
 

@@ -1,7 +1,10 @@
 """`spark-submit analytics/jobs/audit.py`: exit code 0 identical, 1 not or keys stopped, 2 not audited."""
 
-import argparse
 import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from analytics.audit import AuditSources, audit
 from analytics.evidence.read_models import DatabaseUnreachable
@@ -13,21 +16,35 @@ from analytics.offsets import AheadOfLog, LogUnreachable, ReplayIncomplete
 from analytics.session import JarsMissing, open_session
 from analytics.terminal import Console
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="audit", description="Log = read models = Spark?")
-    parser.add_argument("--expectation", type=arguments.existing_file, help="what the loader expects (JSON)")
-    parser.add_argument("--wait", type=float, default=60, help="seconds for the read models to catch up")
-    parser.add_argument("--out", type=arguments.writable_folder, help="folder for audit.json and audit.html")
-    given, settings = parser.parse_args(), arguments.settings_or_exit(parser)
-    sources = AuditSources(settings.kafka, settings.database_url, expectation=given.expectation)
+
+def run(
+    expectation: Annotated[
+        Path | None,
+        typer.Option(parser=arguments.existing_file, metavar="FILE", help="What the loader expects (JSON)."),
+    ] = None,
+    wait: Annotated[float, typer.Option(help="Seconds for the read models to catch up.")] = 60,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            parser=arguments.writable_folder, metavar="DIR", help="Folder for audit.json and audit.html."
+        ),
+    ] = None,
+) -> None:
+    """Log = read models = Spark?"""
+    settings = arguments.settings_or_exit()
+    sources = AuditSources(settings.kafka, settings.database_url, expectation=expectation)
     known = (JarsMissing, LogUnreachable, DatabaseUnreachable, ReplayIncomplete, AheadOfLog, BadExpectation)
     with arguments.failures_said(*known):
         arguments.say("starting Spark")
-        verdict = audit(open_session("daybook audit", settings), sources, given.wait, arguments.say)
-    if given.out:
-        with replaced(given.out) as folder:
+        verdict = audit(open_session("daybook audit", settings), sources, wait, arguments.say)
+    if out:
+        with replaced(out) as folder:
             folder.mkdir()
             (folder / "audit.json").write_text(verdict.to_json(), "utf-8")
             (folder / "audit.html").write_text(to_html(verdict), "utf-8")
     print_verdict(Console(width=None if sys.stdout.isatty() else 140), verdict)
-    sys.exit(arguments.IDENTICAL if verdict.identical else arguments.DIFFERENT)
+    raise typer.Exit(arguments.IDENTICAL if verdict.identical else arguments.DIFFERENT)
+
+
+if __name__ == "__main__":
+    arguments.run_job(run)

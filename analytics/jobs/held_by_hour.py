@@ -1,6 +1,9 @@
 """`spark-submit analytics/jobs/held_by_hour.py --out DIR`: what has come since the last run, appended."""
 
-import argparse
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from analytics.envelope import EVENT_TOPICS
 from analytics.jobs import arguments
@@ -8,20 +11,24 @@ from analytics.live_log import Places, append_new, held_by_hour, live
 from analytics.offsets import LogUnreachable, end_offsets
 from analytics.session import JarsMissing, open_session
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        prog="held_by_hour",
-        description="Lines asked and lines held, hour by hour, each hour once it is closed.",
-    )
-    parser.add_argument(
-        "--out", type=arguments.writable_folder, required=True, help="rows/ and checkpoint/ in it"
-    )
-    given, settings = parser.parse_args(), arguments.settings_or_exit(parser)
-    places = Places(given.out / "rows", given.out / "checkpoint")
+
+def run(
+    out: Annotated[
+        Path,
+        typer.Option(parser=arguments.writable_folder, metavar="DIR", help="rows/ and checkpoint/ in it."),
+    ],
+) -> None:
+    """Lines asked and lines held, hour by hour, each hour once it is closed."""
+    settings = arguments.settings_or_exit()
+    places = Places(out / "rows", out / "checkpoint")
     with arguments.failures_said(JarsMissing, LogUnreachable):
         end_offsets(settings.kafka, EVENT_TOPICS)  # says at once that the broker does not answer
         arguments.say("starting Spark")
         session = open_session("held by hour", settings)
         arguments.say("reading what is new")
         append_new(held_by_hour(live(session, settings.kafka)), places)
-    print(f"{given.out}: {session.read.parquet(str(places.out)).count()} hours are closed")
+    print(f"{out}: {session.read.parquet(str(places.out)).count()} hours are closed")
+
+
+if __name__ == "__main__":
+    arguments.run_job(run)

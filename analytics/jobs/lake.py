@@ -1,7 +1,10 @@
 """`spark-submit analytics/jobs/lake.py update|compact|rebuild|show`: the log as Parquet, kept up to date."""
 
-import argparse
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated, assert_never
+
+import typer
 
 from analytics.jobs import arguments
 from analytics.lake.compaction import compact
@@ -13,42 +16,54 @@ from analytics.offsets import AheadOfLog, LogUnreachable
 from analytics.session import JarsMissing, open_session
 from analytics.settings import AnalyticsSettings
 
-STEPS = {
-    "update": "copy what the log has more than the lake",
-    "compact": "make few files of many",
-    "rebuild": "copy the log from its beginning, then take the lake's place",
-    "show": "say how far the lake is complete; needs neither Spark nor the log",
-}
+
+class _Step(StrEnum):
+    update = "update"
+    compact = "compact"
+    rebuild = "rebuild"
+    show = "show"
+
+
 KNOWN = (JarsMissing, LogUnreachable, NoLake, LakeBusy, LakeDamaged, LakeOfAnotherLog, AheadOfLog)
 
 
-def run(step: str, folder: Path, settings: AnalyticsSettings) -> Manifest:
+STEPS = {
+    _Step.update: "copy what the log has more than the lake",
+    _Step.compact: "make few files of many",
+    _Step.rebuild: "copy the log from its beginning, then take the lake's place",
+    _Step.show: "say how far the lake is complete; needs neither Spark nor the log",
+}
+
+
+def lake_after(step: _Step, folder: Path, settings: AnalyticsSettings) -> Manifest:
     """Do the step; the lake as it is then."""
-    if step == "show":
+    if step is _Step.show:
         return read_manifest(folder)
     arguments.say("starting Spark")
     session = open_session(f"lake {step}", settings)
-    arguments.say("compacting" if step == "compact" else "reading the log")
+    arguments.say("compacting" if step is _Step.compact else "reading the log")
     match step:
-        case "update":
+        case _Step.update:
             return update(session, settings.kafka, folder, arguments.say)
-        case "rebuild":
+        case _Step.rebuild:
             return rebuild(session, settings.kafka, folder, arguments.say)
-        case _:
+        case _Step.compact:
             return compact(session, folder)
+        case _:
+            assert_never(step)
+
+
+def run(
+    step: Annotated[_Step, typer.Argument()],
+    lake: Annotated[Path | None, typer.Option(help="Its folder; default: DAYBOOK_LAKE.")] = None,
+) -> None:
+    """The events as Parquet, by topic and day."""
+    settings = arguments.settings_or_exit()
+    folder = (lake or settings.lake).absolute()
+    with arguments.failures_said(*KNOWN):
+        content = lake_after(step, folder, settings)
+    print(described(content, folder))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        prog="lake",
-        description="The events as Parquet, by topic and day.",
-        epilog="\n".join(f"{name:8} {about}" for name, about in STEPS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("step", choices=STEPS)
-    parser.add_argument("--lake", type=Path, help="its folder; default: DAYBOOK_LAKE")
-    given, settings = parser.parse_args(), arguments.settings_or_exit(parser)
-    folder = (given.lake or settings.lake).absolute()
-    with arguments.failures_said(*KNOWN):
-        lake = run(given.step, folder, settings)
-    print(described(lake, folder))
+    arguments.run_job(run, "\n".join(f"{step:8} {about}" for step, about in STEPS.items()))

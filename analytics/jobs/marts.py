@@ -1,10 +1,13 @@
 """`spark-submit analytics/jobs/marts.py [mart…]`: marts as Parquet, and how far was read beside each."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from analytics.as_of import Knowledge, moment
 from analytics.jobs import arguments
@@ -48,7 +51,7 @@ def run(names: Sequence[str], wanted: Wanted, out: Path, settings: AnalyticsSett
 
 def _mart(text: str) -> str:
     if text not in MARTS:
-        raise argparse.ArgumentTypeError(f"there is no mart {text!r}; there are {', '.join(MARTS)}")
+        raise typer.BadParameter(f"there is no mart {text!r}; there are {', '.join(MARTS)}")
     return text
 
 
@@ -56,50 +59,57 @@ def _moment(text: str) -> datetime:
     try:
         return moment(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a day nor a time of ISO 8601") from error
+        raise typer.BadParameter(f"{text!r} is neither a day nor a time of ISO 8601") from error
 
 
 def _offsets(text: str) -> Offsets:
     try:
         return read_ends(Path(text))
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+        raise typer.BadParameter(str(error)) from error
 
 
-def parser() -> argparse.ArgumentParser:
-    known = argparse.ArgumentParser(
-        prog="marts",
-        description="Marts from the whole history.",
-        epilog="\n".join(f"{name:17} {mart.question}" for name, mart in MARTS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    known.add_argument("marts", nargs="*", type=_mart, metavar="mart", help="default: all of them")
-    known.add_argument(
-        "--out",
-        type=arguments.writable_folder,
-        required=True,
-        help="each mart (re)places its own folder in it",
-    )
-    known.add_argument("--from", dest="source", choices=("log", "lake"), default="log")
-    known.add_argument("--lake", type=Path, help="the lake's folder; default: DAYBOOK_LAKE")
-    known.add_argument("--as-of", type=_moment, metavar="T", help="a day (its end) or a time, UTC")
-    known.add_argument(
-        "--knowledge",
-        type=Knowledge,
-        choices=list(Knowledge),
-        default=Knowledge.HAPPENED,
-        help="as of T: what had happened by then in business time, or what was recorded by then",
-    )
-    known.add_argument(
-        "--as-read-by", type=_offsets, metavar="DIR", help="only what this earlier output of a mart has seen"
-    )
-    return known
+class _Source(StrEnum):
+    log = "log"
+    lake = "lake"
+
+
+def make(
+    marts: Annotated[list[str] | None, typer.Argument(parser=_mart, metavar="[mart]...")] = None,
+    *,
+    out: Annotated[
+        Path,
+        typer.Option(
+            parser=arguments.writable_folder,
+            metavar="DIR",
+            help="Each mart (re)places its own folder in it.",
+        ),
+    ],
+    source: Annotated[_Source, typer.Option("--from")] = _Source.log,
+    lake: Annotated[Path | None, typer.Option(help="The lake's folder; default: DAYBOOK_LAKE.")] = None,
+    as_of: Annotated[
+        datetime | None, typer.Option(parser=_moment, metavar="T", help="A day (its end) or a time, UTC.")
+    ] = None,
+    knowledge: Annotated[
+        Knowledge,
+        typer.Option(
+            help="As of T: what had happened by then in business time, or what was recorded by then."
+        ),
+    ] = Knowledge.HAPPENED,
+    as_read_by: Annotated[
+        Offsets | None,
+        typer.Option(
+            parser=_offsets, metavar="DIR", help="Only what this earlier output of a mart has seen."
+        ),
+    ] = None,
+) -> None:
+    """Marts from the whole history; all of them where none is named."""
+    settings = arguments.settings_or_exit()
+    folder = (lake or settings.lake) if source is _Source.lake else None
+    wanted = Wanted(settings.kafka, folder, as_read_by, as_of, knowledge)
+    with arguments.failures_said(JarsMissing, LogUnreachable, AheadOfLog, NoLake, LakeDamaged):
+        run(marts or list(MARTS), wanted, out, settings)
 
 
 if __name__ == "__main__":
-    command = parser()
-    given, settings = command.parse_args(), arguments.settings_or_exit(command)
-    lake = (given.lake or settings.lake) if given.source == "lake" else None
-    wanted = Wanted(settings.kafka, lake, given.as_read_by, given.as_of, given.knowledge)
-    with arguments.failures_said(JarsMissing, LogUnreachable, AheadOfLog, NoLake, LakeDamaged):
-        run(given.marts or list(MARTS), wanted, given.out, settings)
+    arguments.run_job(make, "\n".join(f"{name:17} {mart.question}" for name, mart in MARTS.items()))

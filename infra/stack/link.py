@@ -1,14 +1,15 @@
 """The way between two sites: a TCP forwarder before the broker's listeners for the other site.
 
-`python -m infra.stack.link`, a process on both platforms. It follows a file, `{"cut": false, "delay_ms": 0}`:
-cut drops what is connected and turns away whoever comes; `delay_ms` holds back every byte, in both directions.
+`python -m infra.stack.link LISTEN_HOST STATE_FILE PORT=HOST:PORT…`, a process on both platforms. It follows the file,
+`{"cut": false, "delay_ms": 0}`: cut drops what is connected and turns away whoever comes; `delay_ms` holds back every
+byte, in both directions.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
+import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from infra.base.ports import HOST
 from infra.stack.site import Site
 
 POLL_SECONDS = 0.05
@@ -127,20 +127,16 @@ class Link:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m infra.stack.link")
-    parser.add_argument("--host", default=HOST, help="the address to listen at")
-    parser.add_argument("--listen", type=int, nargs="+", required=True)
-    parser.add_argument("--to", type=_target, nargs="+", required=True, help="PORT or HOST:PORT for each")
-    parser.add_argument("--state", type=Path, required=True)
-    given = parser.parse_args()
-    ways = dict(zip(given.listen, given.to, strict=True))
+    host, state, *ways = sys.argv[1:]
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(Link(given.host, ways, given.state).run())
+        asyncio.run(Link(host, dict(map(_way, ways)), Path(state)).run())
 
 
-def _target(text: str) -> Target:
-    host, _, port = text.rpartition(":")
-    return host or HOST, int(port)
+def _way(text: str) -> tuple[int, Target]:
+    """`9095=broker:9094`: what comes to this port goes to that one."""
+    listen, _, target = text.partition("=")
+    host, _, port = target.rpartition(":")
+    return int(listen), (host, int(port))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One HTTP client (httpx), one JSON codec (msgspec), and who may use another one (docs/adr/0019)."""
+"""One HTTP client (httpx, docs/adr/0019), one JSON codec (msgspec), one CLI parser (typer); who may use another."""
 
 import ast
 from collections.abc import Iterator
@@ -29,6 +29,12 @@ JSON = {
     # It escapes one character as JSON does; msgspec escapes fewer.
     "json": {"analytics/terminal.py"},
     "orjson": set(),
+}
+CLI = {
+    # The services' image has no typer; a service's one argument is checked by the standard library.
+    "argparse": {"services/service.py"},
+    "click": set(),
+    "optparse": set(),
 }
 
 
@@ -61,6 +67,11 @@ def test_one_http_client(module: str) -> None:
 @pytest.mark.parametrize("module", JSON)
 def test_one_json_codec(module: str) -> None:
     assert users(module, *PRODUCTION) == JSON[module]
+
+
+@pytest.mark.parametrize("module", CLI)
+def test_one_cli_parser(module: str) -> None:
+    assert users(module, *PRODUCTION, "tests") == CLI[module]
 
 
 @pytest.mark.parametrize(

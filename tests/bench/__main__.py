@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from infra.base.errors import DaybookError
@@ -35,31 +37,39 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
 progress = Console(stderr=True, highlight=False)
 
 
-def main() -> int:
-    """0: all measured; 1: something could not be; a goal that was missed is told, and no failure."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="P", help=f"of {', '.join(BENCHMARKS)}; default: all")
-    parser.add_argument("--quick", action="store_true", help="3 short windows: a look, not a claim")
-    parser.add_argument("--json", type=Path, default=Path("build/bench.json"), metavar="FILE")
-    given = parser.parse_args()
-    names = [name.upper() for name in given.names] or list(BENCHMARKS)
-    if unknown := [name for name in names if name not in BENCHMARKS]:
-        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+def main(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[P]...", help=f"Of {', '.join(BENCHMARKS)}; default: all.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="3 short windows: a look, not a claim.")] = False,
+    json: Annotated[Path, typer.Option(metavar="FILE")] = Path("build/bench.json"),
+) -> None:
+    """Run benchmarks, print tables, write JSON.
+
+    Exit code 0: all measured; 1: something could not be; a goal that was missed is told, and no failure.
+    """
+    chosen = [name.upper() for name in names or BENCHMARKS]
+    if unknown := [name for name in chosen if name not in BENCHMARKS]:
+        raise typer.BadParameter(f"there is no {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    effort = QUICK if given.quick else Effort()
+    json.parent.mkdir(parents=True, exist_ok=True)
+    raise typer.Exit(_measured(chosen, QUICK if quick else Effort(), json))
+
+
+def _measured(names: Sequence[str], effort: Effort, file: Path) -> int:
+    """The process's exit code."""
     about = {"machine": machine(), "effort": vars(effort)}
     console.print(f"{about['machine']}\n{CAVEATS}\nload average {load_average()}\n", soft_wrap=True)
     results: list[Result] = []
     try:
         for name in names:
             results.append(_run(name, effort))
-            write(given.json, about, results)
+            write(file, about, results)
             show(results[-1], console)
     except KeyboardInterrupt:
         progress.print("stopped; what was measured is kept")
         return 130
-    console.print(f"\nwritten to {given.json}")
+    console.print(f"\nwritten to {file}")
     return 1 if any(result.failure for result in results) else 0
 
 
@@ -80,4 +90,4 @@ def _run(name: str, effort: Effort) -> Result:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    typer.run(main)

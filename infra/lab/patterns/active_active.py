@@ -9,11 +9,12 @@ docs/explanation/active-active.md.
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from infra.log.topics import Topic, catalogue, create_topics, mirrored_topics
 from infra.stack.embedded.child import Program
@@ -62,18 +63,18 @@ def prepare_both_ways(place: MirrorPlace) -> Program:
     return mirror_program(place, both_ways_properties(place))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Mirror both sites' events to each other, under prefixes.")
-    parser.add_argument("--folder", type=Path, required=True, help="configuration")
-    parser.add_argument("--port", type=int, required=True, help="of MirrorMaker2's own REST, on loopback")
-    parser.add_argument("--home", required=True, help="host:port of home's broker")
-    parser.add_argument("--away", required=True, help="host:port of away's broker")
-    parser.add_argument("--topics", nargs="+", default=shared_topics(), help="names or patterns")
-    given = parser.parse_args(arguments)
-    place = MirrorPlace(given.folder, given.port, HOME, AWAY, given.home, given.away, given.topics)
+def mirror_both_ways(
+    folder: Annotated[Path, typer.Option(help="Configuration.")],
+    port: Annotated[int, typer.Option(help="Of MirrorMaker2's own REST, on loopback.")],
+    home: Annotated[str, typer.Option(metavar="HOST:PORT", help="Home's broker.")],
+    away: Annotated[str, typer.Option(metavar="HOST:PORT", help="Away's broker.")],
+    topics: Annotated[list[str] | None, typer.Option("--topic", help="A name or pattern; repeat it.")] = None,
+) -> None:
+    """Mirror both sites' events to each other, under prefixes."""
+    place = MirrorPlace(folder, port, HOME, AWAY, home, away, topics or shared_topics())
     program = prepare_both_ways(place)
     os.execve(program.command[0], program.command, program.environment)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(mirror_both_ways)

@@ -85,11 +85,12 @@ def _postgres(settings: StackSettings) -> PostgresPlace:
 def _link(settings: StackSettings) -> Member:
     port, broker = settings.port("link"), settings.port("peer")
     state = own_site(settings).link_state.absolute()
-    command = (sys.executable, "-m", "infra.stack.link", "--listen", str(port), "--to", str(broker))
+    way = f"{port}={HOST}:{broker}"
+    command = (sys.executable, "-m", "infra.stack.link", HOST, str(state), way)
     return Member(
         "link",
         (port,),
-        lambda: Program("link", (*command, "--state", str(state)), _environment(settings, "link")),
+        lambda: Program("link", command, _environment(settings, "link")),
         lambda: listening(port),
         seconds=60,
     )

@@ -34,7 +34,7 @@ def mirror(sites: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("mirror")
     home, away = sites
     where = ("--folder", str(folder), "--port", str(free_ports(1)[0]))
-    brokers = ("--home", home, "--away", away, "--topics", *PATTERNS)
+    brokers = ("--home", home, "--away", away, *(word for name in PATTERNS for word in ("--topic", name)))
     command = (sys.executable, "-m", "infra.lab.patterns.active_active", *where, *brokers)
     child = Child(Program("mirror", command, os.environ), folder / "mirror.log")
     yield

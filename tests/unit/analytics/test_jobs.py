@@ -29,8 +29,8 @@ def test_help_teaches(job: str, option: str) -> None:
     ("job", "arguments", "reason"),
     [
         ("analytics.jobs.audit", ("--expectation", "absent.json"), "absent.json is not a file"),
-        ("analytics.jobs.audit", ("--wait", "soon"), "invalid float"),
-        ("analytics.jobs.lake", ("forget",), "invalid choice"),
+        ("analytics.jobs.audit", ("--wait", "soon"), "not a valid float"),
+        ("analytics.jobs.lake", ("forget",), "is not one of"),
         ("analytics.jobs.held_by_hour", (), "--out"),
         ("analytics.jobs.marts", (), "--out"),
         ("analytics.jobs.marts", ("--out", "/nowhere/else"), "can be written to"),
