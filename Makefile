@@ -14,19 +14,19 @@ PATHS := contracts services analytics infra tests
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMPS)/jars ## make .venv with locked dependencies and fetch the jars; instant when done
+setup: $(STAMPS)/jars ## make .venv with locked dependencies and download the jars; instant when done
 	@echo "Ready: try ./daybook up, or make demo."
 
 up: setup ## start the shop and leave it running
 	@./daybook up
 
-down: ## stop the shop; its state stays
+down: ## stop the shop; keep its state
 	@./daybook down
 
-status: ## show what runs
+status: ## show the running processes
 	@./daybook status
 
-demo: setup ## the whole story on real parts and real input
+demo: setup ## guided tour with real data
 	@./daybook demo
 
 test-unit: setup ## the tests that need no broker and no database
@@ -46,7 +46,7 @@ test-dr: setup ## drills on two sites under load (about a quarter of an hour)
 test-dr-full: setup ## the whole campaign of drills (up to an hour); another: DAYBOOK_DRILL_SEED=2
 	@DAYBOOK_DRILL_STRICT=1 $(BIN)/python -m pytest tests/dr/test_control.py tests/dr/full -s
 
-test-hostile: setup ## 5,000 hostile connections, and what they cost everybody else (three minutes)
+test-hostile: setup ## 5,000 hostile connections, and what they cost other clients (three minutes)
 	@$(BIN)/python -m pytest tests/hostile -s
 
 test-compose: setup ## the shop in containers, and six failures; needs a Docker engine
@@ -64,7 +64,7 @@ test-containers: setup ## the same, each container and profile, and the integrat
 	@$(BIN)/python -m pytest tests/containers -s
 	@$(BIN)/python -m pytest --stack containers tests/integration
 
-test-cluster: setup ## what three brokers promise, each drill held (about half an hour)
+test-cluster: setup ## what three brokers promise, all drills (about half an hour)
 	@$(BIN)/python -m pytest tests/cluster -s
 
 check: lint types imports contracts ## all static checks
@@ -76,13 +76,13 @@ lint: $(STAMPS)/locked ## ruff: lint and format
 types: $(STAMPS)/locked ## mypy --strict
 	@$(BIN)/mypy
 
-imports: $(STAMPS)/locked ## what each room may import, and that everything else is refused
+imports: $(STAMPS)/locked ## check what each room imports against its allowlist
 	@$(BIN)/python -m pytest -q tests/architecture/test_imports.py
 
 contracts: $(STAMPS)/locked ## schemas, lock and generated classes agree
 	@./daybook contracts check
 
-format: $(STAMPS)/locked ## let ruff mend what it can; empty the notebooks of results
+format: $(STAMPS)/locked ## let ruff fix what it can; remove results from notebooks
 	@$(BIN)/jupyter nbconvert --log-level WARN --clear-output --inplace analytics/notebooks/*.ipynb
 	@$(BIN)/ruff check --fix $(PATHS)
 	@$(BIN)/ruff format $(PATHS)
