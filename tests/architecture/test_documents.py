@@ -13,6 +13,8 @@ LINE = 120
 READ_FILES = 16  # from a request to its event and on to the read model
 ROOMS = ("contracts", "services", "analytics", "infra", "tests", "docs")
 
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+ANCHOR = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#[^)\s]*)?\)")
 TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 PROMISES = re.compile(r"^\|.*\| (?:test|shown by) \|\n\|[-|]+\|\n((?:\|.*\n)+)", re.MULTILINE)
@@ -33,6 +35,23 @@ def long_lines(text: str) -> list[int]:
 def dead_links(document: Path, text: str) -> list[str]:
     links = LINK.findall(CODE_BLOCK.sub("", text))
     return [link for link in links if link and not (document.parent / link).exists()]
+
+
+def anchors(text: str) -> set[str]:
+    """What a link can name behind `#`: each heading, in lower case, without punctuation, `-` for spaces."""
+    headings = HEADING.findall(CODE_BLOCK.sub("", text))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def dead_anchors(document: Path, text: str) -> list[str]:
+    """Links to a heading that the other document, which exists, does not have."""
+    links = ANCHOR.findall(CODE_BLOCK.sub("", text))
+    targets = [((document.parent / path) if path else document, anchor) for path, anchor in links]
+    return [
+        f"{file.name}#{anchor}"
+        for file, anchor in targets
+        if file.suffix == ".md" and file.exists() and anchor not in anchors(file.read_text("utf-8"))
+    ]
 
 
 def missing_files(text: str) -> list[str]:
@@ -74,6 +93,15 @@ def test_links_lead_somewhere() -> None:
         str(document.relative_to(ROOT)): links
         for document in documents()
         if (links := dead_links(document, document.read_text("utf-8")))
+    }
+    assert dead == {}
+
+
+def test_links_lead_to_headings() -> None:
+    dead = {
+        str(document.relative_to(ROOT)): links
+        for document in documents()
+        if (links := dead_anchors(document, document.read_text("utf-8")))
     }
     assert dead == {}
 
@@ -130,6 +158,10 @@ def test_what_is_missing_is_found() -> None:
     assert dead_links(
         here, "[a](docs/nowhere.md#x) [b](https://example.org) [c](docs/reference/guarantees.md)"
     ) == ["docs/nowhere.md"]
+    assert dead_anchors(here, "[a](README.md#start) [b](#nowhere) [c](docs/README.md#nowhere)") == [
+        "README.md#nowhere",
+        "README.md#nowhere",
+    ]
     named = "`infra/nowhere.py`, `services/<name>/api.py`, `infra/cli/__main__.py`"
     assert missing_files(named) == ["infra/nowhere.py"]
     assert long_lines(f"{'a' * LINE}\n{'a ' * LINE}\n| {'a' * LINE} |\n") == [2]
