@@ -15,7 +15,16 @@ from infra.base.settings import StackSettings
 from infra.cli.output import fail, notes, results
 from infra.log.asking import SiteSilent, ask
 from infra.log.stream_counts import stream_lines
-from infra.stack.compose.engine import SITES, EngineFailed, compose, containers, keep_two_sites, make_secrets
+from infra.stack.compose.engine import (
+    SITES,
+    EngineFailed,
+    active_services,
+    await_fine,
+    compose,
+    containers,
+    keep_two_sites,
+    make_secrets,
+)
 from infra.stack.shop import database_url
 from infra.stack.storage import Space
 
@@ -31,7 +40,8 @@ def up(settings: StackSettings, sites: int) -> None:
         make_secrets(settings)
         if sites == 2 or SITES in os.environ.get("COMPOSE_PROFILES", "").split(","):
             keep_two_sites(settings)
-        compose(settings, "up", "--detach", "--build", "--wait", "--quiet-pull")
+        compose(settings, "up", "--detach", "--build", "--quiet-pull")
+        await_fine(settings, active_services(settings))
 
 
 def down(settings: StackSettings) -> None:

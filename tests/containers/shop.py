@@ -77,7 +77,7 @@ class ContainerShop:
     def drill(self, folder: Path, *arguments: str) -> Drilled:
         """What `drill containers` reports; fails the test where a promise was not kept."""
         print(self.run("drill", "containers", "--out", str(folder), *arguments))
-        report = msgspec.json.decode((folder / "report.json").read_bytes(), type=DrillReport)
+        report = read_report(folder)
         gaps = [GAP.match(each.what) for each in report.promises]
         return Drilled([gap[1] for gap in gaps if gap], report.figures["commands answered"])
 
@@ -137,6 +137,11 @@ class ContainerShop:
         )
         assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout[-6000:]}"
         return done.stdout
+
+
+def read_report(folder: Path) -> DrillReport:
+    """What a drill has left in its folder."""
+    return msgspec.json.decode((folder / "report.json").read_bytes(), type=DrillReport)
 
 
 @contextmanager

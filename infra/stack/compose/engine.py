@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +12,12 @@ import msgspec
 
 from infra.base.errors import DaybookError
 from infra.base.settings import AWAY_PORTS, COMPOSE_SUFFIX, ROOT, StackSettings
+from infra.base.waiting import wait_until
 
 # The profile of the second site, and the file that keeps it on.
 SITES, TWO_SITES = "sites", "two-sites"
 NO_DOCKER = "there is no docker on the path: install Docker with its compose plugin"
+START_SECONDS, PAUSE_SECONDS = 300.0, 0.5
 MAKE_SECRETS = ROOT / "infra" / "compose" / "make-secrets"
 
 
@@ -108,6 +110,39 @@ def containers(settings: StackSettings) -> list[Container]:
     return sorted(
         (_container(msgspec.json.decode(line)) for line in said.splitlines()), key=lambda one: one.service
     )
+
+
+def active_services(settings: StackSettings) -> set[str]:
+    """The services of the profiles that are on. Raises EngineFailed."""
+    return set(quietly(settings, "docker", "compose", "config", "--services").split())
+
+
+def await_fine(settings: StackSettings, services: Collection[str]) -> None:
+    """Wait until the containers of `services` run and are healthy; steps must have ended well.
+
+    `docker compose up --wait` gives up at the first container that ends, but a worker may end as it was told to, and
+    the engine starts it again. Raises EngineFailed.
+    """
+
+    def unwell() -> list[Container]:
+        found = [one for one in containers(settings) if one.service in services and not one.fine]
+        if ended := [one for one in found if one.state == "exited"]:
+            raise _not_fine(ended)
+        return found
+
+    wait_until(
+        unwell,
+        "all containers are healthy",
+        START_SECONDS,
+        enough=lambda found: not found,
+        every=PAUSE_SECONDS,
+        error=lambda late: _not_fine(late.last),
+    )
+
+
+def _not_fine(ill: Sequence[Container]) -> EngineFailed:
+    named = ", ".join(f"{one.service} is {one.health or one.state}" for one in ill)
+    return EngineFailed(f"{named}: `./daybook --stack compose logs {ill[0].service}` says more")
 
 
 def _container(row: Mapping[str, object]) -> Container:

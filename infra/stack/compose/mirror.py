@@ -7,12 +7,12 @@ there must be no mirror: the file is removed, and the mirror waits for it.
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.base.errors import NotReady
+from infra.base.waiting import wait_until
 from infra.log.asking import Address, SiteSilent, ask
 from infra.log.topics import mirrored_topics
 from infra.stack.mirror_settings import MirrorPlace, mirror_properties
@@ -34,18 +34,6 @@ class MirrorSettings(BaseSettings):
     mirror_port: int
 
 
-def _end_last_mirror(own: Address, source: str) -> None:
-    """A young broker's coordinators take seconds to load. Raises NotReady after a minute."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            end_last_mirror(own, source)
-            return
-        except NotReady:
-            if time.monotonic() > until:
-                raise
-
-
 def main() -> int:
     """The process's exit code."""
     settings = MirrorSettings()  # type: ignore[call-arg] # from the environment
@@ -59,16 +47,22 @@ def main() -> int:
         mirrored_topics(),
     )
     own = Address(settings.site, settings.kafka)
-    try:
-        role = ask(settings.kafka, PATIENCE_SECONDS).role
-    except SiteSilent as silent:
-        print(f"mirror: {silent}", file=sys.stderr)
-        return 1
+    # A young broker does not know its partitions yet, and its coordinators take seconds to load.
+    control = wait_until(
+        lambda: ask(settings.kafka), "the site's role", PATIENCE_SECONDS, later=(SiteSilent,)
+    )
+    role = control.role
     if role.role != "passive":
         settings.mirror_file.unlink(missing_ok=True)
         print(f"no mirror into {settings.site}, which is active in epoch {role.epoch}", flush=True)
         return 0
-    _end_last_mirror(own, settings.peer)
+    wait_until(
+        lambda: end_last_mirror(own, settings.peer),
+        "the last mirror is shut out",
+        PATIENCE_SECONDS,
+        enough=lambda _: True,
+        later=(NotReady,),
+    )
     settings.mirror_file.write_text(mirror_properties(place))
     return 0
 

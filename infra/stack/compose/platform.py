@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from infra.base.settings import StackSettings
-from infra.stack.compose.engine import Container, containers, quietly
+from infra.stack.compose.engine import Container, await_fine, containers, quietly
 from infra.stack.mirror_settings import FRESH_SECONDS, canary_age
 from infra.stack.platform import Platform, SiteProcess
 from infra.stack.shop import MIRROR, NAMES, SITE_NAMES, STORES
@@ -62,7 +62,9 @@ class ComposePlatform(Platform):
         for name in names:
             site.journal.release(name)
         if not names:
-            self._compose("up", "--detach", "--wait", *_services(site, _names(site)))
+            services = _services(site, _names(site))
+            self._compose("up", "--detach", *services)
+            await_fine(self._settings, services)
         elif self.up(site):
             self._compose("up", "--detach", *_services(site, names))
 
@@ -97,7 +99,8 @@ class ComposePlatform(Platform):
     @contextmanager
     def broker_alone(self, site: Site) -> Iterator[str]:
         (broker,) = _services(site, ["broker"])
-        self._compose("up", "--detach", "--wait", "--no-deps", broker)
+        self._compose("up", "--detach", "--no-deps", broker)
+        await_fine(self._settings, [broker])
         try:
             yield site.bootstrap
         finally:

@@ -46,7 +46,7 @@ def test_the_command_shows_both_sites_and_how_far_the_mirror_is(
     said = shop.run("sites", "--json")
     view = msgspec.json.decode(said[said.index("{") :], type=SitesView)
     home, other = view.sites
-    assert (home.name, home.role, home.mirror) == ("home", "active", "none")
+    assert (home.name, home.role, home.mirror) == ("home", "active", "held")
     assert (other.name, other.role, other.mirror) == ("away", "passive", "ready")
     assert {*home.workers.values()} == {"active"}
     assert {*other.workers.values()} == {"standby"}

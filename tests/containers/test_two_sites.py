@@ -1,0 +1,23 @@
+"""A second site in containers takes over under load: the drill of the embedded stack, on this platform."""
+
+from pathlib import Path
+
+import pytest
+
+from infra.lab.drills.report import DrillReport, as_markdown
+from infra.stack.shop import MIRROR
+from tests.containers.shop import ContainerShop, read_report
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_a_planned_switchover_loses_nothing(shop: ContainerShop, tmp_path: Path) -> None:
+    """The last test of the default profile: home is the passive site afterwards."""
+    shop.run("up", "--sites", "2")
+    shop.run("drill", "planned", "--running", "--out", str(tmp_path))
+    report: DrillReport = read_report(tmp_path)
+    assert report.passed, as_markdown(report)
+    assert report.figures["repeats of what crossed"] > 10
+    said = shop.run("sites", "--json")
+    assert f'"{MIRROR}":"held"' in said
+    assert '"role":"passive","epoch":2' in said
