@@ -11,14 +11,14 @@ import psutil
 from infra.base.settings import StackSettings
 from infra.lab.drills.damage import Kind
 from infra.lab.drills.pair import DrillFailed, Pair
-from infra.lab.drills.planned import planned
+from infra.lab.drills.planned import PLANNED
 from infra.lab.drills.report import DrillReport
 from infra.lab.drills.unplanned import unplanned
 from infra.stack.site import Site
 from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
 from tests.ports import free_base
 
-PLANNED, UNPLANNED = "daybook failover --planned", "daybook failover --unplanned"
+BY_PLAN, AFTER_LOSS = "daybook failover --planned", "daybook failover --unplanned"
 ROUNDS = 3
 SETTLED = "seconds without acknowledged writes"
 FIRST = "from the command to the first acknowledged write"
@@ -33,10 +33,10 @@ def run(effort: Effort, say: Say) -> list[Measured]:
     try:
         pair.start()
         memory = _memory(pair.roles()[1])
-        switched = [_kept(planned(pair, seed, folder, say), say) for seed in range(rounds)]
+        switched = [_kept(PLANNED.hold(pair, seed, folder, say), say) for seed in range(rounds)]
         lost = []
         for seed in range(rounds):
-            lost.append(_kept(unplanned(pair, seed, folder, say, Kind.DEAD), say))
+            lost.append(_kept(unplanned(Kind.DEAD).hold(pair, seed, folder, say), say))
             if seed + 1 < rounds:
                 pair.start()
     except DrillFailed as reason:
@@ -48,17 +48,17 @@ def run(effort: Effort, say: Say) -> list[Measured]:
 
 
 def _failovers(switched: list[DrillReport], lost: list[DrillReport]) -> list[Measured]:
-    rest = _row("planned: no writes for", "s", PLANNED, switched, SETTLED)
+    rest = _row("planned: no writes for", "s", BY_PLAN, switched, SETTLED)
     rest.reach("≤15 s, each time", max(rest.figures()), 15.0, at_least=False)
-    first = _row("unplanned: first write after the command", "s", UNPLANNED, lost, FIRST)
+    first = _row("unplanned: first write after the command", "s", AFTER_LOSS, lost, FIRST)
     first.reach("≤30 s, each time", max(first.figures()), 30.0, at_least=False)
-    window = _row("unplanned: lost before the last answer", "s", UNPLANNED, lost, LOST)
+    window = _row("unplanned: lost before the last answer", "s", AFTER_LOSS, lost, LOST)
     window.reach("≤2 s, each time", max(window.figures()), 2.0, at_least=False)
     window.notes.append(
         "acknowledged commands lost, each listed: "
         + ", ".join(f"{report.figures['acknowledged commands lost']:.0f}" for report in lost)
     )
-    reads = _row("unplanned: longest time without reads", "s", UNPLANNED, lost, READS)
+    reads = _row("unplanned: longest time without reads", "s", AFTER_LOSS, lost, READS)
     return [rest, first, window, reads]
 
 

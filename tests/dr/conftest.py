@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
 from infra.base.settings import StackSettings
+from infra.dr.steps import Show
 from infra.lab.drills.damage import Kind, strike
+from infra.lab.drills.drill import Drill
 from infra.lab.drills.pair import DrillFailed, Pair, copying
 from infra.lab.drills.report import DrillReport, as_markdown, write
 from tests.ports import free_base
@@ -21,6 +23,8 @@ STRICT = os.environ.get("DAYBOOK_DRILL_STRICT") == "1"
 SEED = int(os.environ.get("DAYBOOK_DRILL_SEED", "1"))
 
 Hold: TypeAlias = Callable[..., DrillReport]
+# A drill that only a test holds.
+ByHand: TypeAlias = Callable[[Pair, int, Path, Show], DrillReport]
 
 
 @pytest.fixture(scope="session")
@@ -56,8 +60,9 @@ def pair_after_loss(own_pair: Pair) -> Pair:
 def hold(tmp_path: Path) -> Hold:
     """Holds a drill with the campaign's seed; fails with its report where a promise was not kept."""
 
-    def held(drill: Callable[..., DrillReport], pair: Pair, number: int = 0, **more: object) -> DrillReport:
-        report = drill(pair, SEED + number, tmp_path, print, **more)
+    def held(drill: Drill[Any] | ByHand, pair: Pair, number: int = 0) -> DrillReport:
+        run = drill.hold if isinstance(drill, Drill) else drill
+        report = run(pair, SEED + number, tmp_path, print)
         write(report, tmp_path)
         print(f"\n{report.drill}, seed {report.seed}")
         for each in report.promises:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from random import Random
 
 from infra.base.waiting import wait_until
 from infra.dr.mirror_position import MirrorLag, mirror_lag
@@ -12,17 +10,16 @@ from infra.dr.overview import overview
 from infra.dr.steps import Show
 from infra.lab.drills.aborts import Aborts
 from infra.lab.drills.damage import cut, heal
+from infra.lab.drills.drill import Clients, Course, Drill, all_answered, whole
 from infra.lab.drills.judging import judge, not_logged
 from infra.lab.drills.load import Load
 from infra.lab.drills.pair import DrillFailed, Pair
 from infra.lab.drills.planned import check_equal
 from infra.lab.drills.report import DrillReport
-from infra.lab.drills.shopping import Shopping
 from infra.stack.link import LinkState, set_links
 from infra.stack.platform import SiteProcess
 from infra.stack.shop import MIRROR
 from infra.stack.site import Site
-from services.kernel.record.envelope import format_time, now_micros
 
 KILLS = 2
 BACK_SECONDS = 90.0
@@ -32,64 +29,56 @@ LATE_MS = 100
 CATCH_UP_SECONDS = 60.0
 
 
-def mirror_crash(pair: Pair, seed: int, folder: Path, show: Show, kills: int = KILLS) -> DrillReport:
-    """kill -9 of the mirror under load, with aborted transactions about; roles stay. Raises DrillFailed."""
-    chance, report = Random(f"mirror-crash {seed}"), DrillReport("mirror-crash", seed, _now())
-    active, passive, epoch = pair.roles()
-    pair.await_mirrored(active, passive)
-    load = Load(pair.urls(), active.name, Shopping(seed, f"m{seed}-{epoch}"), folder / "told.jsonl")
-    with Aborts(active.bootstrap) as aborts, load:
-        for number in range(kills):
-            show(f"kill {number + 1} of {kills}")
-            time.sleep(chance.uniform(*BETWEEN))
-            back = _killed(pair, passive)
-            report.at_most(f"kill {number + 1}: from the kill to a mirror that copies", back, BACK_SECONDS)
-        unanswered = load.finish()
-    report.figures["records in aborted transactions"] = aborts.records
-    report.story.append(
-        f"The mirror {active.name} → {passive.name} was killed {kills} times; {len(load.told)} commands were "
-        f"answered, {aborts.records} records written and aborted."
+def _kill(course: Course, kills: int) -> Aborts:
+    active, passive = course.sides.active, course.sides.other
+    aborts = course.running.enter_context(Aborts(active.bootstrap))
+    for number in range(1, kills + 1):
+        course.show(f"kill {number} of {kills}")
+        course.sleep(BETWEEN)
+        back = _killed(course.pair, passive)
+        course.report.at_most(f"kill {number}: from the kill to a mirror that copies", back, BACK_SECONDS)
+    course.report.story.append(f"The mirror {active.name} → {passive.name} was killed {kills} times.")
+    return aborts
+
+
+def _aborts_are_counted(course: Course, aborts: Aborts) -> None:
+    course.report.figures["records in aborted transactions"] = aborts.records
+    course.report.story.append(
+        f"{len(course.load.told)} commands were answered, {aborts.records} records written and aborted."
     )
-    report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
-    judge_passive(pair, report, active, passive, load, show)
-    return report
 
 
-def mirror_lag_drill(pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
-    """The way is cut under load, then slow: is the lag told, and made up for? Raises DrillFailed."""
-    chance, report = Random(f"mirror-lag {seed}"), DrillReport("mirror-lag", seed, _now())
-    active, passive, epoch = pair.roles()
-    pair.await_mirrored(active, passive)
-    load = Load(pair.urls(), active.name, Shopping(seed, f"l{seed}-{epoch}"), folder / "told.jsonl")
-    with load:
-        apart = chance.uniform(*APART)
-        show(f"cut off for {apart:.0f} s")
-        cut(pair)
-        time.sleep(apart)
-        told = overview(pair.sites)
-        unknown = told.mirror is not None and told.mirror.events is None
-        report.promise("the lag while they are cut off", "said to be unknown", str(told.mirror), unknown)
-        heal(pair)
-        show("catching up")
-        began = time.monotonic()
-        behind = _close(active, passive)
-        took = time.monotonic() - began
-        report.at_most("from contact to a mirror that is close again", took, CATCH_UP_SECONDS)
-        report.figures["events behind at contact"] = behind
-        show(f"{LATE_MS} ms late")
-        set_links(pair.sites.values(), LinkState(delay_ms=LATE_MS))
-        time.sleep(6)
-        canary = next(site.canary_seconds for site in overview(pair.sites).sites if site.name == passive.name)
-        heal(pair)
-        seen = canary is not None and LATE_MS / 1000 <= canary < 5
-        report.promise(f"the canary's delay, {LATE_MS} ms away", "told", f"{canary} s", seen)
-        unanswered = load.finish()
+def _cut_and_delay(course: Course) -> None:
+    pair, report, active, passive = course.pair, course.report, course.sides.active, course.sides.other
+    apart = course.chance.uniform(*APART)
+    course.show(f"cut off for {apart:.0f} s")
+    cut(pair)
+    time.sleep(apart)
+    told = overview(pair.sites)
+    unknown = told.mirror is not None and told.mirror.events is None
+    report.promise("the lag while they are cut off", "said to be unknown", str(told.mirror), unknown)
+    heal(pair)
+    course.show("catching up")
+    began = time.monotonic()
+    behind = _close(active, passive)
+    took = time.monotonic() - began
+    report.at_most("from contact to a mirror that is close again", took, CATCH_UP_SECONDS)
+    report.figures["events behind at contact"] = behind
+    course.show(f"{LATE_MS} ms late")
+    set_links(pair.sites.values(), LinkState(delay_ms=LATE_MS))
+    time.sleep(6)
+    canary = next(site.canary_seconds for site in overview(pair.sites).sites if site.name == passive.name)
+    heal(pair)
+    seen = canary is not None and LATE_MS / 1000 <= canary < 5
+    report.promise(f"the canary's delay, {LATE_MS} ms away", "told", f"{canary} s", seen)
     report.story.append(
         f"Cut off for {apart:.1f} s, {behind} events behind then, close again after {took:.1f} s."
     )
-    report.nothing("commands without an answer at the end", [each.command_id for each in unanswered])
-    judge_passive(pair, report, active, passive, load, show)
-    return report
+
+
+def _passive_is_sound(course: Course, _: object) -> None:
+    sides = course.sides
+    judge_passive(course.pair, course.report, sides.active, sides.other, course.load, course.run.show)
 
 
 def judge_passive(
@@ -152,5 +141,23 @@ def _close(active: Site, passive: Site) -> int:
     return seen[0].total
 
 
-def _now() -> str:
-    return format_time(now_micros())
+def mirror_crash(kills: int = KILLS) -> Drill[Aborts]:
+    """The drill with so many kills; roles stay."""
+    return Drill(
+        "mirror-crash",
+        "Kill the mirror twice under load, with aborted transactions: nothing is doubled or missing.",
+        rig=whole,
+        clients=Clients("m"),
+        faults=lambda course: _kill(course, kills),
+        promises=(_aborts_are_counted, all_answered, _passive_is_sound),
+    )
+
+
+MIRROR_LAG = Drill(
+    "mirror-lag",
+    "Cut the link between the sites under load, then delay it: the lag must be reported and caught up.",
+    rig=whole,
+    clients=Clients("l"),
+    faults=_cut_and_delay,
+    promises=(all_answered, _passive_is_sound),
+)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from infra.lab.drills.damage import Kind
-from infra.lab.drills.failback import go_back
-from infra.lab.drills.mirror import mirror_crash, mirror_lag_drill
+from infra.lab.drills.failback import FAILBACK
+from infra.lab.drills.mirror import MIRROR_LAG, mirror_crash
 from infra.lab.drills.pair import Pair
-from infra.lab.drills.planned import planned
-from infra.lab.drills.split_brain import split_brain
+from infra.lab.drills.planned import PLANNED
+from infra.lab.drills.split_brain import SPLIT_BRAIN
 from infra.lab.drills.unplanned import unplanned
 from tests.dr.conftest import Hold
 from tests.dr.full.by_hand import forced, interrupted
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.timeout(1200)
 
 
 def test_the_mirror_is_killed_five_times(pair: Pair, hold: Hold) -> None:
-    report = hold(mirror_crash, pair, kills=5)
+    report = hold(mirror_crash(5), pair)
     assert report.figures["records in aborted transactions"] > 0
 
 
 def test_the_way_is_cut_and_slow(pair: Pair, hold: Hold) -> None:
-    hold(mirror_lag_drill, pair)
+    hold(MIRROR_LAG, pair)
 
 
 def test_either_broker_restarts(pair: Pair, hold: Hold) -> None:
@@ -37,22 +37,22 @@ def test_the_passive_database_is_lost(pair: Pair, hold: Hold) -> None:
 
 @pytest.mark.parametrize("number", range(3))
 def test_planned(pair: Pair, hold: Hold, number: int) -> None:
-    hold(planned, pair, number)
+    hold(PLANNED, pair, number)
 
 
 @pytest.mark.parametrize("kind", [Kind.DEAD, Kind.FROZEN])
 def test_a_loss_and_the_way_back(pair: Pair, hold: Hold, kind: Kind) -> None:
-    hold(unplanned, pair, list(Kind).index(kind), kind=kind)
-    hold(go_back, pair, list(Kind).index(kind))
+    hold(unplanned(kind), pair, list(Kind).index(kind))
+    hold(FAILBACK, pair, list(Kind).index(kind))
 
 
 @pytest.mark.parametrize(("number", "kind"), [(2, Kind.DEAD), (3, Kind.CUT), (4, None)])
 def test_a_loss(pair: Pair, hold: Hold, number: int, kind: Kind | None) -> None:
-    hold(unplanned, pair, number, kind=kind)
+    hold(unplanned(kind), pair, number)
 
 
 def test_two_sites_write(pair: Pair, hold: Hold) -> None:
-    hold(split_brain, pair)
+    hold(SPLIT_BRAIN, pair)
 
 
 def test_the_command_itself_is_killed(pair: Pair, hold: Hold) -> None:
