@@ -199,10 +199,10 @@ class CommandLoop(Generic[Command, State, Event]):
         for written in staged.written:
             self._slot.fold.published(*written)
         for (number, key, _), remembered in staged.answers.items():
-            partitions[number].remember(key, remembered)
+            partitions[number].record(key, remembered)
         for partition in partitions.values():
             partition.expire(now)
-            self._metrics.rested(partition.rest(MAX_BATCH))
+            self._metrics.rested(partition.evict_unchanged(MAX_BATCH))
 
     def _set_timer(
         self, number: int, key: str, entity: Entity[State], now: int, waits: int | None = None
@@ -225,7 +225,7 @@ class CommandLoop(Generic[Command, State, Event]):
             _, number, key = heapq.heappop(self._timers)
             timer = self._timed.pop((number, key))
             partition = self._slot.partitions[number]
-            if partition.resting(key) or key in partition.read.stopped:
+            if partition.evicted(key) or key in partition.read.stopped:
                 continue
             entity = staged.entities.get((number, key)) or self._slot.partitions[number].get(key)
             deadline, waits = self._process.deadline(entity.state), self._redrive

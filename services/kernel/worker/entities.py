@@ -1,71 +1,77 @@
-"""What one partition's owner holds in memory: entities, and the answers of the retry window. Changed only
-after a commit. What rests is held as its snapshot: less memory, and nothing for a collector to walk through.
+"""The entities of one partition in memory, changed only after a commit. An entity is cached as its state, or
+evicted: then only its encoded snapshot is kept, which takes less memory and gives a collector nothing to walk
+through. It is loaded on the next access.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from contracts.kernel.records import Outcome, Remembered
+from contracts.kernel.records import Remembered
 from services.kernel.model.decider import forget_nothing
-from services.kernel.worker.entity import MICROS_PER_HOUR, Entity, Thawed, Window
+from services.kernel.worker.entity import Entity, LoadedEntity
 from services.kernel.worker.read_back import ReadBack
+from services.kernel.worker.retry_window import ClosedSteps, RetryWindow, Window
 
 State = TypeVar("State")
 
-# Closed steps are forgotten in this many portions, at most one window and one portion late.
-STEPS_PER_WINDOW = 24
-# Answers are forgotten in portions too: what is kept for each is then the name of its entity alone.
-PORTIONS = 1000
 
-
-class Unnamed(bytes):
-    """A snapshot as a restore found it: its answers are not among the ages before it is thawed."""
+class FromTopic(bytes):
+    """A snapshot as a restore found it: its outcomes are not listed in the retry window before it is loaded."""
 
     __slots__ = ()
 
 
-@dataclass(slots=True)
-class Portion:
-    """Whose answers came one after the other, the last of them recorded at `until`."""
+class DirtySet:
+    """The entities that changed since their last snapshot, and the written snapshots of those that did not."""
 
-    until: int
-    keys: list[str]
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+        self._written: dict[str, bytes] = {}
+        self._evictable: dict[str, bytes] = {}
+
+    def add(self, key: str) -> None:
+        """The entity changed, or its snapshot was not written after all."""
+        self._keys.add(key)
+        self._written.pop(key, None)
+        self._evictable.pop(key, None)
+
+    def take(self) -> set[str]:
+        """The keys to write. An entity that was written before and has not changed since may be evicted."""
+        self._evictable.update(self._written)
+        keys, self._keys, self._written = self._keys, set(), {}
+        return keys
+
+    def written(self, key: str, snapshot: bytes) -> None:
+        """A snapshot of the entity, recorded outcomes included, is committed."""
+        if key not in self._keys:
+            self._written[key] = snapshot
+
+    def evictable(self, most: int) -> Iterator[tuple[str, bytes]]:
+        """Remove up to `most` entities that no longer change, with their snapshots."""
+        for _ in range(min(most, len(self._evictable))):
+            yield self._evictable.popitem()
 
 
 class Partition(Generic[State]):
-    """The entities of one partition. A snapshot stays raw until its entity is touched (`thaw` decodes it).
+    """The entity cache of one partition; `outcomes`, `steps` and `dirty` are its collaborators.
 
-    Another thread that writes snapshots calls `changed`, `written` and `unwritten`, and never while the owner
-    changes anything.
+    The thread that writes snapshots uses `changed` and `dirty`, never while the owner changes anything.
     """
 
     def __init__(
         self,
         initial: State,
         forget: Callable[[State, int], State],
-        thaw: Callable[[bytes], Thawed[State]],
+        load: Callable[[bytes], LoadedEntity[State]],
         window: Window,
     ) -> None:
         self._absent = Entity(initial, 0, 0)
         self._forget, self._forgets = forget, forget is not forget_nothing
-        self._thaw = thaw
-        self._window = window
+        self._load = load
         self._entities: dict[str, Entity[State] | bytes] = {}
-        self._answers: dict[str, dict[str, Remembered]] = {}
-        self._ages: deque[Portion] = deque()
-        self._remembered = 0
-        self._horizon = 0
-        self._touched: dict[str, int] = {}
-        self._touched_since = 0
-        self._touched_before: deque[tuple[int, dict[str, int]]] = deque()
-        self._to_forget: dict[str, int] = {}
-        self._dirty: set[str] = set()
-        self._written: dict[str, bytes] = {}
-        self._resting: dict[str, bytes] = {}
+        self.outcomes, self.steps, self.dirty = RetryWindow(window), ClosedSteps(window), DirtySet()
         self.recorded_at = 0
         self.read = ReadBack()
 
@@ -75,25 +81,18 @@ class Partition(Generic[State]):
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._entities))
 
-    def freeze(self, key: str, snapshot: bytes | None) -> None:
-        """Take a snapshot as it stands in the topic; None removes what an earlier one brought."""
-        if snapshot is None:
-            self._entities.pop(key, None)
-        else:
-            self._entities[key] = Unnamed(snapshot)
-
     def get(self, key: str) -> Entity[State]:
-        """The entity; one that does not exist has version 0."""
-        held = self._entities.get(key)
-        if held is None:
+        """The entity, loaded if it was evicted; one that does not exist has version 0."""
+        cached = self._entities.get(key)
+        if cached is None:
             return self._absent
-        if not isinstance(held, bytes):
-            return held
-        entity, answers, read_to, unread = self._thaw(held)
-        restored = isinstance(held, Unnamed)
-        for answer in answers:
-            if answer.recorded_at >= self._horizon:
-                self._keep(key, answer, named=not restored)
+        if not isinstance(cached, bytes):
+            return cached
+        entity, outcomes, read_to, unread = self._load(cached)
+        restored = isinstance(cached, FromTopic)
+        for recorded in outcomes:
+            if recorded.recorded_at >= self.outcomes.horizon:
+                self.outcomes.add(key, recorded, listed=not restored)
         if restored:
             self.read.restored(key, read_to, unread)
         if entity.version:
@@ -103,13 +102,11 @@ class Partition(Generic[State]):
         return self._absent
 
     def put(self, key: str, entity: Entity[State]) -> None:
-        """Hold a committed change."""
-        if (closed := self._to_forget.pop(key, None)) is not None:
+        """Keep a committed change."""
+        if self._forgets and (closed := self.steps.changed(key, entity.version)) is not None:
             entity = entity._replace(state=self._forget(entity.state, closed))
         self._entities[key] = entity
-        self._touch(key)
-        if self._forgets:
-            self._touched[key] = entity.version
+        self.dirty.add(key)
         if entity.recorded_at > self.recorded_at:
             self.recorded_at = entity.recorded_at
 
@@ -118,130 +115,59 @@ class Partition(Generic[State]):
         self.read.published(key, entity.version - self.get(key).version)
         self.put(key, entity)
 
+    def record(self, key: str, outcome: Remembered) -> None:
+        """Publish the outcome of a committed command."""
+        self.outcomes.add(key, outcome)
+        self.dirty.add(key)
+
+    def restore(self, key: str, snapshot: bytes | None) -> None:
+        """Keep a snapshot as it stands in the topic; None removes what an earlier one brought."""
+        if snapshot is None:
+            self._entities.pop(key, None)
+        else:
+            self._entities[key] = FromTopic(snapshot)
+
     def stop(self, key: str) -> None:
         """Decide nothing on this entity any more."""
         self.read.stopped.add(key)
-        self._touch(key)
+        self.dirty.add(key)
 
     def begin_anew(self, key: str) -> None:
-        """Forget the entity, to fold it from its first event; keep only answers that no event says."""
+        """Forget the entity, to fold it from its first event; keep only outcomes that produced no event."""
         self.get(key)
         self._entities.pop(key, None)
-        answers = self._answers.pop(key, {})
-        if kept := {name: answer for name, answer in answers.items() if not answer.outcome.event_ids}:
-            self._answers[key] = kept
+        self.outcomes.drop_those_of_events(key)
         self.read.forget(key)
 
-    def remember(self, key: str, answer: Remembered) -> None:
-        """Publish a committed answer."""
-        self._keep(key, answer, named=False)
-        self._touch(key)
-
-    def answered(self, key: str, command_id: str) -> Outcome | None:
-        """The answer that this command already had, within the retry window. Call `get` first: it thaws."""
-        answers = self._answers.get(key)
-        remembered = answers.get(command_id) if answers else None
-        return remembered.outcome if remembered else None
-
-    def answers(self, key: str) -> list[Remembered]:
-        """What a snapshot of the entity must hold of the window."""
-        return list(self._answers.get(key, {}).values())
-
     def changed(self) -> set[str]:
-        """Whom to write: what changed since the last call. What was written then, and did not, may rest."""
-        self._resting.update(self._written)
-        changed, self._dirty, self._written = self._dirty, set(), {}
-        return changed | self.read.snapshots_ahead()
+        """The keys whose snapshots are to be written now."""
+        return self.dirty.take() | self.read.snapshots_ahead()
 
-    def written(self, key: str, snapshot: bytes) -> None:
-        """A snapshot of the entity, answers included, is committed; nothing more is expected of it."""
-        if key not in self._dirty:
-            self._written[key] = snapshot
+    def evicted(self, key: str) -> bytes | None:
+        """The snapshot to which the entity is reduced, if it is."""
+        cached = self._entities.get(key)
+        return cached if isinstance(cached, bytes) else None
 
-    def unwritten(self, key: str) -> None:
-        """What `changed` named was not written after all."""
-        self._touch(key)
-
-    def resting(self, key: str) -> bytes | None:
-        """The snapshot as which it is held, if it is."""
-        held = self._entities.get(key)
-        return held if isinstance(held, bytes) else None
-
-    def hold(self, key: str, snapshot: bytes) -> None:
-        """Hold it as its snapshot, answers included, until somebody asks for it; written or not.
-
-        Its answers stay among the ages.
-        """
-        if not isinstance(self._entities.get(key), Unnamed):
+    def evict(self, key: str, snapshot: bytes) -> None:
+        """Keep only the entity's snapshot, recorded outcomes included, whether it is written or not."""
+        if not isinstance(self._entities.get(key), FromTopic):
             self._entities[key] = snapshot
-            self._answers.pop(key, None)
+            self.outcomes.evict(key)
 
-    def rest(self, most: int) -> int:
-        """Hold up to `most` of those that no longer change as their snapshots; how many it were."""
-        count = min(most, len(self._resting))
-        for _ in range(count):
-            self.hold(*self._resting.popitem())
+    def evict_unchanged(self, most: int) -> int:
+        """Evict up to `most` entities that no longer change; how many it were."""
+        count = 0
+        for key, snapshot in self.dirty.evictable(most):
+            self.evict(key, snapshot)
+            count += 1
         return count
 
     def expire(self, now: int) -> None:
-        """Forget what has left the retry window: answers, and closed steps kept for late repeats.
+        """Forget what has left the retry window: recorded outcomes, and closed steps kept for late repeats.
 
-        Steps are forgotten when their entity changes next: most of them rest.
+        Where nothing but outcomes was ever known of a key, its snapshot goes with the last of them.
         """
-        horizon = self._window.begins(now)
-        self._horizon = max(self._horizon, horizon)
-        while self._ages and (self._ages[0].until < horizon or self._remembered > self._window.most):
-            oldest = self._ages.popleft()
-            self._horizon = max(self._horizon, oldest.until + 1)
-            self._remembered -= len(oldest.keys)
-            for key in oldest.keys:
-                self._forget_first(key, oldest.until)
-        if now - self._touched_since > int(self._window.hours * MICROS_PER_HOUR) // STEPS_PER_WINDOW:
-            self._touched_before.append((now, self._touched))
-            self._touched, self._touched_since = {}, now
-        while self._touched_before and self._touched_before[0][0] < horizon:
-            self._to_forget.update(self._touched_before.popleft()[1])
-
-    def keep_steps(self, now: int) -> None:
-        """Every closed step that is still known is kept for a whole window from now on."""
-        touched = self._to_forget
-        for _, versions in self._touched_before:
-            touched.update(versions)
-        touched.update(self._touched)
-        self._touched, self._touched_since = touched, now
-        self._to_forget = {}
-        self._touched_before.clear()
-
-    def _touch(self, key: str) -> None:
-        self._dirty.add(key)
-        self._written.pop(key, None)
-        self._resting.pop(key, None)
-
-    def _keep(self, key: str, answer: Remembered, *, named: bool) -> None:
-        """Hold an answer, and name its entity among the ages once."""
-        answers, command_id = self._answers.setdefault(key, {}), answer.outcome.command_id
-        named = named or command_id in answers
-        answers[command_id] = answer
-        if named:
-            return
-        if not self._ages or len(self._ages[-1].keys) >= self._window.most // PORTIONS:
-            self._ages.append(Portion(0, []))
-        newest = self._ages[-1]
-        newest.until = max(newest.until, answer.recorded_at)
-        newest.keys.append(key)
-        self._remembered += 1
-
-    def _forget_first(self, key: str, until: int) -> None:
-        """Of an entity that rests nothing is in hand: what has left the window is left out when it wakes up.
-
-        Where nothing but answers was ever known of a name, the snapshot goes with the last of them.
-        """
-        if not (answers := self._answers.get(key)):
-            return
-        first = next(iter(answers))
-        if answers[first].recorded_at <= until:
-            del answers[first]
-        if not answers:
-            del self._answers[key]
+        for key in self.outcomes.expire(now):
             if key not in self._entities:
-                self._dirty.add(key)
+                self.dirty.add(key)
+        self.steps.expire(now)

@@ -1,4 +1,4 @@
-"""One entity in memory, and how long what it answered is kept."""
+"""One entity in memory, and what a snapshot says of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contracts.kernel.records import Remembered
 
 State = TypeVar("State")
 
-MICROS_PER_HOUR = 3_600_000_000
 # In place of an expected version: the entity must exist; nothing matches (a weak entity tag never does).
 ANY_VERSION, NO_VERSION = -1, -2
 
@@ -35,20 +34,10 @@ def unexpected(expected: int | None, version: int) -> str:
             return "" if expected == version else f"expected version {expected}, it is {version}"
 
 
-class Window(NamedTuple):
-    """The retry window: answers older than `hours`, or beyond a partition's newest `most`, are forgotten."""
-
-    hours: float
-    most: int
-
-    def begins(self, now: int) -> int:
-        return now - int(self.hours * MICROS_PER_HOUR)
-
-
-class Thawed(NamedTuple, Generic[State]):
+class LoadedEntity(NamedTuple, Generic[State]):
     """What a snapshot holds; `read_to` and `unread` as in `Snapshot`."""
 
     entity: Entity[State]
-    answers: Iterable[Remembered]
+    outcomes: Iterable[Remembered]
     read_to: int = 0
     unread: int = 0

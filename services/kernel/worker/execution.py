@@ -110,7 +110,7 @@ class Executor(Generic[Command, State, Event]):
         partition = self._partitions[number]
         entity = staged.entities.get((number, key)) or partition.get(key)
         earlier = staged.answers.get((number, key, meta.id))
-        seen = earlier.outcome if earlier else partition.answered(key, meta.id)
+        seen = earlier.outcome if earlier else partition.outcomes.outcome(key, meta.id)
         if seen is not None:
             return self._again(seen, meta, entity, staged)
         if reason := unexpected(meta.expected_version, entity.version):

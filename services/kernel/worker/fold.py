@@ -108,7 +108,7 @@ class Fold(Generic[State]):
         for number, key in entities:
             partition = self.partitions[number]
             if partition.get(key).version and (number, key) not in self.open_entities:
-                partition.hold(key, snapshot_of(self._state, self._codec, seen(partition, key)))
+                partition.evict(key, snapshot_of(self._state, self._codec, seen(partition, key)))
 
     def _event(self, record: Message, partition: Partition[State]) -> None:
         number, headers = record.partition(), record.headers()
@@ -174,14 +174,14 @@ class Fold(Generic[State]):
         else:
             self.open_entities.discard((number, key))
         if meta.request_hash:
-            earlier = partition.answered(key, meta.causation_id) or _first_answer(meta)
+            earlier = partition.outcomes.outcome(key, meta.causation_id) or _first_answer(meta)
             outcome = replace(
                 earlier,
                 version=meta.version,
                 event_ids=(*earlier.event_ids, meta.id),
                 status=self._decider.status(state),
             )
-            partition.remember(key, Remembered(outcome, meta.recorded_at))
+            partition.record(key, Remembered(outcome, meta.recorded_at))
 
     def _suspect(self, record: Message, partition: Partition[State], meta: Metadata) -> None:
         """The next version of a stream that this process owns, and did not write."""
@@ -212,7 +212,7 @@ class Fold(Generic[State]):
             return
         key = answer.outcome.subject
         partition.get(key)
-        partition.remember(key, Remembered(answer.outcome, answer.recorded_at))
+        partition.record(key, Remembered(answer.outcome, answer.recorded_at))
 
 
 def _first_answer(meta: Metadata) -> Outcome:

@@ -15,8 +15,8 @@ from services.kernel.log.rule import FIRST_EPOCH, Journal, home_of, stream_of
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
 from services.kernel.worker.entities import Partition
-from services.kernel.worker.entity import Window
 from services.kernel.worker.fold import Fold
+from services.kernel.worker.retry_window import Window
 from services.kernel.worker.snapshots import SnapshotReader, StateCodec
 
 State = TypeVar("State")
@@ -79,7 +79,7 @@ def _snapshots(
 
     def new_partition() -> Partition[State]:
         decider = aggregate.decider
-        partition = Partition(decider.initial, decider.forget, reader.thaw, window)
+        partition = Partition(decider.initial, decider.forget, reader.load, window)
         partition.read.restoring = True
         partition.expire(now)  # what has left the window is not thawed
         return partition

@@ -27,11 +27,11 @@ from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
 from services.kernel.record.registry import topics_written
 from services.kernel.worker.entities import Partition
-from services.kernel.worker.entity import Window
 from services.kernel.worker.fold import Fold
 from services.kernel.worker.inputs import Inputs
 from services.kernel.worker.own_events import OwnEvents, open_epoch
 from services.kernel.worker.restoring import restore
+from services.kernel.worker.retry_window import Window
 from services.kernel.worker.snapshot_writer import Ends, SnapshotWriter
 from services.kernel.worker.snapshots import StateCodec
 
@@ -143,7 +143,7 @@ class Slot(Generic[Command, State, Event]):
         if self.taking_over:
             with self.quiet:  # what the lost site had asked for is asked again, however late
                 for partition in self.partitions.values():
-                    partition.keep_steps(now_micros())
+                    partition.steps.keep(now_micros())
         self.committed = inputs.begin(committed, self.transactions)
         self.restore_seconds = time.monotonic() - began
         return inputs

@@ -108,7 +108,7 @@ class SnapshotWriter(Generic[State]):
             log.warning("snapshot_aborted", reason=str(error))
             with self._quiet:
                 for number, key in names:
-                    self._partitions[number].unwritten(key)
+                    self._partitions[number].dirty.add(key)
             return 0
         return written
 
@@ -138,18 +138,18 @@ class SnapshotWriter(Generic[State]):
             for number, key, value, headers, _ in records:
                 partition = self._partitions[number]
                 if value is not None and len(headers) == 1 and not partition.read.is_ahead(key):
-                    partition.written(key, value)
+                    partition.dirty.written(key, value)
         return len(records)
 
     def _too_large(self, names: set[tuple[int, str]]) -> None:
         log.error("snapshot_too_large", keys=sorted(key for _, key in names), most_bytes=LARGEST)
         with self._quiet:
             for number, key in names:
-                self._partitions[number].unwritten(key)
+                self._partitions[number].dirty.add(key)
 
     def _look(self, partition: Partition[State], key: str) -> bytes | Seen[State]:
         """The snapshot as which the entity is held, or what one must say now."""
-        return partition.resting(key) or seen(partition, key)
+        return partition.evicted(key) or seen(partition, key)
 
     def _record(
         self, number: int, key: str, found: bytes | Seen[State]

@@ -18,7 +18,7 @@ from contracts.kernel.records import Remembered, Snapshot, Watermark
 from services.kernel.model.map import Map, content_of
 from services.kernel.record.codec import Undecodable, decode, encode
 from services.kernel.worker.entities import Partition
-from services.kernel.worker.entity import Entity, Thawed
+from services.kernel.worker.entity import Entity, LoadedEntity
 
 State = TypeVar("State")
 
@@ -86,7 +86,7 @@ class Seen(NamedTuple, Generic[State]):
 
 
 def snapshot_of(topic: str, codec: StateCodec[State], seen: Seen[State]) -> bytes:
-    """The record that `SnapshotReader.thaw` reads."""
+    """The record that `SnapshotReader.load` reads."""
     entity, answers, read_to, unread = seen
     about = codec.format, entity.version, entity.recorded_at
     return encode(topic, Snapshot(*about, codec.encode(entity.state), tuple(answers), read_to, unread))
@@ -94,7 +94,7 @@ def snapshot_of(topic: str, codec: StateCodec[State], seen: Seen[State]) -> byte
 
 def seen(partition: Partition[State], key: str) -> Seen[State]:
     """Call it while nobody changes the partition."""
-    return Seen(partition.get(key), partition.answers(key), *partition.read.snapshot_taken(key))
+    return Seen(partition.get(key), partition.outcomes.of(key), *partition.read.snapshot_taken(key))
 
 
 class SnapshotReader(Generic[State]):
@@ -116,11 +116,11 @@ class SnapshotReader(Generic[State]):
         headers = record.headers() or ()
         if key == OLD_WATERMARK_KEY and value is not None and not headers:
             return  # written before it was told apart from an entity of that name
-        partition.freeze(key, value)
+        partition.restore(key, value)
         if ABSENT in headers:
             partition.get(key)
-            if not partition.answers(key):
-                partition.unwritten(key)
+            if not partition.outcomes.of(key):
+                partition.dirty.add(key)
         partition.recorded_at = max(partition.recorded_at, (record.timestamp()[1] + 1) * 1000)
         for header, keys in ((OPEN, self.open_entities), (STOPPED, self.stopped)):
             if header in headers:
@@ -158,7 +158,7 @@ class SnapshotReader(Generic[State]):
         self.open_entities = {at for at in self.open_entities if at[0] != number}
         self.stopped = {at for at in self.stopped if at[0] != number}
 
-    def thaw(self, value: bytes) -> Thawed[State]:
+    def load(self, value: bytes) -> LoadedEntity[State]:
         snapshot: Snapshot = decode(value)
         entity = Entity(self._codec.decode(snapshot.state), snapshot.version, snapshot.recorded_at)
-        return Thawed(entity, snapshot.answers, snapshot.read_to, snapshot.unread)
+        return LoadedEntity(entity, snapshot.answers, snapshot.read_to, snapshot.unread)

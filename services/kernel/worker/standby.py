@@ -29,7 +29,7 @@ class Standby:
                     self._slot.fold.take(record)
                 for partition in self._slot.partitions.values():
                     partition.expire(now_micros())
-                    partition.rest(BATCH)
+                    partition.evict_unchanged(BATCH)
         return len(records)
 
     def close(self) -> None:

@@ -32,9 +32,9 @@ from services.kernel.settings import WorkerSettings
 from services.kernel.worker.addressing import LaterEpoch
 from services.kernel.worker.broker_monitor import end_when_stuck
 from services.kernel.worker.command_loop import CommandLoop
-from services.kernel.worker.entity import Window
 from services.kernel.worker.execution import Executor
 from services.kernel.worker.restoring import VersionGap
+from services.kernel.worker.retry_window import Window
 from services.kernel.worker.slot import LayoutChanged, Slot, SlotConfig, StoodDown
 from services.kernel.worker.standby import Standby
 from services.kernel.worker.takeover import take_over

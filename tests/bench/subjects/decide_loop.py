@@ -17,8 +17,8 @@ import psutil
 from services.kernel.collector import keep_what_is_here
 from services.kernel.model.process import Aggregate
 from services.kernel.worker.command_loop import CommandLoop
-from services.kernel.worker.entity import Window
 from services.kernel.worker.execution import Executor
+from services.kernel.worker.retry_window import Window
 from services.kernel.worker.slot import Slot, SlotConfig
 from services.kernel.worker.worker import ANSWERS_PER_PARTITION
 from services.kernel.worker.worker_metrics import WorkerMetrics

@@ -23,8 +23,8 @@ from services.kernel.record.codec import decode
 from services.kernel.record.envelope import Metadata, read_headers, write_headers
 from services.kernel.worker import snapshot_writer, snapshots
 from services.kernel.worker.command_loop import MAX_RECORDS
-from services.kernel.worker.entity import Window
 from services.kernel.worker.restoring import restore
+from services.kernel.worker.retry_window import Window
 from services.kernel.worker.slot import Slot, SlotConfig
 from services.kernel.worker.snapshots import StateCodec
 from services.order.service import ORDER
@@ -82,7 +82,7 @@ def test_a_popular_sku_is_restored_from_its_snapshot(
     eventually(lambda: is_whole(last_snapshot(bootstrap, "HOT"), last.version), "its snapshot is not written")
     worker.end()
     held = restore(bootstrap, INVENTORY, StateCodec(INVENTORY.states), WINDOW, [0, 1], 2, Journal())
-    (snapshot,) = [part.resting("HOT") for part in held.partitions.values() if "HOT" in part]
+    (snapshot,) = [part.evicted("HOT") for part in held.partitions.values() if "HOT" in part]
     assert snapshot is not None, "it was folded from the log, not read from its snapshot"
     assert len(snapshot) > 1_000_000
     (stock,) = [part.get("HOT").state for part in held.partitions.values() if "HOT" in part]

@@ -14,7 +14,7 @@ from services.inventory.service import INVENTORY
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.registry import schema_id
 from services.kernel.worker import fold
-from services.kernel.worker.entity import Window
+from services.kernel.worker.retry_window import Window
 from services.kernel.worker.slot import Slot, SlotConfig
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess

@@ -10,9 +10,10 @@ import pytest
 from contracts.kernel.records import Outcome
 from services.kernel.log.rule import Journal
 from services.kernel.worker import fold as folding
-from services.kernel.worker.entity import Entity, Window
+from services.kernel.worker.entity import Entity
 from services.kernel.worker.fold import Fold
 from services.kernel.worker.restoring import restore
+from services.kernel.worker.retry_window import Window
 from services.kernel.worker.slot import Slot, SlotConfig
 from services.kernel.worker.snapshots import StateCodec
 from services.order.service import ORDER
@@ -29,7 +30,7 @@ def restored(bootstrap: str) -> Fold[Any]:
 
 
 def resting(fold: Fold[Any]) -> int:
-    return sum(part.resting(key) is not None for part in fold.partitions.values() for key in part)
+    return sum(part.evicted(key) is not None for part in fold.partitions.values() for key in part)
 
 
 def held(fold: Fold[Any]) -> Held:
@@ -38,7 +39,7 @@ def held(fold: Fold[Any]) -> Held:
     for part in fold.partitions.values():
         for key in part:
             entity = part.get(key)
-            answers = {answer.outcome.command_id: answer.outcome for answer in part.answers(key)}
+            answers = {answer.outcome.command_id: answer.outcome for answer in part.outcomes.of(key)}
             found[key] = entity, answers
     return found
 

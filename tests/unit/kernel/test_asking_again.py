@@ -10,8 +10,9 @@ from contracts.order.events import Line, OrderPlaced, ReservationsRecorded
 from services.kernel.record.codec import decode
 from services.kernel.worker.command_loop import SLOWEST_REDRIVE, CommandLoop
 from services.kernel.worker.entities import Partition
-from services.kernel.worker.entity import Entity, Thawed, Window
+from services.kernel.worker.entity import Entity, LoadedEntity
 from services.kernel.worker.execution import Executor
+from services.kernel.worker.retry_window import Window
 from services.kernel.worker.staged import Staged
 from services.kernel.worker.worker_metrics import WorkerMetrics
 from services.order.service import ORDER
@@ -29,7 +30,7 @@ class OneOrder:
         self.partition: Partition[Any] = Partition(
             ORDER.decider.initial,
             ORDER.decider.forget,
-            lambda _: Thawed(Entity(None, 0, 0), ()),
+            lambda _: LoadedEntity(Entity(None, 0, 0), ()),
             Window(24.0, 1000),
         )
         placed = OrderPlaced("o", "France", "EUR", PLACED_AT, LINES, None, (), 2, settle_by)

@@ -13,8 +13,9 @@ from contracts.inventory.events import StockReceived
 from services.inventory.service import INVENTORY
 from services.kernel.log.rule import Journal
 from services.kernel.worker.entities import Partition
-from services.kernel.worker.entity import Entity, Window
+from services.kernel.worker.entity import Entity
 from services.kernel.worker.fold import Fold
+from services.kernel.worker.retry_window import Window
 from services.kernel.worker.snapshots import SnapshotReader, StateCodec, seen, snapshot_of
 from tests.contract.log_rule_cases import KEY, NOW, OTHER, LogRecord, event
 
@@ -49,7 +50,7 @@ class Read:
 
 def new_fold(journal: Journal, restoring: bool = False) -> Fold[Any]:
     decider, reader = INVENTORY.decider, SnapshotReader(CODEC)
-    partition = Partition(decider.initial, decider.forget, reader.thaw, Window(24.0, 1000))
+    partition = Partition(decider.initial, decider.forget, reader.load, Window(24.0, 1000))
     partition.read.restoring = restoring
     return Fold(INVENTORY, CODEC, {0: partition}, 2, set(), {EVENTS: {0: 0}}, journal)
 
@@ -106,14 +107,14 @@ class Shop:
             self.watermark = mark
         else:
             for key in names:
-                self.partition.unwritten(key)
+                self.partition.dirty.add(key)
 
     def restored(self) -> Fold[Any]:
         """From snapshots and the tail, as `restore` does it."""
         fold = new_fold(self.fold.journal, restoring=True)
         partition = fold.partitions[0]
         for key, snapshot in self.snapshots.items():
-            partition.freeze(key, snapshot)
+            partition.restore(key, snapshot)
         fold.again, start = frozenset(self.stopped_in_snapshots), self.watermark
         if fold.again:
             fold.whole_from[0], start = self.watermark, 0

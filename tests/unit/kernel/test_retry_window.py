@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from contracts.kernel.records import Outcome, Remembered
 from services.kernel.worker.entities import Partition
-from services.kernel.worker.entity import MICROS_PER_HOUR, Entity, Thawed, Window
+from services.kernel.worker.entity import Entity, LoadedEntity
+from services.kernel.worker.retry_window import MICROS_PER_HOUR, Window
 
 HOUR = MICROS_PER_HOUR
 Told = list[tuple[str, int]]
@@ -28,10 +29,10 @@ def refused(key: str, number: int) -> Outcome:
 
 def filled(some: Told, window: Window) -> Partition[str]:
     partition: Partition[str] = Partition(
-        "", lambda state, _: state, lambda _: Thawed(Entity("", 0, 0), ()), window
+        "", lambda state, _: state, lambda _: LoadedEntity(Entity("", 0, 0), ()), window
     )
     for number, (key, hours) in enumerate(some):
-        partition.remember(key, Remembered(refused(key, number), hours * HOUR))
+        partition.record(key, Remembered(refused(key, number), hours * HOUR))
     return partition
 
 
@@ -39,22 +40,27 @@ def test_what_rests_now_and_then_forgets_what_has_left_the_window() -> None:
     """Woken up more often than the window lasts, it would keep its answers for ever."""
     entity = Entity("", 1, 0)
     partition: Partition[str] = Partition(
-        "", lambda state, _: state, lambda snapshot: Thawed(entity, pickle.loads(snapshot)), Window(5.0, 100)
+        "",
+        lambda state, _: state,
+        lambda snapshot: LoadedEntity(entity, pickle.loads(snapshot)),
+        Window(5.0, 100),
     )
     partition.put("a", entity)
     for now in range(20):
         partition.expire(now * HOUR)
         partition.get("a")
-        assert {answer.recorded_at // HOUR for answer in partition.answers("a")} == set(
+        assert {answer.recorded_at // HOUR for answer in partition.outcomes.of("a")} == set(
             range(max(0, now - 5), now)
         )
-        partition.remember("a", Remembered(refused("a", now), now * HOUR))
-        partition.hold("a", pickle.dumps(partition.answers("a")))
+        partition.record("a", Remembered(refused("a", now), now * HOUR))
+        partition.evict("a", pickle.dumps(partition.outcomes.of("a")))
 
 
 def remembered(partition: Partition[str], some: Told) -> set[int]:
     return {
-        number for number, (key, _) in enumerate(some) if partition.answered(key, str(number)) is not None
+        number
+        for number, (key, _) in enumerate(some)
+        if partition.outcomes.outcome(key, str(number)) is not None
     }
 
 
@@ -87,8 +93,8 @@ def test_an_answer_that_was_remembered_twice_takes_no_later_one_with_it(some: To
     """As an entity that rested has its answers again when it is asked for."""
     partition = filled(some, Window(5.0, 100))
     for key, hours in some[:5]:
-        for answer in partition.answers(key):
-            partition.remember(key, answer)
+        for answer in partition.outcomes.of(key):
+            partition.record(key, answer)
         partition.expire((hours + 6) * HOUR)
         kept = remembered(partition, some)
         assert kept >= {number for number, (_, at) in enumerate(some) if at > hours}
@@ -100,16 +106,16 @@ def resting(most: int) -> tuple[Partition[str], Callable[[str, int], None], Call
     partition: Partition[str] = Partition(
         "",
         lambda state, _: state,
-        lambda snapshot: Thawed(entity, pickle.loads(snapshot)),
+        lambda snapshot: LoadedEntity(entity, pickle.loads(snapshot)),
         Window(24.0, most),
     )
 
     def answer(key: str, number: int) -> None:
         partition.put(key, partition.get(key)._replace(version=1))
-        partition.remember(key, Remembered(refused(key, number), number))
+        partition.record(key, Remembered(refused(key, number), number))
 
     def rest(key: str) -> None:
-        partition.hold(key, pickle.dumps(partition.answers(key)))
+        partition.evict(key, pickle.dumps(partition.outcomes.of(key)))
 
     return partition, answer, rest
 
@@ -123,12 +129,12 @@ def test_to_rest_and_wake_up_again_makes_no_answer_count_twice() -> None:
         rest("a")
         partition.get("a")
         partition.expire(now)
-    assert all(partition.answered("a", str(number)) for number in range(5))
-    assert partition.answered("b", "5") is not None
+    assert all(partition.outcomes.outcome("a", str(number)) for number in range(5))
+    assert partition.outcomes.outcome("b", "5") is not None
     for number in range(6, 12):
         answer("b", number)
     partition.expire(50)
-    assert {number for number in range(5) if partition.answered("a", str(number)) is None} == {0, 1}
+    assert {number for number in range(5) if partition.outcomes.outcome("a", str(number)) is None} == {0, 1}
 
 
 def test_what_rests_while_it_is_dropped_for_too_many_is_not_there_afterwards() -> None:
@@ -140,13 +146,13 @@ def test_what_rests_while_it_is_dropped_for_too_many_is_not_there_afterwards() -
         answer("b", number)
     partition.expire(6)
     partition.get("a")
-    assert [answer.outcome.command_id for answer in partition.answers("a")] == []
+    assert [answer.outcome.command_id for answer in partition.outcomes.of("a")] == []
 
 
 def test_what_a_restore_found_counts_when_it_is_looked_at() -> None:
     partition, answer, rest = resting(most=3)
     found = [Remembered(refused("a", number), number) for number in (1, 2)]
-    partition.freeze("a", pickle.dumps(found))
+    partition.restore("a", pickle.dumps(found))
     for _ in range(3):
         partition.get("a")
         rest("a")
@@ -154,8 +160,8 @@ def test_what_a_restore_found_counts_when_it_is_looked_at() -> None:
         answer("b", number)
     partition.expire(4)
     partition.get("a")
-    assert [answer.outcome.command_id for answer in partition.answers("a")] == ["2"]
-    assert partition.answered("b", "3") is not None
+    assert [answer.outcome.command_id for answer in partition.outcomes.of("a")] == ["2"]
+    assert partition.outcomes.outcome("b", "3") is not None
 
 
 @pytest.mark.parametrize("rests", [False, True])
@@ -164,7 +170,7 @@ def test_closed_steps_are_forgotten_although_their_entity_rested(rests: bool) ->
     put("a", 1, 0)
     put("a", 2, HOUR)
     if rests:
-        partition.hold("a", pickle.dumps(partition.get("a").state))
+        partition.evict("a", pickle.dumps(partition.get("a").state))
     for hour in range(2, 30):
         partition.expire(hour * HOUR)
         put("another", hour, hour * HOUR)
@@ -175,10 +181,10 @@ def test_closed_steps_are_forgotten_although_their_entity_rested(rests: bool) ->
 def test_a_takeover_keeps_closed_steps_for_another_window() -> None:
     partition, put = steps()
     put("a", 1, 0)
-    partition.hold("a", pickle.dumps(partition.get("a").state))
+    partition.evict("a", pickle.dumps(partition.get("a").state))
     put("b", 1, 0)
     partition.expire(2 * HOUR)
-    partition.keep_steps(50 * HOUR)
+    partition.steps.keep(50 * HOUR)
     partition.expire(51 * HOUR)
     for key in "ab":
         put(key, 2, 51 * HOUR)
@@ -195,9 +201,9 @@ def steps() -> tuple[Partition[tuple[int, ...]], Callable[[str, int, int], None]
     def forget(state: tuple[int, ...], version: int) -> tuple[int, ...]:
         return tuple(step for step in state if step > version)
 
-    def thaw(snapshot: bytes) -> Thawed[tuple[int, ...]]:
+    def thaw(snapshot: bytes) -> LoadedEntity[tuple[int, ...]]:
         state = pickle.loads(snapshot)
-        return Thawed(Entity(state, state[-1], 0), ())
+        return LoadedEntity(Entity(state, state[-1], 0), ())
 
     partition: Partition[tuple[int, ...]] = Partition((), forget, thaw, Window(24.0, 100))
 
@@ -210,10 +216,10 @@ def steps() -> tuple[Partition[tuple[int, ...]], Callable[[str, int, int], None]
 
 def test_of_a_name_that_was_only_refused_nothing_is_left_after_the_window() -> None:
     partition = filled([], Window(24.0, 100))
-    partition.remember("nobody", Remembered(refused("nobody", 1), HOUR))
+    partition.record("nobody", Remembered(refused("nobody", 1), HOUR))
     assert partition.changed() == {"nobody"}
     partition.expire(20 * HOUR)
-    assert (partition.changed(), len(partition.answers("nobody"))) == (set(), 1)
+    assert (partition.changed(), len(partition.outcomes.of("nobody"))) == (set(), 1)
     partition.expire(26 * HOUR)
-    assert (partition.changed(), partition.answers("nobody")) == ({"nobody"}, [])
+    assert (partition.changed(), partition.outcomes.of("nobody")) == ({"nobody"}, [])
     assert len(partition) == 0

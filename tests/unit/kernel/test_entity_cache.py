@@ -9,15 +9,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from contracts.kernel.records import Outcome, Remembered
 from services.kernel.worker.entities import Partition
-from services.kernel.worker.entity import Entity, Thawed, Window
+from services.kernel.worker.entity import Entity, LoadedEntity
+from services.kernel.worker.retry_window import Window
 
 KEYS = st.sampled_from("ab")
 FOR_EVER = Window(24.0, 1_000_000)
 
 
-def thaw(snapshot: bytes) -> Thawed[str]:
+def thaw(snapshot: bytes) -> LoadedEntity[str]:
     entity, answers = pickle.loads(snapshot)
-    return Thawed(Entity(*entity), answers)
+    return LoadedEntity(Entity(*entity), answers)
 
 
 def answer(key: str, number: int) -> Remembered:
@@ -42,7 +43,7 @@ class OwnerAndWriter(RuleBasedStateMachine):
         self.number = 0
 
     def snapshot(self, key: str) -> bytes:
-        return pickle.dumps((tuple(self.partition.get(key)), self.partition.answers(key)))
+        return pickle.dumps((tuple(self.partition.get(key)), self.partition.outcomes.of(key)))
 
     @rule(key=KEYS)
     def an_event_is_published(self, key: str) -> None:
@@ -57,7 +58,7 @@ class OwnerAndWriter(RuleBasedStateMachine):
             self.number += 1
             self.partition.get(key)
             self.answers[key][str(self.number)] = answer(key, self.number)
-            self.partition.remember(key, self.answers[key][str(self.number)])
+            self.partition.record(key, self.answers[key][str(self.number)])
 
     @rule(fails=st.booleans())
     def the_writer_goes_a_step_further(self, fails: bool) -> None:
@@ -66,42 +67,42 @@ class OwnerAndWriter(RuleBasedStateMachine):
             self.named = self.partition.changed()
         elif not self.read:
             for key in self.named:
-                self.read[key] = self.partition.resting(key) or self.snapshot(key)
+                self.read[key] = self.partition.evicted(key) or self.snapshot(key)
         else:
             for key, snapshot in self.read.items():
                 if fails:
-                    self.partition.unwritten(key)
+                    self.partition.dirty.add(key)
                 else:
-                    self.partition.written(key, snapshot)
+                    self.partition.dirty.written(key, snapshot)
             self.named, self.read = set(), {}
 
     @rule(most=st.integers(1, 2))
     def the_owner_lets_things_rest(self, most: int) -> None:
-        self.partition.rest(most)
+        self.partition.evict_unchanged(most)
 
     @rule(key=KEYS)
     def a_restore_holds_it_as_its_snapshot(self, key: str) -> None:
         if key in self.states:
-            self.partition.hold(key, self.snapshot(key))
+            self.partition.evict(key, self.snapshot(key))
 
     @rule(key=KEYS)
     def a_command_looks(self, key: str) -> None:
         assert self.partition.get(key) == self.states.get(key, Entity("", 0, 0))
         for number, remembered in self.answers[key].items():
-            assert self.partition.answered(key, number) == remembered.outcome
+            assert self.partition.outcomes.outcome(key, number) == remembered.outcome
 
     @invariant()
     def what_rests_has_everything_in_its_snapshot(self) -> None:
         for key, entity in self.states.items():
             held = self.partition._entities[key]
-            if (snapshot := self.partition.resting(key)) is not None:
+            if (snapshot := self.partition.evicted(key)) is not None:
                 resting, answers, *_ = thaw(snapshot)
                 assert resting == entity
                 assert {each.outcome.command_id for each in answers} == set(self.answers[key])
             else:
                 assert held == entity
                 assert set(self.answers[key]) == {
-                    each.outcome.command_id for each in self.partition.answers(key)
+                    each.outcome.command_id for each in self.partition.outcomes.of(key)
                 }
 
 
@@ -112,14 +113,14 @@ def test_what_is_not_touched_from_one_writing_to_the_next_rests_and_comes_back()
     partition: Partition[str] = Partition("", lambda state, _: state, thaw, FOR_EVER)
     entity = Entity("settled", 1, 1)
     partition.put("a", entity)
-    partition.remember("a", answer("a", 7))
+    partition.record("a", answer("a", 7))
     assert partition.changed() == {"a"}
-    partition.written("a", pickle.dumps((tuple(entity), partition.answers("a"))))
-    partition.rest(10)
-    assert partition.resting("a") is None  # it may still change before the next writing
+    partition.dirty.written("a", pickle.dumps((tuple(entity), partition.outcomes.of("a"))))
+    partition.evict_unchanged(10)
+    assert partition.evicted("a") is None  # it may still change before the next writing
     assert partition.changed() == set()
-    partition.rest(10)
-    assert partition.resting("a") is not None
-    assert partition.answers("a") == []
+    partition.evict_unchanged(10)
+    assert partition.evicted("a") is not None
+    assert partition.outcomes.of("a") == []
     assert partition.get("a") == entity
-    assert partition.answered("a", "7") is not None
+    assert partition.outcomes.outcome("a", "7") is not None
