@@ -24,10 +24,9 @@ from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Metadata, now_micros, uuid7, write_headers
 from services.kernel.worker.entity import Entity
 from services.kernel.worker.execution import Executor
-from services.kernel.worker.gathering import Gathering
 from services.kernel.worker.inputs import Inputs
 from services.kernel.worker.slot import Slot
-from services.kernel.worker.staged import Staged
+from services.kernel.worker.staged import Gathering, Staged
 from services.kernel.worker.worker_metrics import WorkerMetrics
 
 Command = TypeVar("Command")

@@ -1,4 +1,4 @@
-"""What one batch of commands makes of the world, before anybody can see it."""
+"""One batch of commands: its effects before anybody can see them, and how long it gathers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from services.kernel.record.envelope import Headers, Metadata
 from services.kernel.worker.entity import Entity
 
 State = TypeVar("State")
+
+WINDOW_PER_COMMAND = 0.0002  # seconds that the window grows with each command of the batch before
+# Windows that a batch of conversations alone may last: each transaction that it saves is time for those who
+# wait at an API, and for the read models.
+PATIENCE = 10
 
 
 class StagedEvent(NamedTuple):
@@ -55,3 +60,18 @@ class Staged(Generic[State]):
     def awaited(self) -> bool:
         """Whether somebody at an API waits for an outcome of it: a conversation is answered by key."""
         return any(partition is not None for _, partition, _ in self.replies)
+
+
+@dataclass
+class Gathering:
+    """A rule without a clock (ADR 14): how long a batch gathers, in seconds; `longest` bounds a window."""
+
+    longest: float
+    window: float = 0.0
+
+    def lasts(self, awaited: bool) -> float:
+        return self.window if awaited else self.window * PATIENCE
+
+    def took(self, commands: int) -> None:
+        """The next window follows the load."""
+        self.window = min(self.longest, commands * WINDOW_PER_COMMAND)

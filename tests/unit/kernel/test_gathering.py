@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.kernel.worker.gathering import Gathering
+from services.kernel.worker.staged import Gathering
 
 
 def test_the_first_batch_does_not_wait() -> None:
