@@ -28,7 +28,6 @@ DaybookError
 ├── SiteSilent
 ├── TooLate
 ├── ToolFailed
-├── TwoWriters
 ├── Undecidable
 ├── UnreadableRow
 └── Unsafe

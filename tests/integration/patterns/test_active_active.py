@@ -13,13 +13,13 @@ from confluent_kafka.admin import AdminClient
 
 from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
-from infra.lab.patterns.active_active import arriving, of_both_sites
 from infra.log.topics import catalogue, drift
 from infra.stack.embedded.child import Child, Program
 from services.kernel.log.reader import partitions_of
 from services.projection.engine.read_model import Arrival
 from services.projection.engine.row_fold import fold
 from services.projection.read_models import ORDERS
+from tests.integration.patterns.active_active import arriving, of_both_sites
 from tests.integration.patterns.seen import arrivals, records
 from tests.integration.projection.shop_log import LogWriter, history, order_life
 
@@ -35,7 +35,7 @@ def mirror(sites: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     home, away = sites
     where = ("--folder", str(folder), "--port", str(free_ports(1)[0]))
     brokers = ("--home", home, "--away", away, *(word for name in PATTERNS for word in ("--topic", name)))
-    command = (sys.executable, "-m", "infra.lab.patterns.active_active", *where, *brokers)
+    command = (sys.executable, "-m", "tests.integration.patterns.active_active", *where, *brokers)
     child = Child(Program("mirror", command, os.environ), folder / "mirror.log")
     yield
     child.kill()
@@ -95,4 +95,5 @@ def _arrivals(bootstrap: str, topics: Iterable[str]) -> list[Arrival]:
 
 
 def _until(true: Callable[[], bool]) -> None:
-    wait_until(true, "the other site's records arrive", SECONDS, every=0.2)
+    # the process that makes the topics may still be starting
+    wait_until(true, "the other site's records arrive", SECONDS, later=(KeyError,), every=0.2)

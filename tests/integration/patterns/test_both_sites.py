@@ -10,8 +10,8 @@ from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.base.ports import HOST, free_ports
-from infra.lab.patterns.both_sites import BothSites, Event, Once, TwoWriters, event_of
 from services.kernel.record.envelope import Envelope, Metadata, now_micros, uuid7
+from tests.integration.patterns.both_sites import BothSites, Event, Once, TwoWriters, event_of
 from tests.integration.patterns.seen import records
 
 TILLS = ("till-1", "till-2", "till-3")

@@ -12,11 +12,11 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from contracts.order.events import Line, OrderPlaced
-from infra.lab.patterns.fresh_only import FreshOnly, Price, PriceBoard
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Envelope, now_micros, read_headers, write_headers
 from services.projection.engine.row_fold import fold
 from services.projection.read_models import ORDERS
+from tests.integration.patterns.fresh_only import FreshOnly, Price, PriceBoard
 from tests.integration.patterns.seen import arrivals, records
 from tests.integration.projection.shop_log import envelope, order_life
 

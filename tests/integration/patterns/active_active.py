@@ -4,7 +4,7 @@ At away, home's `order.events` is called `home.order.events`, and the other way 
 copies a topic back that bears its target's name, so nothing goes round. When to do this, and when not to:
 docs/explanation/active-active.md.
 
-    python -m infra.lab.patterns.active_active --folder F --port P --home HOST:PORT --away HOST:PORT
+    python -m tests.integration.patterns.active_active --folder F --port P --home HOST:PORT --away HOST:PORT
 """
 
 from __future__ import annotations
