@@ -121,6 +121,7 @@ TOPICS = "".join(
     + "    written_by: [voucher worker]\n    read_by: [voucher worker]\n"
     for name, lifetime, schemas in (
         ("commands", "retention: 7d", "voucher/IssueVoucher, kernel/OutcomeBatch"),
+        ("inbox", "retention: 7d", "kernel/OutcomeBatch"),
         ("events", "retention: forever", "voucher/VoucherIssued, kernel/EpochOpened"),
         ("answers", "retention: 24h", "kernel/Answer"),
         ("state", "cleanup: compact", "kernel/Snapshot, kernel/Watermark"),
