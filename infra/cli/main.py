@@ -5,13 +5,14 @@ import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
-from infra.cli.output import fail, report
+from infra.cli.output import fail
 from infra.cli.sound_settings import require_sound_settings
 
 # What each file of infra/cli brings: only the one that is asked for is imported, for all of them
@@ -53,10 +54,21 @@ class Stack(StrEnum):
     compose = "compose"
 
 
+class Commands(TyperGroup):
+    """All commands. An expected error, of the tree in `infra/__init__.py`, is one line and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DaybookError as error:
+            fail(str(error))
+
+
 def command(words: Sequence[str]) -> typer.Typer:
     """The command, with the part that `words` ask for; with every part where they name none."""
     cli = typer.Typer(
         name="daybook",
+        cls=Commands,
         help=HELP,
         no_args_is_help=True,
         add_completion=False,
@@ -131,9 +143,4 @@ def _at_site(name: str) -> None:
 
 
 def main() -> None:
-    """Run the command. An expected error, of the tree in `infra/__init__.py`, is one line and exit code 1."""
-    try:
-        command(sys.argv[1:])(prog_name="daybook")
-    except DaybookError as error:
-        report(str(error))
-        raise SystemExit(1) from None
+    command(sys.argv[1:])(prog_name="daybook")

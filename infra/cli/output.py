@@ -26,13 +26,8 @@ notes = Notes(stderr=True)
 
 def fail(reason: str, exit_code: int = 1) -> NoReturn:
     """Print the reason and end the command."""
-    report(reason)
-    raise typer.Exit(exit_code)
-
-
-def report(reason: str) -> None:
-    """Print why the command failed, on standard error."""
     notes.print(Text("daybook:", "red"), lines(_typed(reason)))
+    raise typer.Exit(exit_code)
 
 
 def _typed(text: str) -> str:

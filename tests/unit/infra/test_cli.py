@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 from infra.base.errors import PortTaken
 from infra.cli import main as cli
@@ -31,18 +32,13 @@ def test_who_asks_for_help_sees_everything(words: list[str]) -> None:
     assert commands(words) == EVERYTHING
 
 
-def test_an_expected_error_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    failing = typer.Typer()
+def test_an_expected_error_is_one_line() -> None:
+    app = cli.command(["status"])
 
-    @failing.command()
+    @app.command()
     def fails() -> None:
         raise PortTaken("port 1 (broker) is in use: stop its process")
 
-    monkeypatch.setattr(cli, "command", lambda _: failing)
-    monkeypatch.setattr("sys.argv", ["daybook"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == "daybook: port 1 (broker) is in use: stop its process\n"
+    ended = CliRunner().invoke(app, ["fails"])
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.stderr == "daybook: port 1 (broker) is in use: stop its process\n"
