@@ -1,9 +1,9 @@
-"""The whole system as of a moment: the same frames, cut; so every mart and every entity's state follow.
+"""The whole system as of a moment: the same frames, filtered; marts and states follow from them.
 
-Three ways to say when:
-- *happened*: what had happened by then in business time, also if it was recorded later;
-- *recorded*: what we knew by then: a late record is not seen before it was written;
-- `Replay.before(offsets)`: exactly what some earlier reading saw; its offsets stand beside each output.
+Three ways to choose the moment:
+- *happened*: what had happened by then in business time, even if it was recorded later;
+- *recorded*: what was recorded by then;
+- `Replay.before(offsets)`: exactly what an earlier run read; each output stores its offsets.
 """
 
 from dataclasses import dataclass
@@ -43,5 +43,5 @@ def moment(text: str) -> datetime:
     try:
         return datetime.combine(date.fromisoformat(text), time.max, UTC)
     except ValueError:
-        read = datetime.fromisoformat(text)
-        return read if read.tzinfo else read.replace(tzinfo=UTC)
+        parsed = datetime.fromisoformat(text)
+        return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

@@ -39,7 +39,7 @@ class AuditSources:
     expectation: Path | None = None
 
 
-def _look_at_order(order: Order, event: Any, row: Row) -> Row:
+def _observe_order(order: Order, event: Any, row: Row) -> Row:
     """Gross and units as the domain holds them while it needs them; the refunds of its events."""
     row = {**row, "status": order_decider.status(order)}
     if isinstance(order, Placed):
@@ -49,7 +49,7 @@ def _look_at_order(order: Order, event: Any, row: Row) -> Row:
     return row
 
 
-def _look_at_stock(stock: Stock, _event: Any, _row: Row) -> Row:
+def _observe_stock(stock: Stock, _event: Any, _row: Row) -> Row:
     return {"on_hand": stock.on_hand, "reserved": stock.reserved}
 
 
@@ -58,7 +58,7 @@ ORDER = DomainFold(
     order_decider.initial,
     order_decider.evolve,
     order_decider.forget,
-    _look_at_order,
+    _observe_order,
     {"status": "unknown", "gross": 0, "refund": 0, "units": 0},
     "status string, gross bigint, refund bigint, units bigint",
 )
@@ -67,66 +67,66 @@ STOCK = DomainFold(
     stock_decider.initial,
     stock_decider.evolve,
     stock_decider.forget,
-    _look_at_stock,
+    _observe_stock,
     {"on_hand": 0, "reserved": 0},
     "on_hand bigint, reserved bigint",
 )
 
 
 def audit(
-    session: SparkSession, sources: AuditSources, wait_seconds: float, say: Callable[[str], None]
+    session: SparkSession, sources: AuditSources, wait_seconds: float, report: Callable[[str], None]
 ) -> Verdict:
     """Compare everything up to where the read models stand, after they have read what is committed now.
 
-    `say` is told each step. Raises LogUnreachable, DatabaseUnreachable, NotCaughtUp, AheadOfLog and
+    `report` is told each step. Raises LogUnreachable, DatabaseUnreachable, NotCaughtUp, AheadOfLog and
     BadExpectation.
     """
     started = time.monotonic()
-    models = _caught_up(sources, wait_seconds, say)
+    models = _caught_up(sources, wait_seconds, report)
     ends = end_offsets(sources.kafka, (sources.orders, sources.inventory))
     check_within(ends, models.positions)
     log = replay(session, sources.kafka, ends=ends).kept()
-    say("reading the log")
+    report("reading the log")
     count = log.events.count()
     comparisons, differences = [], []
     for kind, fold, accounts, fields, summed in (
         ("orders", ORDER, aggregates.orders, aggregates.ORDER_FIELDS, ("gross", "refund")),
         ("stock", STOCK, aggregates.stocks, aggregates.STOCK_FIELDS, ("on_hand", "reserved")),
     ):
-        say(f"folding {kind} with the domain and with SQL")
+        report(f"folding {kind} with the domain and with SQL")
         entity = Accounts(session, log.before(models.positions[kind]), kind, fold, accounts, fields)
-        comparison, found = entity.compare(models.rows[kind], summed)
+        comparison, new_differences = entity.compare(models.rows[kind], summed)
         comparisons.append(comparison)
-        differences += found
-    say("comparing sales")
-    sold = log.before(models.positions["sales_daily"])
-    comparison, found, revenue = sales.compare(session, sold, models.rows["sales_daily"])
+        differences += new_differences
+    report("comparing sales")
+    sales_log = log.before(models.positions["sales_daily"])
+    comparison, new_differences, revenue = sales.compare(session, sales_log, models.rows["sales_daily"])
     comparisons.append(comparison)
-    differences += found
+    differences += new_differences
     if sources.expectation is not None:
-        say("comparing with what was expected")
+        report("comparing with what was expected")
         rows = expectation.read_expectation(sources.expectation)
         for kind, fold in (("orders", ORDER), ("stock", STOCK)):
             read = log.before(models.positions[kind])
-            known, events = folded(read, fold), read.events.where(F.col("type").startswith(fold.types))
-            comparison, found = expectation.compare(session, rows, kind, known, events)
+            account, events = folded(read, fold), read.events.where(F.col("type").startswith(fold.types))
+            comparison, new_differences = expectation.compare(session, rows, kind, account, events)
             comparisons.append(comparison)
-            differences += found
+            differences += new_differences
     log.log.unpersist()
-    stopped = {(topic, key) for topic, _, key, _, _ in log.found.stopped}
+    stopped = {(topic, key) for topic, _, key, _, _ in log.exceptions.stopped}
     parked = sum(count for key, count in models.parked.items() if key not in stopped)
     seconds = round(time.monotonic() - started, 1)
-    not_counted = aside(log.found)
+    not_counted = aside(log.exceptions)
     return Verdict(log.ends, count, comparisons, differences, not_counted, parked, revenue, seconds)
 
 
-def _caught_up(sources: AuditSources, seconds: float, say: Callable[[str], None]) -> ReadModels:
+def _caught_up(sources: AuditSources, seconds: float, report: Callable[[str], None]) -> ReadModels:
     """The read models, once each has read what the log holds now."""
     ends = end_offsets(sources.kafka, (sources.orders, sources.inventory))
     deadline = time.monotonic() + seconds
     topics = {"orders": sources.orders, "stock": sources.inventory, "sales_daily": sources.orders}
     for name, topic in topics.items():
-        say(f"waiting until {name} has read the log")
+        report(f"waiting until {name} has read the log")
         wait_until_read(
             sources.kafka,
             {topic: ends[topic]},

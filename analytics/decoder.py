@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 import fastavro
 import pyarrow as pa
 
+from analytics.errors import AnalyticsError
 from contracts.lock import Lock, load_lock
 from contracts.records import RECORDS
 from contracts.upcasters import Record, upcast
@@ -21,7 +22,7 @@ HEADER = struct.Struct(">bI")
 _BROKEN = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
 
 
-class UndecodableValue(Exception):
+class UndecodableValue(AnalyticsError):
     """A value that is not what its schema id says."""
 
 

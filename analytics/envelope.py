@@ -1,4 +1,4 @@
-"""What every record carries besides its body, as columns; and what is wrong with it, if anything."""
+"""The envelope of every record as columns, and the reason if it is not a valid envelope."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -52,7 +52,7 @@ HEADERS = {
 
 
 def with_columns(source: DataFrame) -> DataFrame:
-    """Headers and the value's schema id as columns; null where they are missing or not of their form."""
+    """Returns headers and schema id as columns; null if missing or malformed."""
     headers = {name: header_value(header) for name, header in HEADERS.items()}
     columns = {**{name: F.col(name) for name in POSITION}, **typed(headers), "schema_id": schema_id()}
     columns["value"] = F.col("value")
@@ -60,12 +60,12 @@ def with_columns(source: DataFrame) -> DataFrame:
 
 
 def with_kind(source: DataFrame) -> DataFrame:
-    """The columns of LOG_COLUMNS, and `kind`. Each header is looked up once, which is most of the work."""
-    wanted = dict.fromkeys((*REQUIRED, *OPTIONAL, *HEADERS.values()))
-    found = {name: header_value(name) for name in wanted}
-    found |= {f"has_{name}": F.array_contains("names", name) for name in (*OPTIONAL, "ce_sequence")}
-    found |= {name: F.col(name) for name in (*POSITION, "key", "value")} | {"schema_id": schema_id()}
-    raw = searchable(source).select(once(struct(found)))
+    """The columns of LOG_COLUMNS, and `kind`. Looks each header up once, because that is most of the work."""
+    headers_ = dict.fromkeys((*REQUIRED, *OPTIONAL, *HEADERS.values()))
+    fields_ = {name: header_value(name) for name in headers_}
+    fields_ |= {f"has_{name}": F.array_contains("names", name) for name in (*OPTIONAL, "ce_sequence")}
+    fields_ |= {name: F.col(name) for name in (*POSITION, "key", "value")} | {"schema_id": schema_id()}
+    raw = searchable(source).select(once(struct(fields_)))
     columns = {name: F.col(name) for name in POSITION}
     columns |= typed({name: F.col(header) for name, header in HEADERS.items()})
     columns |= {name: F.col(name) for name in ("schema_id", "value")} | {"kind": _kind()}
@@ -73,7 +73,7 @@ def with_kind(source: DataFrame) -> DataFrame:
 
 
 def _kind() -> Column:
-    """What a record is by its key and headers alone: `opening`, a reason for being foreign, or null."""
+    """What a record is, by key and headers only: `opening`, a reason for being foreign, or null."""
     together, optional = (F.concat_ws("|", *(_text(n) for n in names)) for names in (REQUIRED, OPTIONAL))
     spoiled = (F.col(f"has_{name}") & F.col(name).isNull() for name in OPTIONAL)
     envelope = (
@@ -96,10 +96,10 @@ def _kind() -> Column:
 
 
 def searchable(source: DataFrame) -> DataFrame:
-    """With `names` and `texts`: the headers, the last one first.
+    """Adds `names` and `texts`: the headers, the last one first.
 
-    A record may repeat a header: the last one counts, here as in the services. Two arrays and a search in
-    them cost half of what a map for each record does.
+    If a record repeats a header, the last one counts, as in the services. Two arrays and a search cost half as
+    much as a map per record.
     """
     arrays = {
         name: F.reverse(F.col(f"headers.{part}")) for name, part in (("names", "key"), ("texts", "value"))
@@ -130,9 +130,8 @@ def schema_id() -> Column:
 def once(row: Column) -> Column:
     """The fields of a struct as columns, computed once each; all null where it is null.
 
-    Spark moves a filter below the projection that it stands on, and with it a copy of each expression that
-    it names: a header would be looked up and a value decoded again for every mention. It moves none below
-    a generator.
+    Spark moves a filter below a projection and copies each expression that the filter uses: a header would be
+    looked up, and a value decoded, again for every use. Spark moves no filter below a generator.
     """
     return F.inline(F.array(row))
 
@@ -146,13 +145,13 @@ def _text(name: str) -> Column:
 
 
 def _is_number(name: str) -> Column:
-    """A form that both implementations read alike: ASCII digits, no zero in front."""
+    """Tells whether both implementations read it alike: ASCII digits, no leading zero."""
     number = _text(name)
     return number.rlike(NUMBER) & (number.try_cast("long") <= LARGEST_NUMBER)
 
 
 def before(offsets: Offsets) -> Column:
-    """Whether a record lies before these offsets; none does in a partition that is not named."""
+    """Tells whether a record lies before these offsets; no record of an unnamed partition does."""
     parts = [
         (F.col("topic") == topic) & (F.col("partition") == number) & (F.col("offset") < offset)
         for topic, partitions in offsets.items()
@@ -162,6 +161,6 @@ def before(offsets: Offsets) -> Column:
 
 
 def event_types(lock: Lock) -> list[str]:
-    """Every event type, in the lock's order. What opens an epoch is no event."""
+    """Returns every event type, in the lock's order. EpochOpened is not an event."""
     types = (entry.type for entry in lock.entries if entry.topic in EVENT_TOPICS)
     return list(dict.fromkeys(name for name in types if not name.startswith(KERNEL)))

@@ -1,4 +1,4 @@
-"""`site.journal` as analytics reads it: the decisions on records and the epochs from before openings."""
+"""Reads `site.journal`: the decisions on records, and the recorded epochs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from analytics.decoder import UndecodableValue, read_record
-from analytics.offsets import ANSWER_SECONDS, LogUnreachable
+from analytics.offsets import REQUEST_SECONDS, LogUnreachable
 from contracts.kernel.records import EpochsRecorded, RecordJudged
 from contracts.lock import Lock, load_lock
 
@@ -20,7 +20,7 @@ Subject = tuple[str, int, str, str]
 
 @dataclass(frozen=True)
 class RecordedDecisions:
-    """Of one record the last verdict counts, of one topic the last epochs."""
+    """The last verdict on each record, and the last epochs of each topic."""
 
     verdicts: Mapping[Subject, str] = field(default_factory=dict)
     epochs: Mapping[str, frozenset[int]] = field(default_factory=dict)
@@ -30,16 +30,18 @@ NO_DECISIONS = RecordedDecisions()
 
 
 def read_decisions(kafka: str) -> RecordedDecisions:
-    """What is recorded now; nothing where the log is older than the journal. Raises LogUnreachable."""
+    """Returns the recorded decisions; none if the log has no journal. Raises LogUnreachable."""
     try:
-        known = AdminClient({"bootstrap.servers": kafka, "log_level": 0}).list_topics(timeout=ANSWER_SECONDS)
-        return decisions(_values(kafka), load_lock()) if TOPIC in known.topics else NO_DECISIONS
+        metadata_ = AdminClient({"bootstrap.servers": kafka, "log_level": 0}).list_topics(
+            timeout=REQUEST_SECONDS
+        )
+        return decisions(_values(kafka), load_lock()) if TOPIC in metadata_.topics else NO_DECISIONS
     except KafkaException as error:
-        raise LogUnreachable(f"the broker at {kafka} does not answer: {error}") from error
+        raise LogUnreachable(f"the broker at {kafka} does not respond: {error}") from error
 
 
 def decisions(values: Iterable[bytes | None], lock: Lock) -> RecordedDecisions:
-    """From the journal's records in their order. What is no decision of ours changes nothing."""
+    """Returns the decisions of the journal's records, in order; other records change nothing."""
     verdicts: dict[Subject, str] = {}
     epochs: dict[str, frozenset[int]] = {}
     for value in values:
@@ -69,9 +71,9 @@ def _values(kafka: str) -> Iterable[bytes | None]:
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         while True:
-            record = consumer.poll(ANSWER_SECONDS)
+            record = consumer.poll(REQUEST_SECONDS)
             if record is None:
-                raise LogUnreachable(f"the broker at {kafka} does not answer")
+                raise LogUnreachable(f"the broker at {kafka} does not respond")
             error = record.error()
             if error is None:
                 yield record.value()

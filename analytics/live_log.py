@@ -1,4 +1,4 @@
-"""Orders beside stock while they happen: what was asked and what was held, hour by hour, each line once.
+"""Joins orders with reservations while they happen: lines ordered and reserved, hour by hour, each line once.
 
 Structured streaming with state in two places, the lines that wait for their reservation and the hours that
 are still open, and one watermark, in recorded time. Output and position are committed together, so a run
@@ -21,7 +21,7 @@ WINDOW = "1 hour"
 
 
 @dataclass(frozen=True)
-class Places:
+class StreamFolders:
     """`out`: Parquet, an hour's rows appended once it is closed. `checkpoint`: how far, and what is open."""
 
     out: Path
@@ -33,7 +33,7 @@ def live(session: SparkSession, kafka: str, topics: tuple[str, ...] = EVENT_TOPI
 
     What counts is said of the log as it is now: begin anew for each run.
     """
-    now = replay(session, kafka, topics)
+    current = replay(session, kafka, topics)
     source = (
         session.readStream.format("kafka")
         .options(**SOURCE)
@@ -42,7 +42,7 @@ def live(session: SparkSession, kafka: str, topics: tuple[str, ...] = EVENT_TOPI
         .option("startingOffsets", "earliest")
         .load()
     )
-    return Replay({}, with_fault(with_columns(source), now.found), now.lock, now.found)
+    return Replay({}, with_fault(with_columns(source), current.exceptions), current.lock, current.exceptions)
 
 
 def held_by_hour(log: Replay) -> DataFrame:
@@ -51,15 +51,15 @@ def held_by_hour(log: Replay) -> DataFrame:
     lines = log.of("daybook.order.OrderPlaced").select(
         "order_id", F.col("recorded_at").alias("asked_at"), F.explode("lines").alias("line")
     )
-    asked = lines.select("order_id", F.col("line.sku").alias("sku"), "asked_at", "line.quantity")
-    held = log.of("daybook.inventory.StockReserved").select(
+    ordered = lines.select("order_id", F.col("line.sku").alias("sku"), "asked_at", "line.quantity")
+    reserved = log.of("daybook.inventory.StockReserved").select(
         F.col("order_id").alias("held_order"),
         F.col("sku").alias("held_sku"),
         F.col("recorded_at").alias("held_at"),
         F.col("quantity").alias("held_units"),
     )
-    together = asked.withWatermark("asked_at", LATE).join(
-        held.withWatermark("held_at", LATE),
+    together = ordered.withWatermark("asked_at", LATE).join(
+        reserved.withWatermark("held_at", LATE),
         F.expr(
             f"""order_id = held_order AND sku = held_sku
             AND held_at BETWEEN asked_at AND asked_at + INTERVAL {LATE}"""
@@ -76,13 +76,13 @@ def held_by_hour(log: Replay) -> DataFrame:
     return counted.select(F.col("window.start").alias("hour"), "lines", "units", "lines_held", "units_held")
 
 
-def append_new(hours: DataFrame, places: Places) -> None:
+def append_new(hours: DataFrame, folders: StreamFolders) -> None:
     """Read what has come since the last run, append the hours that are closed by it, and return."""
     query = (
         hours.writeStream.format("parquet")
         .outputMode("append")
-        .option("path", str(places.out))
-        .option("checkpointLocation", str(places.checkpoint))
+        .option("path", str(folders.out))
+        .option("checkpointLocation", str(folders.checkpoint))
         .trigger(availableNow=True)
         .start()
     )

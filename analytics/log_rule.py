@@ -1,7 +1,7 @@
-"""What a record of an events topic is: Spark's own implementation of docs/adr/0017, for a whole log.
+"""Classifies the records of an events topic: Spark's own implementation of docs/adr/0017, for a whole log.
 
-`services/kernel/log/rule.py` says the same record by record; `tests/contract/log_rule_cases.py` is the table
-that both are held to. Nearly every record is the next event of its stream, so the rule finds the others:
+`services/kernel/log/rule.py` does the same record by record; `tests/contract/log_rule_cases.py` tests both. Nearly
+every record is the next event of its stream, so the rule finds the others:
 
     records ─► `kind`: what each is by itself ─► sorted by key ─► stream_steps.py ─► Exceptions ─► `fault`
 """
@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from analytics.envelope import OPENING, event_types, once, struct
 from analytics.journal import RecordedDecisions
-from analytics.stream_steps import APPLIED, EPOCH, FOUND, GIVEN, STOPPED, Place, exceptions
+from analytics.stream_steps import APPLIED, EPOCH, FOUND, GIVEN, STOPPED, TopicPartition, exceptions
 from contracts.lock import Lock
 
 FIRST_EPOCH = 1
@@ -30,7 +30,7 @@ WAITING = "waiting"
 NO_FAULT = (OPENING, APPLIED)
 END_BYTES = 16
 
-Intervals = Mapping[Place, Sequence[tuple[int, int]]]
+Intervals = Mapping[TopicPartition, Sequence[tuple[int, int]]]
 """By partition, the offsets from which another epoch is open, and which."""
 
 
@@ -59,22 +59,22 @@ def find_exceptions(
     """
     digest = F.unhex(F.md5("value"))
     decodable = {"end": digest, "whole": F.concat(F.expr("substring(value, 6)"), digest)}
-    known = (F.col("kind").isNull() | (F.col("kind") != "no_envelope")) & F.col("entity").isNotNull()
-    given = log.select("*", once(struct(decodable))).withColumns(
+    complete = (F.col("kind").isNull() | (F.col("kind") != "no_envelope")) & F.col("entity").isNotNull()
+    prepared = log.select("*", once(struct(decodable))).withColumns(
         {
-            "entity": F.when(known, F.col("entity")),
+            "entity": F.when(complete, F.col("entity")),
             "verdict": F.when(F.col("kind").isNull(), _verdict(decisions)),
             "readable": F.col("kind").isNull() & _readable(lock),
         }
     )
-    found = _found(given, partitions)
-    epochs, records = open_epochs(found, decisions)
-    if not _all_open(found, epochs):
-        shut = F.col("kind").isNull() & _is_shut(epochs, decisions)
-        again = given.withColumn("kind", F.when(shut, "epoch_not_open").otherwise(F.col("kind")))
-        found = _found(again, partitions)
+    exceptions = _find(prepared, partitions)
+    epochs, records = open_epochs(exceptions, decisions)
+    if not _all_open(exceptions, epochs):
+        closed = F.col("kind").isNull() & _is_closed(epochs, decisions)
+        corrected = prepared.withColumn("kind", F.when(closed, "epoch_not_open").otherwise(F.col("kind")))
+        exceptions = _find(corrected, partitions)
     stopped = []
-    for row in found:
+    for row in exceptions:
         if row["what"] in STOPPED:
             stopped.append((row["topic"], row["partition"], row["entity"], row["offset"], row["what"]))
         elif row["what"] not in (EPOCH, OPENING):
@@ -82,18 +82,18 @@ def find_exceptions(
     return Exceptions(sorted(records), sorted(stopped))
 
 
-def with_fault(log: DataFrame, found: Exceptions) -> DataFrame:
+def with_fault(log: DataFrame, exceptions: Exceptions) -> DataFrame:
     """The column `fault`: why a record is no event that counts; null where it is one."""
     fault, columns, session = F.lit(None).cast("string"), log.columns, log.sparkSession
-    if found.records:
-        places = session.createDataFrame(
-            found.records, "topic string, partition int, offset long, what string"
+    if exceptions.records:
+        exceptions_frame = session.createDataFrame(
+            exceptions.records, "topic string, partition int, offset long, what string"
         )
-        log = log.join(F.broadcast(places), ["topic", "partition", "offset"], "left")
+        log = log.join(F.broadcast(exceptions_frame), ["topic", "partition", "offset"], "left")
         fault = F.col("what")
-    if found.stopped:
+    if exceptions.stopped:
         schema = "topic string, partition int, entity string, stop long, step string"
-        keys = session.createDataFrame(found.stopped, schema)
+        keys = session.createDataFrame(exceptions.stopped, schema)
         log = log.join(F.broadcast(keys), ["topic", "partition", "entity"], "left")
         behind = F.when(F.col("offset") > F.col("stop"), WAITING)
         fault = F.coalesce(fault, F.when(F.col("offset") == F.col("stop"), F.col("step")).otherwise(behind))
@@ -101,25 +101,25 @@ def with_fault(log: DataFrame, found: Exceptions) -> DataFrame:
 
 
 def open_epochs(
-    found: Iterable[Row], decisions: RecordedDecisions
+    exceptions: Iterable[Row], decisions: RecordedDecisions
 ) -> tuple[Intervals, list[tuple[str, int, int, str]]]:
     """Where epochs open, from the openings and, of recorded epochs, the first events; and what the openings
     are: one that goes back is foreign."""
-    marks: dict[Place, set[tuple[int, int, bool]]] = {}
-    for row in found:
+    marks: dict[TopicPartition, set[tuple[int, int, bool]]] = {}
+    for row in exceptions:
         opening = row["what"] == OPENING
         if opening or (row["what"] == EPOCH and row["epoch"] in decisions.epochs.get(row["topic"], ())):
-            place = (row["topic"], row["partition"])
-            marks.setdefault(place, set()).add((row["offset"], row["epoch"], opening))
-    epochs: dict[Place, list[tuple[int, int]]] = {}
+            topic_partition = (row["topic"], row["partition"])
+            marks.setdefault(topic_partition, set()).add((row["offset"], row["epoch"], opening))
+    epochs: dict[TopicPartition, list[tuple[int, int]]] = {}
     records = []
-    for place, some in marks.items():
+    for topic_partition, openings in marks.items():
         now = FIRST_EPOCH
-        for offset, epoch, opening in sorted(some):
+        for offset, epoch, opening in sorted(openings):
             if epoch > now:
-                epochs.setdefault(place, []).append((offset, epoch))
+                epochs.setdefault(topic_partition, []).append((offset, epoch))
             if opening:
-                records.append((*place, offset, OPENING if epoch >= now else "epoch_not_open"))
+                records.append((*topic_partition, offset, OPENING if epoch >= now else "epoch_not_open"))
             now = max(now, epoch)
     return epochs, records
 
@@ -129,30 +129,30 @@ def _readable(lock: Lock) -> Column:
 
     It is decoded with its digest appended: an event as long as its schema says has just that behind it.
     """
-    found = F.when(F.lit(False), F.lit(False))
+    readable = F.when(F.lit(False), F.lit(False))
     for number in (number for name in event_types(lock) for number in lock.ids(name)):
         end = {"type": "fixed", "name": "End", "namespace": "daybook", "size": END_BYTES}
         fields = [{"name": "event", "type": lock.schema(number)}, {"name": "end", "type": end}]
         schema = {"type": "record", "name": "Whole", "namespace": "daybook", "fields": fields}
         decoded = from_avro(F.col("whole"), msgspec.json.encode(schema).decode(), {"mode": "PERMISSIVE"})
-        found = found.when(F.col("schema_id") == number, decoded["end"] == F.col("end"))
-    return F.coalesce(found, F.lit(False))
+        readable = readable.when(F.col("schema_id") == number, decoded["end"] == F.col("end"))
+    return F.coalesce(readable, F.lit(False))
 
 
-def _found(given: DataFrame, partitions: Mapping[str, int]) -> list[Row]:
+def _find(prepared: DataFrame, partitions: Mapping[str, int]) -> list[Row]:
     columns, schema = StructType.fromDDL(GIVEN).names, StructType.fromDDL(FOUND)
-    ordered = given.select(*columns).repartition("topic", "partition", "entity")
+    ordered = prepared.select(*columns).repartition("topic", "partition", "entity")
     ordered = ordered.sortWithinPartitions("topic", "partition", "entity", "offset")
     run = partial(exceptions, schema=to_arrow_schema(schema), partitions=dict(partitions))
     rows: list[Row] = ordered.mapInArrow(run, schema).collect()
     return rows
 
 
-def _all_open(found: Iterable[Row], epochs: Intervals) -> bool:
+def _all_open(exceptions: Iterable[Row], epochs: Intervals) -> bool:
     """Whether the events of each epoch stand where it is open."""
     return all(
         _epoch_at(epochs.get((row["topic"], row["partition"]), ()), row["offset"]) == row["epoch"]
-        for row in found
+        for row in exceptions
         if row["what"] == EPOCH
     )
 
@@ -161,24 +161,24 @@ def _epoch_at(opened: Sequence[tuple[int, int]], offset: int) -> int:
     return max((epoch for since, epoch in opened if since <= offset), default=FIRST_EPOCH)
 
 
-def _is_shut(epochs: Intervals, decisions: RecordedDecisions) -> Column:
+def _is_closed(epochs: Intervals, decisions: RecordedDecisions) -> Column:
     """Whether a record's epoch is not open; a later one that is recorded would open with it."""
     now = _open_epoch(epochs)
     recorded = (
-        (F.col("topic") == topic) & F.col("epoch").isin(set(known))
-        for topic, known in decisions.epochs.items()
+        (F.col("topic") == topic) & F.col("epoch").isin(set(complete))
+        for topic, complete in decisions.epochs.items()
     )
     opens = (F.col("epoch") > now) & reduce(Column.__or__, recorded, F.lit(False))
     return (F.col("epoch") != now) & ~opens
 
 
 def _open_epoch(epochs: Intervals) -> Column:
-    found = F.when(F.lit(False), FIRST_EPOCH)
+    epoch_column = F.when(F.lit(False), FIRST_EPOCH)
     for (topic, partition), opened in epochs.items():
         here = (F.col("topic") == topic) & (F.col("partition") == partition)
         for since, epoch in reversed(opened):
-            found = found.when(here & (F.col("offset") >= since), epoch)
-    return found.otherwise(FIRST_EPOCH)
+            epoch_column = epoch_column.when(here & (F.col("offset") >= since), epoch)
+    return epoch_column.otherwise(FIRST_EPOCH)
 
 
 def _verdict(decisions: RecordedDecisions) -> Column:

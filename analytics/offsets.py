@@ -1,4 +1,4 @@
-"""How far a reading of the log goes: fixed once, so that every reading of it is the same."""
+"""Offsets of the log: fixed once, so that every replay reads the same records."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,76 +14,80 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from analytics.errors import AnalyticsError
+
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """Topic → partition → offset of the next record, exclusive."""
 
-ANSWER_SECONDS = 30.0
+REQUEST_SECONDS = 30.0
 POLL_SECONDS = 0.2
 
 
-class LogUnreachable(Exception):
-    """The broker did not answer, or a topic does not exist."""
+class LogUnreachable(AnalyticsError):
+    """The broker did not respond, or a topic does not exist."""
 
 
-class AheadOfLog(Exception):
-    """A reader stands behind the log's end: it has read another log."""
+class AheadOfLog(AnalyticsError):
+    """A reader's position lies beyond the log's end: it has read another log."""
 
 
-class ReplayIncomplete(Exception):
-    """A reader of the log did not come to its fixed end in time."""
+class ReplayIncomplete(AnalyticsError):
+    """A reader did not reach the fixed end of the log in time."""
 
 
 def end_offsets(kafka: str, topics: Iterable[str]) -> Offsets:
-    """Where the committed log ends now: the last stable offset of every partition. Raises LogUnreachable.
+    """Returns the last stable offset of every partition. Raises LogUnreachable.
 
-    What belongs to a transaction that is still open lies beyond it.
+    Records of open transactions lie beyond it.
     """
     admin = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
     try:
-        known = admin.list_topics(timeout=ANSWER_SECONDS).topics
-        missing = [topic for topic in topics if topic not in known]
+        topics_by_name = admin.list_topics(timeout=REQUEST_SECONDS).topics
+        missing = [topic for topic in topics if topic not in topics_by_name]
         if missing:
             raise LogUnreachable(f"no such topic: {', '.join(missing)}")
-        asked = [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]
-        answers = admin.list_offsets(
-            {partition: OffsetSpec.latest() for partition in asked},
+        partitions_ = [
+            TopicPartition(topic, number) for topic in topics for number in topics_by_name[topic].partitions
+        ]
+        futures = admin.list_offsets(
+            {partition: OffsetSpec.latest() for partition in partitions_},
             isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=ANSWER_SECONDS,
+            request_timeout=REQUEST_SECONDS,
         )
         ends: dict[str, dict[int, int]] = {topic: {} for topic in topics}
-        for partition, answer in answers.items():
-            ends[partition.topic][partition.partition] = answer.result(ANSWER_SECONDS).offset
+        for partition, future in futures.items():
+            ends[partition.topic][partition.partition] = future.result(REQUEST_SECONDS).offset
     except KafkaException as error:
-        raise LogUnreachable(f"the broker at {kafka} does not answer: {error}") from error
+        raise LogUnreachable(f"the broker at {kafka} does not respond: {error}") from error
     return ends
 
 
 def topic_ids(kafka: str, topics: Iterable[str]) -> dict[str, str]:
-    """The identity of each topic: another one once it was deleted and made anew. Raises LogUnreachable."""
+    """Returns the id of each topic; it changes if the topic is deleted and created again. Raises LogUnreachable."""
     names = list(topics)
     try:
         admin = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
-        answers = admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_SECONDS)
-        return {name: str(answers[name].result(ANSWER_SECONDS).topic_id) for name in names}
+        futures = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_SECONDS)
+        return {name: str(futures[name].result(REQUEST_SECONDS).topic_id) for name in names}
     except KafkaException as error:
-        raise LogUnreachable(f"the broker at {kafka} does not tell its topics: {error}") from error
+        raise LogUnreachable(f"the broker at {kafka} does not describe its topics: {error}") from error
 
 
 def check_within(ends: Offsets, positions: Mapping[str, Offsets]) -> None:
-    """Raise AheadOfLog where a reader, by name, has a position that the log does not reach."""
+    """Raises AheadOfLog if a reader's position lies beyond the log's end."""
     for name, offsets in positions.items():
         for topic, partitions in offsets.items():
             for number, offset in partitions.items():
                 end = ends.get(topic, {}).get(number, 0)
                 if offset > end:
-                    raise AheadOfLog(f"{name} stands at {topic}/{number}/{offset}, but the log ends at {end}")
+                    raise AheadOfLog(f"{name} is at {topic}/{number}/{offset}, but the log ends at {end}")
 
 
 def wait_until_read(kafka: str, ends: Offsets, positions: Callable[[], Offsets], seconds: float) -> None:
-    """Return once a reader at `positions()` has nothing left before `ends`. Raises NotCaughtUp.
+    """Waits until a reader at `positions()` has read everything before `ends`. Raises ReplayIncomplete.
 
-    Behind the last record there may be transaction markers, so a position may stay below the end for ever:
-    where it does, the log itself is asked whether a record follows.
+    After the last record there may be transaction markers, so a position may stay below the end. Then the log
+    itself shows whether a record follows.
     """
     deadline = time.monotonic() + seconds
     while behind := _behind(kafka, ends, positions()):
@@ -94,17 +98,17 @@ def wait_until_read(kafka: str, ends: Offsets, positions: Callable[[], Offsets],
 
 
 def _behind(kafka: str, ends: Offsets, positions: Offsets) -> list[tuple[str, int, int]]:
-    found = []
+    behind_ = []
     for topic, partitions in ends.items():
         for number, end in partitions.items():
             position = positions.get(topic, {}).get(number, 0)
             if position < end and _record_follows(kafka, topic, number, position, end):
-                found.append((topic, number, position))
-    return found
+                behind_.append((topic, number, position))
+    return behind_
 
 
 def _record_follows(kafka: str, topic: str, number: int, position: int, end: int) -> bool:
-    """Whether a committed record lies in [position, end)."""
+    """Tells whether a committed record lies in [position, end)."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka,
@@ -119,9 +123,9 @@ def _record_follows(kafka: str, topic: str, number: int, position: int, end: int
     try:
         consumer.assign([TopicPartition(topic, number, position)])
         while True:
-            record = consumer.poll(ANSWER_SECONDS)
+            record = consumer.poll(REQUEST_SECONDS)
             if record is None:
-                raise LogUnreachable(f"the broker at {kafka} does not answer")
+                raise LogUnreachable(f"the broker at {kafka} does not respond")
             error = record.error()
             if error is None:
                 return bool(record.offset() < end)

@@ -4,7 +4,7 @@ kafka ─► log (headers as columns, `fault`) ─┬─► events      every en
                                             ├─► of(type)    one typed frame per event type, newest shape
                                             └─► set_aside   what does not count: position and reason
 
-What counts is said by log_rule.py, once for the whole reading: the log is read twice.
+log_rule.py decides what counts, once for the whole log: so the log is read twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,19 +49,19 @@ SOURCE = {
 
 @dataclass(frozen=True)
 class Replay:
-    """One reading of the log. `ends` are its exclusive end offsets; the frames are lazy.
+    """One replay of the log. `ends` are its exclusive end offsets; the frames are lazy.
 
-    `found` are the records that are not simply the next event of their stream.
+    `exceptions` are the records that are not the next event of their stream.
     """
 
     ends: Offsets
     log: DataFrame
     lock: Lock
-    found: Exceptions = NOTHING_FOUND
+    exceptions: Exceptions = NOTHING_FOUND
 
     @property
     def events(self) -> DataFrame:
-        """Every event that counts: the columns of ENVELOPE. Bodies are not looked at."""
+        """Every event that counts: the columns of ENVELOPE, without bodies."""
         return self.log.where("fault IS NULL").select(*ENVELOPE)
 
     def of(self, type_name: str) -> DataFrame:
@@ -84,11 +84,11 @@ class Replay:
         return aside.select(*POSITION, "entity", "schema_id", F.col("fault").alias("reason"))
 
     def kept(self) -> "Replay":
-        """The same, read from the broker once and kept while Spark has room (memory, then disk)."""
+        """Returns the same replay, read from the broker once and cached by Spark (memory, then disk)."""
         return replace(self, log=self.log.persist(StorageLevel.MEMORY_AND_DISK))
 
     def before(self, offsets: Offsets) -> "Replay":
-        """Only what lies before these offsets; a partition that is not named is left out."""
+        """Returns only what lies before these offsets; an unnamed partition is left out."""
         return replace(self, ends=offsets, log=self.log.where(before(offsets)))
 
     def _decoded(self, schema_id: int) -> Column:
@@ -99,15 +99,15 @@ class Replay:
 def replay(
     session: SparkSession, kafka: str, topics: Sequence[str] = EVENT_TOPICS, ends: Offsets | None = None
 ) -> Replay:
-    """The log of `topics` from its beginning to `ends` (default: where it ends now).
+    """Returns the log of `topics` from its beginning to `ends` (default: its current end).
 
     Raises LogUnreachable. Records that are deleted while reading end the job (`failOnDataLoss`).
     """
     ends = end_offsets(kafka, topics) if ends is None else ends
     source, lock = read_topics(session, kafka, ends), load_lock()
     partitions = {topic: len(numbers) for topic, numbers in ends.items()}
-    found = find_exceptions(with_kind(source), partitions, read_decisions(kafka), lock)
-    return Replay(ends, with_fault(with_columns(source), found), lock, found)
+    exceptions = find_exceptions(with_kind(source), partitions, read_decisions(kafka), lock)
+    return Replay(ends, with_fault(with_columns(source), exceptions), lock, exceptions)
 
 
 def read_topics(session: SparkSession, kafka: str, ends: Offsets) -> DataFrame:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from analytics.code_archive import code_archive
+from analytics.errors import AnalyticsError
 from analytics.settings import AnalyticsSettings
 
 ROOT = Path(__file__).parent.parent
@@ -29,7 +30,7 @@ EVERYWHERE = {
 }
 
 
-class JarsMissing(Exception):
+class JarsMissing(AnalyticsError):
     """The folder named by DAYBOOK_SPARK_JARS has no jars."""
 
 

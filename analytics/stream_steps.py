@@ -1,7 +1,7 @@
-"""The records of each key in order, as Arrow batches: which of them are not the next event of their stream?
+"""Finds the records that are not the next event of their stream, in Arrow batches sorted by key and offset.
 
-A key's records may fill many batches, and a batch holds many keys. Nearly all batches hold nothing but next
-events, which columns tell at once; only the others are looked at row by row.
+A key may fill many batches, and a batch may contain many keys. Nearly all batches contain only next events, which
+a comparison of columns shows; only the other batches are read row by row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ first alone), or `epoch`: one row for the first and one for the last event of ea
 EPOCH, APPLIED = "epoch", "applied"
 STOPPED = ("forked", "unreadable")
 
-Place: TypeAlias = tuple[str, int]
+TopicPartition: TypeAlias = tuple[str, int]
 Columns: TypeAlias = Mapping[str, pa.Array]
 
 
@@ -38,14 +38,14 @@ def exceptions(
     steps = _Steps(partitions)
     for batch in batches:
         if batch.num_rows:
-            steps.take({name: batch.column(name) for name in batch.schema.names})
+            steps.add_batch({name: batch.column(name) for name in batch.schema.names})
     rows = [dict(zip(schema.names, row, strict=True)) for row in (*steps.found, *steps.ranges())]
     yield pa.RecordBatch.from_pylist(rows, schema)
 
 
 @dataclass
 class _Steps:
-    """`name` is the key that is being read, `home` whether it stands in its partition, `read` its version."""
+    """`name`: the current key; `home`: whether it is in its own partition; `read`: its version."""
 
     partitions: Mapping[str, int]
     found: list[tuple[Any, ...]] = field(default_factory=list)
@@ -55,19 +55,19 @@ class _Steps:
     stopped: bool = False
     _epochs: dict[tuple[str, int, int], tuple[int, int]] = field(default_factory=dict)
 
-    def take(self, columns: Columns) -> None:
-        """One batch."""
+    def add_batch(self, columns: Columns) -> None:
+        """Processes one batch."""
         new = _first_of_keys(columns)
         at = [columns[name][0].as_py() for name in ("topic", "partition", "entity")]
         new[0] = tuple(at) != self.name
-        homes = _at_home(columns, new, self.partitions, self.home)
+        homes = _in_home_partition(columns, new, self.partitions, self.home)
         self.home = bool(homes[-1])
         if homes.all() and self._all_next(columns, new):
-            self._move_on(columns)
+            self._skip_batch(columns)
         else:
             rows = zip(*(columns[name].to_pylist() for name in columns), strict=True)
             for row, home in zip(rows, homes.tolist(), strict=True):
-                self._take(dict(zip(columns, row, strict=True)), home)
+                self._add_row(dict(zip(columns, row, strict=True)), home)
 
     def ranges(self) -> Iterator[tuple[Any, ...]]:
         for (topic, partition, epoch), offsets in self._epochs.items():
@@ -82,21 +82,21 @@ class _Steps:
         expected = np.where(new, 1, np.concatenate(([self.read], versions[:-1])) + 1)
         return bool((versions == expected).all()) and not (self.stopped and not new[0])
 
-    def _move_on(self, columns: Columns) -> None:
-        """Past a batch that holds next events only."""
+    def _skip_batch(self, columns: Columns) -> None:
+        """Skips a batch that contains only next events."""
         last = {name: column[-1].as_py() for name, column in columns.items()}
         self.name, self.stopped = (last["topic"], last["partition"], last["entity"]), False
         self.read = last["version"]
         table = pa.table(dict(columns)).group_by(["topic", "partition", "epoch"])
         for row in table.aggregate([("offset", "min"), ("offset", "max")]).to_pylist():
-            place = (row["topic"], row["partition"], row["epoch"])
-            self._see_epoch(place, row["offset_min"], row["offset_max"])
+            partition_key = (row["topic"], row["partition"], row["epoch"])
+            self._record_epoch(partition_key, row["offset_min"], row["offset_max"])
 
-    def _see_epoch(self, place: tuple[str, int, int], first: int, last: int) -> None:
-        known = self._epochs.get(place, (first, last))
-        self._epochs[place] = min(known[0], first), max(known[1], last)
+    def _record_epoch(self, partition_key: tuple[str, int, int], first: int, last: int) -> None:
+        seen = self._epochs.get(partition_key, (first, last))
+        self._epochs[partition_key] = min(seen[0], first), max(seen[1], last)
 
-    def _take(self, row: Mapping[str, Any], home: bool) -> None:
+    def _add_row(self, row: Mapping[str, Any], home: bool) -> None:
         name = (row["topic"], row["partition"], row["entity"])
         if name != self.name:
             self.name, self.read, self.stopped = name, 0, False
@@ -116,8 +116,8 @@ class _Steps:
         return kind or ("decided" if row["verdict"] == "foreign" else None)
 
     def _step(self, row: Mapping[str, Any]) -> str | None:
-        """Of an event; None where it is the next one, or waits behind the one at which its key stopped."""
-        self._see_epoch((row["topic"], row["partition"], row["epoch"]), row["offset"], row["offset"])
+        """Returns the step of an event; None for the next event, and for events behind one that stopped the key."""
+        self._record_epoch((row["topic"], row["partition"], row["epoch"]), row["offset"], row["offset"])
         if self.stopped:
             return None
         version, verdict = row["version"], row["verdict"]
@@ -134,7 +134,7 @@ class _Steps:
 
 
 def _first_of_keys(columns: Columns) -> Any:
-    """Whether each row has another key than the one before it."""
+    """Tells whether each row has another key than the previous row."""
     new = np.ones(len(columns["entity"]), bool)
     parts = (columns[name] for name in ("topic", "partition", "entity"))
     differ = (pc.fill_null(pc.not_equal(part[1:], part[:-1]), True).to_numpy(False) for part in parts)
@@ -142,9 +142,9 @@ def _first_of_keys(columns: Columns) -> Any:
     return new
 
 
-def _at_home(columns: Columns, new: Any, partitions: Mapping[str, int], before: bool) -> Any:
-    """Whether each row stands in the partition of its key; asked once per key. `before` is the result for the
-    key with which the batch may go on."""
+def _in_home_partition(columns: Columns, new: Any, partitions: Mapping[str, int], before: bool) -> Any:
+    """Tells whether each row is in the partition of its key; computed once per key. `before`: the result for the
+    key that continues from the previous batch."""
     keys = [key or "?" for key in columns["entity"].filter(pa.array(new)).to_pylist()]
     topics = columns["topic"].filter(pa.array(new)).to_pylist()
     numbers = columns["partition"].filter(pa.array(new)).to_numpy()
@@ -154,9 +154,9 @@ def _at_home(columns: Columns, new: Any, partitions: Mapping[str, int], before: 
 
 
 def murmur2(keys: Sequence[bytes]) -> Any:
-    """Kafka's hash of each key (org.apache.kafka.common.utils.Utils), as unsigned integers of 64 bits."""
+    """Returns Kafka's hash of each key (org.apache.kafka.common.utils.Utils), as unsigned integers of 64 bits."""
     factor, lengths = np.uint32(0x5BD1E995), np.array([len(key) for key in keys], np.int64)
-    found = np.zeros(len(keys), np.uint32)
+    hashes = np.zeros(len(keys), np.uint32)
     for length in np.unique(lengths).tolist():
         same = np.flatnonzero(lengths == length)
         data = np.frombuffer(b"".join(keys[number] for number in same.tolist()), np.uint8).reshape(
@@ -169,10 +169,10 @@ def murmur2(keys: Sequence[bytes]) -> Any:
             mixed ^= mixed >> np.uint32(24)
             digest = (digest * factor) ^ (mixed * factor)
         if length > whole:
-            for place in range(length - whole):
-                digest ^= data[:, whole + place].astype(np.uint32) << np.uint32(8 * place)
+            for byte_number in range(length - whole):
+                digest ^= data[:, whole + byte_number].astype(np.uint32) << np.uint32(8 * byte_number)
             digest *= factor
         digest ^= digest >> np.uint32(13)
         digest *= factor
-        found[same] = digest ^ digest >> np.uint32(15)
-    return found.astype(np.int64)
+        hashes[same] = digest ^ digest >> np.uint32(15)
+    return hashes.astype(np.int64)

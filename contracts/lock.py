@@ -19,7 +19,7 @@ class Entry:
     """One version of one subject (`<topic>-<full record name>`).
 
     `file` is relative to `contracts/`, `fingerprint` the SHA-256 of Avro's parsing canonical form.
-    A schema that stands in several topics has one id under several subjects.
+    A schema used in several topics has one id under several subjects.
     """
 
     subject: str
@@ -35,7 +35,7 @@ class Entry:
 
 
 class Lock:
-    """The entries, by subject, id and type. An unknown one is a KeyError."""
+    """The entries, by subject, id and type. An unknown key raises KeyError."""
 
     def __init__(self, entries: Iterable[Entry], root: Path = ROOT) -> None:
         self.entries = tuple(entries)
@@ -74,7 +74,7 @@ class Lock:
 
     def topic_of(self, type_name: str) -> str:
         """The one topic of a command or an event. Kernel records have none: KeyError."""
-        return self._homes[type_name]
+        return self._topics_by_type[type_name]
 
     @cached_property
     def services(self) -> tuple[str, ...]:
@@ -88,25 +88,25 @@ class Lock:
 
     @cached_property
     def _by_subject(self) -> dict[str, list[Entry]]:
-        found: dict[str, list[Entry]] = {}
+        groups: dict[str, list[Entry]] = {}
         for entry in sorted(self.entries, key=lambda entry: (entry.subject, entry.version)):
-            found.setdefault(entry.subject, []).append(entry)
-        return found
+            groups.setdefault(entry.subject, []).append(entry)
+        return groups
 
     @cached_property
     def _by_type(self) -> dict[str, tuple[int, ...]]:
-        found: dict[str, dict[int, int]] = {}
+        groups: dict[str, dict[int, int]] = {}
         for entry in self.entries:
-            found.setdefault(entry.type, {})[entry.version] = entry.id
-        return {name: tuple(ids[version] for version in sorted(ids)) for name, ids in found.items()}
+            groups.setdefault(entry.type, {})[entry.version] = entry.id
+        return {name: tuple(ids[version] for version in sorted(ids)) for name, ids in groups.items()}
 
     @cached_property
-    def _homes(self) -> dict[str, str]:
-        found: dict[str, set[str]] = {}
+    def _topics_by_type(self) -> dict[str, str]:
+        groups: dict[str, set[str]] = {}
         for entry in self.entries:
             if entry.topic.endswith((".commands", ".events")) and not entry.type.startswith(KERNEL):
-                found.setdefault(entry.type, set()).add(entry.topic)
-        return {name: topic for name, (topic, *others) in found.items() if not others}
+                groups.setdefault(entry.type, set()).add(entry.topic)
+        return {name: topic for name, (topic, *others) in groups.items() if not others}
 
 
 def read_lock(path: Path) -> Lock:

@@ -61,14 +61,14 @@ class Service(Aggregate[Command, State, Event]):
 
     def run_worker(self) -> int:
         """Own a slot until SIGTERM; health and metrics are served beside the loop."""
-        from services.edge.worker_health import health_of
+        from services.edge.worker_health import serve_health
         from services.kernel.worker.worker import run_worker
         from services.kernel.worker.worker_metrics import WorkerMetrics
 
         settings = _read(WorkerSettings, self.worker_port)
         configure_logging(f"{self.name}-worker", settings.log_level)
         metrics = WorkerMetrics(self.name)
-        with health_of(metrics, settings.http_host, settings.http_port):
+        with serve_health(metrics, settings.http_host, settings.http_port):
             return run_worker(self, settings, metrics)
 
 

@@ -39,15 +39,15 @@ def orders(log: Events, every_version: bool = False) -> DataFrame:
 
 def stocks(log: Events, every_version: bool = False) -> DataFrame:
     """One row per SKU: entity and STOCK_FIELDS; with `every_version`, one row per event instead."""
-    held = {"received": (1, 0), "adjusted": (1, 0), "returned": (1, 0)}
-    held |= {"reserved": (0, 1), "released": (0, -1), "issued": (-1, -1)}
+    effects_by_kind = {"received": (1, 0), "adjusted": (1, 0), "returned": (1, 0)}
+    effects_by_kind |= {"reserved": (0, 1), "released": (0, -1), "issued": (-1, -1)}
     effects = {
         name: reduce(
-            lambda chain, kind: chain.when(F.col("kind") == kind, F.lit(held[kind][place])),
-            held,
+            lambda chain, kind: chain.when(F.col("kind") == kind, F.lit(effects_by_kind[kind][index])),
+            effects_by_kind,
             F.when(F.lit(False), F.lit(0)),
         )
-        for place, name in enumerate(("on_hand", "reserved"))
+        for index, name in enumerate(("on_hand", "reserved"))
     }
     aggregates = {name: F.sum(effect * F.col("quantity")) for name, effect in effects.items()}
     aggregates["version"] = F.max("version")

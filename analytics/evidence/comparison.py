@@ -38,13 +38,13 @@ def with_digest(account: DataFrame, fields: Sequence[str]) -> DataFrame:
     return account.withColumn("digest", F.sha2(_rendering(fields), 256))
 
 
-def side_by_side(accounts: Mapping[str, DataFrame], fields: Sequence[str]) -> DataFrame:
-    """One row per entity that any account knows: per account its digest, rendering (`_says`) and fields."""
+def join_accounts(accounts: Mapping[str, DataFrame], fields: Sequence[str]) -> DataFrame:
+    """One row per entity that any account knows: per account its digest, rendering (`_rendering`) and fields."""
     frames = [
         with_digest(account, fields).select(
             "entity",
             F.col("digest").alias(f"{name}_digest"),
-            _rendering(fields).alias(f"{name}_says"),
+            _rendering(fields).alias(f"{name}_rendering"),
             *(F.col(field).alias(f"{name}_{field}") for field in fields),
         )
         for name, account in accounts.items()
@@ -85,16 +85,16 @@ def first_difference(
     `broken_at` is where the stream itself repeats or misses a version. A row that equals the prefix of its
     own version is only behind, or ahead: it differs from the next version on.
     """
-    found = [] if broken_at is None else [broken_at]
-    found += [version for version in sorted(log.keys() | sql.keys()) if log.get(version) != sql.get(version)][
-        :1
-    ]
+    candidates = [] if broken_at is None else [broken_at]
+    candidates += [
+        version for version in sorted(log.keys() | sql.keys()) if log.get(version) != sql.get(version)
+    ][:1]
     version, digest = row or (0, "")
     last = max(log, default=0)
     if version > last:
-        found.append(last + 1)
+        candidates.append(last + 1)
     elif version == 0 or log.get(version) == digest:
-        found += [version + 1] if version < last else []
+        candidates += [version + 1] if version < last else []
     else:
-        found.append(version)
-    return min(found, default=last)
+        candidates.append(version)
+    return min(candidates, default=last)

@@ -26,7 +26,7 @@ _CANNOT_FOLLOW = (UndecodableValue, AssertionError, LookupError, AttributeError,
 class DomainFold:
     """How one kind of entity is folded and looked at.
 
-    `evolve` and `forget` are the domain's own; `look(state, event, row)` answers the fields as they are after
+    `evolve` and `forget` are the domain's own; `observe(state, event, row)` answers the fields as they are after
     `event`, from those before it (`start` at first). `fields` are the result's columns as SQL types.
     """
 
@@ -34,7 +34,7 @@ class DomainFold:
     initial: Any
     evolve: Callable[[Any, Any], Any]
     forget: Callable[[Any, int], Any]
-    look: Callable[[Any, Any, Row], Row]
+    observe: Callable[[Any, Any, Row], Row]
     start: Row
     fields: str
 
@@ -97,7 +97,7 @@ class FoldedStream:
         try:
             event = read_event(value, self._lock)
             self._state = self._fold.evolve(self._state, event)
-            self._fields = self._fold.look(self._state, event, self._fields)
+            self._fields = self._fold.observe(self._state, event, self._fields)
         except _CANNOT_FOLLOW:
             self._break(version)
         if version % FORGET_EVERY == 0:

@@ -12,7 +12,7 @@ from analytics.evidence.comparison import (
     Comparison,
     Difference,
     first_difference,
-    side_by_side,
+    join_accounts,
     summary,
     with_digest,
 )
@@ -38,17 +38,17 @@ class Accounts:
         by_domain = folded(self.log, self.fold).persist()
         rows = self.session.createDataFrame(read_model)
         accounts = dict(zip(ACCOUNTS, (by_domain, rows, self.aggregate(self.log, False)), strict=True))
-        joined = side_by_side(accounts, self.fields)
+        joined = join_accounts(accounts, self.fields)
         joined = joined.join(by_domain.select("entity", "broken_at"), "entity", "left")
         joined = joined.withColumn("same", F.col("same") & F.col("broken_at").isNull()).persist()
         result = summary(self.kind, joined, ACCOUNTS, summed)
         differing = (
             joined.where("NOT same").orderBy("entity").limit(NAMED_KEYS).collect() if result.differing else []
         )
-        found = self._differences(differing) if differing else []
+        differences = self._differences(differing) if differing else []
         joined.unpersist()
         by_domain.unpersist()
-        return result, found
+        return result, differences
 
     def _differences(self, rows: Sequence[Any]) -> list[Difference]:
         """With the first differing version: only now is every prefix of these few streams folded."""
@@ -56,7 +56,7 @@ class Accounts:
         log = replace(self.log, log=self.log.log.where(F.col("entity").isin(keys)))
         by_domain = self._digests(folded(log, self.fold, every_version=True))
         by_sql = self._digests(self.aggregate(log, True))
-        found = []
+        differences = []
         for row in rows:
             key = row["entity"]
             read = (
@@ -65,10 +65,10 @@ class Accounts:
                 else (row["read_model_version"], row["read_model_digest"])
             )
             version = first_difference(by_domain.get(key, {}), by_sql.get(key, {}), read, row["broken_at"])
-            says = "; ".join(f"{name}: {row[f'{name}_says'] or 'nothing'}" for name in ACCOUNTS)
+            accounts = "; ".join(f"{name}: {row[f'{name}_rendering'] or 'nothing'}" for name in ACCOUNTS)
             damage = f"the stream breaks at version {row['broken_at']}; " if row["broken_at"] else ""
-            found.append(Difference(self.kind, key, version, damage + says))
-        return found
+            differences.append(Difference(self.kind, key, version, damage + accounts))
+        return differences
 
     def _digests(self, account: DataFrame) -> dict[str, dict[int, str]]:
         digests: dict[str, dict[int, str]] = {}

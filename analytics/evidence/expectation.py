@@ -9,7 +9,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics.evidence.comparison import Comparison, Difference, side_by_side, summary
+from analytics.evidence.comparison import Comparison, Difference, join_accounts, summary
 from analytics.evidence.entities import NAMED_KEYS
 from analytics.evidence.verdict import BadExpectation
 
@@ -70,7 +70,7 @@ def compare(
     if kind == "stock":
         # A SKU of which nothing is left, or never was, need not be in either account.
         rows, log = (account.where("on_hand <> 0 OR reserved <> 0") for account in (rows, log))
-    joined = side_by_side({"expected": rows, "log": log}, fields).persist()
+    joined = join_accounts({"expected": rows, "log": log}, fields).persist()
     summed = [name for name in fields if name != "status"]
     result = replace(summary(f"expected {kind}", joined, ACCOUNTS, summed), left_out=others.count())
     differing = joined.where(~F.col("same")).orderBy("entity").limit(NAMED_KEYS).collect()
@@ -81,7 +81,7 @@ def compare(
             f"expected {kind}",
             row["entity"],
             None,
-            "; ".join(f"{name}: {row[f'{name}_says'] or 'nothing'}" for name in ACCOUNTS),
+            "; ".join(f"{name}: {row[f'{name}_rendering'] or 'nothing'}" for name in ACCOUNTS),
         )
         for row in differing
     ]

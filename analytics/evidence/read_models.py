@@ -8,6 +8,7 @@ from typing import TypeVar
 import asyncpg
 import pyarrow as pa
 
+from analytics.errors import AnalyticsError
 from analytics.offsets import Offsets
 
 Result = TypeVar("Result")
@@ -33,10 +34,10 @@ QUERIES: Mapping[str, tuple[str, pa.Schema]] = {
 }
 POSITIONS = "SELECT read_model, topic, partition, next_offset FROM position WHERE read_model = ANY($1)"
 PARKED = "SELECT topic, key, count(*) FROM parked WHERE read_model = ANY($1) GROUP BY topic, key"
-ANSWER_SECONDS = 60.0
+REQUEST_SECONDS = 60.0
 
 
-class DatabaseUnreachable(Exception):
+class DatabaseUnreachable(AnalyticsError):
     """The read models' database did not answer, or has no such tables."""
 
 
@@ -61,7 +62,7 @@ def read_models(database_url: str) -> ReadModels:
 
 async def _within(database_url: str, read: Callable[[asyncpg.Connection], Awaitable[Result]]) -> Result:
     try:
-        connection = await asyncpg.connect(database_url, timeout=ANSWER_SECONDS)
+        connection = await asyncpg.connect(database_url, timeout=REQUEST_SECONDS)
     except (OSError, asyncpg.PostgresError, TimeoutError) as error:
         raise DatabaseUnreachable(f"the read models' database does not answer: {error}") from error
     try:
@@ -74,17 +75,17 @@ async def _within(database_url: str, read: Callable[[asyncpg.Connection], Awaita
 
 
 async def _positions(connection: asyncpg.Connection) -> Mapping[str, Offsets]:
-    found: dict[str, dict[str, dict[int, int]]] = {name: {} for name in QUERIES}
+    positions: dict[str, dict[str, dict[int, int]]] = {name: {} for name in QUERIES}
     for read_model, topic, partition, offset in await connection.fetch(POSITIONS, list(QUERIES)):
-        found[read_model].setdefault(topic, {})[partition] = offset
-    return found
+        positions[read_model].setdefault(topic, {})[partition] = offset
+    return positions
 
 
 async def _snapshot(connection: asyncpg.Connection) -> ReadModels:
     positions = await _positions(connection)
     rows = {}
     for name, (query, schema) in QUERIES.items():
-        records = await connection.fetch(query, timeout=ANSWER_SECONDS)
+        records = await connection.fetch(query, timeout=REQUEST_SECONDS)
         columns = zip(*records, strict=True) if records else [[] for _ in schema]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         rows[name] = pa.Table.from_arrays(arrays, schema=schema)

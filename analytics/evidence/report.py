@@ -139,10 +139,10 @@ def _bars(revenue: Sequence[tuple[str, int]]) -> str:
     axis, step = 10 + high * scale, (width - left) / len(revenue)
     wide = max(step * 0.8, 1)
     bars = [
-        f'<rect x="{left + place * step:.1f}" y="{axis - max(net, 0) * scale:.1f}" width="{wide:.1f}" '
+        f'<rect x="{left + index * step:.1f}" y="{axis - max(net, 0) * scale:.1f}" width="{wide:.1f}" '
         f'height="{abs(net) * scale:.1f}" fill="{"#2f6fb3" if net >= 0 else "#b3261e"}">'
         f"<title>{escape(day)}: {net / 1_000_000:,.2f}</title></rect>"
-        for place, (day, net) in enumerate(revenue)
+        for index, (day, net) in enumerate(revenue)
     ]
     marks = [
         f'<text x="0" y="18">{high / 1_000_000:,.0f}</text>',

@@ -4,7 +4,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from analytics.evidence.comparison import Comparison, Difference, side_by_side, summary
+from analytics.evidence.comparison import Comparison, Difference, join_accounts, summary
 from analytics.evidence.entities import NAMED_KEYS
 from analytics.marts.daily_revenue import GRAIN, daily_revenue
 from analytics.replay import Replay
@@ -23,14 +23,14 @@ def compare(
         "read_model": session.createDataFrame(read_model).select(key, *SALES_FIELDS),
         "spark": mart.select(key, *SALES_FIELDS),
     }
-    joined = side_by_side(accounts, SALES_FIELDS)
+    joined = join_accounts(accounts, SALES_FIELDS)
     result = summary("sales_daily", joined, tuple(accounts), SALES_FIELDS)
-    found = [
+    differences = [
         Difference(
             "sales_daily",
             row["entity"],
             None,
-            f"read_model: {row['read_model_says'] or 'nothing'}; spark: {row['spark_says'] or 'nothing'}",
+            f"read_model: {row['read_model_rendering'] or 'nothing'}; spark: {row['spark_rendering'] or 'nothing'}",
         )
         for row in (
             joined.where("NOT same").orderBy("entity").limit(NAMED_KEYS).collect() if result.differing else []
@@ -38,4 +38,4 @@ def compare(
     ]
     by_day = mart.groupBy("day").agg(F.sum("net").alias("net")).orderBy("day").collect()
     mart.unpersist()
-    return result, found, [(str(row["day"]), row["net"]) for row in by_day]
+    return result, differences, [(str(row["day"]), row["net"]) for row in by_day]

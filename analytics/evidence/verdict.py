@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from analytics.errors import AnalyticsError
 from analytics.evidence.comparison import Comparison, Difference
 from analytics.log_rule import NO_FAULT, Exceptions
 from analytics.offsets import Offsets
@@ -15,7 +16,7 @@ DECIDED = "decided"
 IDENTICAL, STOPPED, DIFFERENT = "identical", "stopped", "different"
 
 
-class BadExpectation(Exception):
+class BadExpectation(AnalyticsError):
     """The expectation file cannot be read, or is not of its form."""
 
 
@@ -33,10 +34,10 @@ class Aside:
     stopped: Sequence[tuple[str, str, str]]
 
 
-def aside(found: Exceptions) -> Aside:
+def aside(exceptions: Exceptions) -> Aside:
     """From what was found in the log, in the log's order."""
-    foreign = [(f"{topic}/{n}/{at}", why) for topic, n, at, why in found.records if why not in NO_FAULT]
-    stopped = [(f"{topic}/{n}/{at}", key, why) for topic, n, key, at, why in found.stopped]
+    foreign = [(f"{topic}/{n}/{at}", why) for topic, n, at, why in exceptions.records if why not in NO_FAULT]
+    stopped = [(f"{topic}/{n}/{at}", key, why) for topic, n, key, at, why in exceptions.stopped]
     decided = sum(why == DECIDED for _, why in foreign)
     return Aside(len(foreign), decided, foreign[:NAMED_RECORDS], stopped)
 

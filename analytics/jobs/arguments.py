@@ -52,7 +52,7 @@ def existing_file(text: str) -> Path:
 
 
 @contextmanager
-def failures_said(*known: type[Exception]) -> Iterator[None]:
+def exit_on(*known: type[Exception]) -> Iterator[None]:
     """Known failures become one line on stderr and exit code 2."""
     try:
         yield
@@ -61,6 +61,6 @@ def failures_said(*known: type[Exception]) -> Iterator[None]:
         sys.exit(FAILED)
 
 
-def say(step: str) -> None:
+def report_step(step: str) -> None:
     """Progress, one line on stderr."""
     print(f"… {step}", file=sys.stderr, flush=True)

@@ -33,10 +33,17 @@ def run(
     """Log = read models = Spark?"""
     settings = arguments.settings_or_exit()
     sources = AuditSources(settings.kafka, settings.database_url, expectation=expectation)
-    known = (JarsMissing, LogUnreachable, DatabaseUnreachable, ReplayIncomplete, AheadOfLog, BadExpectation)
-    with arguments.failures_said(*known):
-        arguments.say("starting Spark")
-        verdict = audit(open_session("daybook audit", settings), sources, wait, arguments.say)
+    expected_errors = (
+        JarsMissing,
+        LogUnreachable,
+        DatabaseUnreachable,
+        ReplayIncomplete,
+        AheadOfLog,
+        BadExpectation,
+    )
+    with arguments.exit_on(*expected_errors):
+        arguments.report_step("starting Spark")
+        verdict = audit(open_session("daybook audit", settings), sources, wait, arguments.report_step)
     if out:
         with replaced(out) as folder:
             folder.mkdir()

@@ -7,7 +7,7 @@ import typer
 
 from analytics.envelope import EVENT_TOPICS
 from analytics.jobs import arguments
-from analytics.live_log import Places, append_new, held_by_hour, live
+from analytics.live_log import StreamFolders, append_new, held_by_hour, live
 from analytics.offsets import LogUnreachable, end_offsets
 from analytics.session import JarsMissing, open_session
 
@@ -20,14 +20,14 @@ def run(
 ) -> None:
     """Lines asked and lines held, hour by hour, each hour once it is closed."""
     settings = arguments.settings_or_exit()
-    places = Places(out / "rows", out / "checkpoint")
-    with arguments.failures_said(JarsMissing, LogUnreachable):
+    folders = StreamFolders(out / "rows", out / "checkpoint")
+    with arguments.exit_on(JarsMissing, LogUnreachable):
         end_offsets(settings.kafka, EVENT_TOPICS)  # says at once that the broker does not answer
-        arguments.say("starting Spark")
+        arguments.report_step("starting Spark")
         session = open_session("held by hour", settings)
-        arguments.say("reading what is new")
-        append_new(held_by_hour(live(session, settings.kafka)), places)
-    print(f"{out}: {session.read.parquet(str(places.out)).count()} hours are closed")
+        arguments.report_step("reading what is new")
+        append_new(held_by_hour(live(session, settings.kafka)), folders)
+    print(f"{out}: {session.read.parquet(str(folders.out)).count()} hours are closed")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ EARLIER = "the earlier output"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """`lake` None: from the log. `ends`: only what an earlier output saw. `moment`: only up to then."""
 
     kafka: str
@@ -31,33 +31,33 @@ class Wanted:
     knowledge: Knowledge = Knowledge.HAPPENED
 
 
-def events(session: SparkSession, wanted: Wanted) -> Replay:
+def events(session: SparkSession, selection: Selection) -> Replay:
     """Up to `ends`, not yet cut by time. Raises LogUnreachable, AheadOfLog, NoLake and LakeDamaged."""
-    if wanted.lake is None:
-        if wanted.ends is not None:
-            check_within(end_offsets(wanted.kafka, wanted.ends), {EARLIER: wanted.ends})
-        return replay(session, wanted.kafka, ends=wanted.ends)
-    lake = open_lake(session, wanted.lake)
-    if wanted.ends is None:
+    if selection.lake is None:
+        if selection.ends is not None:
+            check_within(end_offsets(selection.kafka, selection.ends), {EARLIER: selection.ends})
+        return replay(session, selection.kafka, ends=selection.ends)
+    lake = open_lake(session, selection.lake)
+    if selection.ends is None:
         return lake
-    check_within(lake.ends, {EARLIER: wanted.ends})
-    return lake.before(wanted.ends)
+    check_within(lake.ends, {EARLIER: selection.ends})
+    return lake.before(selection.ends)
 
 
-def sources(session: SparkSession, log: Replay, wanted: Wanted) -> Sources:
+def sources(session: SparkSession, log: Replay, selection: Selection) -> Sources:
     """What the marts are made of. Commands are read where they can be cut like the events: they have no
     business time, are not in the lake, and no output says how far they were read. Raises LogUnreachable."""
-    if wanted.moment is None:
-        asked = wanted.lake is None and wanted.ends is None
-        return Sources(log, _asks(session, wanted.kafka) if asked else None)
-    cut = AsOf(log, wanted.moment, wanted.knowledge)
-    if wanted.lake is not None or wanted.ends is not None or wanted.knowledge is Knowledge.HAPPENED:
+    if selection.moment is None:
+        whole_log = selection.lake is None and selection.ends is None
+        return Sources(log, _outgoing_commands(session, selection.kafka) if whole_log else None)
+    cut = AsOf(log, selection.moment, selection.knowledge)
+    if selection.lake is not None or selection.ends is not None or selection.knowledge is Knowledge.HAPPENED:
         return Sources(cut)
-    return Sources(cut, _asks(session, wanted.kafka, wanted.moment))
+    return Sources(cut, _outgoing_commands(session, selection.kafka, selection.moment))
 
 
-def _asks(session: SparkSession, kafka: str, until: datetime | None = None) -> DataFrame:
+def _outgoing_commands(session: SparkSession, kafka: str, until: datetime | None = None) -> DataFrame:
     commands = with_columns(read_topics(session, kafka, end_offsets(kafka, COMMANDS)))
-    return conversations.asks(
+    return conversations.outgoing_commands(
         commands if until is None else commands.where(F.col("recorded_at") <= F.lit(until))
     )

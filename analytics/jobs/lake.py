@@ -8,10 +8,10 @@ import typer
 
 from analytics.jobs import arguments
 from analytics.lake.compaction import compact
-from analytics.lake.log_copy import LakeOfAnotherLog, rebuild, update
+from analytics.lake.log_copy import LakeLogReplaced, rebuild, update
 from analytics.lake.manifest import LakeDamaged, Manifest, NoLake, read_manifest
 from analytics.lake.parts import LakeBusy
-from analytics.lake.report import described
+from analytics.lake.report import lake_report
 from analytics.offsets import AheadOfLog, LogUnreachable
 from analytics.session import JarsMissing, open_session
 from analytics.settings import AnalyticsSettings
@@ -24,7 +24,7 @@ class _Step(StrEnum):
     show = "show"
 
 
-KNOWN = (JarsMissing, LogUnreachable, NoLake, LakeBusy, LakeDamaged, LakeOfAnotherLog, AheadOfLog)
+KNOWN = (JarsMissing, LogUnreachable, NoLake, LakeBusy, LakeDamaged, LakeLogReplaced, AheadOfLog)
 
 
 STEPS = {
@@ -39,14 +39,14 @@ def lake_after(step: _Step, folder: Path, settings: AnalyticsSettings) -> Manife
     """Do the step; the lake as it is then."""
     if step is _Step.show:
         return read_manifest(folder)
-    arguments.say("starting Spark")
+    arguments.report_step("starting Spark")
     session = open_session(f"lake {step}", settings)
-    arguments.say("compacting" if step is _Step.compact else "reading the log")
+    arguments.report_step("compacting" if step is _Step.compact else "reading the log")
     match step:
         case _Step.update:
-            return update(session, settings.kafka, folder, arguments.say)
+            return update(session, settings.kafka, folder, arguments.report_step)
         case _Step.rebuild:
-            return rebuild(session, settings.kafka, folder, arguments.say)
+            return rebuild(session, settings.kafka, folder, arguments.report_step)
         case _Step.compact:
             return compact(session, folder)
         case _:
@@ -60,9 +60,9 @@ def run(
     """The events as Parquet, by topic and day."""
     settings = arguments.settings_or_exit()
     folder = (lake or settings.lake).absolute()
-    with arguments.failures_said(*KNOWN):
+    with arguments.exit_on(*KNOWN):
         content = lake_after(step, folder, settings)
-    print(described(content, folder))
+    print(lake_report(content, folder))
 
 
 if __name__ == "__main__":

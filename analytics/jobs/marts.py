@@ -11,7 +11,7 @@ import typer
 
 from analytics.as_of import Knowledge, moment
 from analytics.jobs import arguments
-from analytics.jobs.inputs import Wanted, events, sources
+from analytics.jobs.inputs import Selection, events, sources
 from analytics.jobs.outputs import OutputReading, preview, read_ends, write
 from analytics.lake.manifest import LakeDamaged, NoLake
 from analytics.marts.catalogue import MARTS
@@ -24,26 +24,28 @@ NAMED_RECORDS = 20
 WIDTH = 160
 
 
-def run(names: Sequence[str], wanted: Wanted, out: Path, settings: AnalyticsSettings) -> None:
+def run(names: Sequence[str], selection: Selection, out: Path, settings: AnalyticsSettings) -> None:
     """Write the marts one after the other, and show the first rows of each.
 
     Raises JarsMissing, LogUnreachable, AheadOfLog, NoLake and LakeDamaged.
     """
-    arguments.say("starting Spark")
+    arguments.report_step("starting Spark")
     session = open_session("marts", settings)
-    source = "log" if wanted.lake is None else "lake"
-    arguments.say(f"reading the {source}")
-    log = events(session, wanted).kept()
-    found = log.set_aside.persist()
-    first = tuple(row.asDict() for row in found.limit(NAMED_RECORDS).collect())
-    at = wanted.moment.isoformat() if wanted.moment else None
-    reading = OutputReading(source, log.ends, at, wanted.knowledge if at else None, found.count(), first)
+    source = "log" if selection.lake is None else "lake"
+    arguments.report_step(f"reading the {source}")
+    log = events(session, selection).kept()
+    set_aside = log.set_aside.persist()
+    first = tuple(row.asDict() for row in set_aside.limit(NAMED_RECORDS).collect())
+    as_of = selection.moment.isoformat() if selection.moment else None
+    reading = OutputReading(
+        source, log.ends, as_of, selection.knowledge if as_of else None, set_aside.count(), first
+    )
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)
-    made_of = sources(session, log, wanted)
+    made_of = sources(session, log, selection)
     made_of.orders.persist()
     out.mkdir(exist_ok=True)
     for number, name in enumerate(names, start=1):
-        arguments.say(f"{name}: {number} of {len(names)}")
+        arguments.report_step(f"{name}: {number} of {len(names)}")
         write(MARTS[name].build(made_of), name, MARTS[name], reading, out / name)
         wide.print(preview(name, out / name))
     wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside} records set aside")
@@ -106,9 +108,9 @@ def make(
     """Marts from the whole history; all of them where none is named."""
     settings = arguments.settings_or_exit()
     folder = (lake or settings.lake) if source is _Source.lake else None
-    wanted = Wanted(settings.kafka, folder, as_read_by, as_of, knowledge)
-    with arguments.failures_said(JarsMissing, LogUnreachable, AheadOfLog, NoLake, LakeDamaged):
-        run(marts or list(MARTS), wanted, out, settings)
+    selection = Selection(settings.kafka, folder, as_read_by, as_of, knowledge)
+    with arguments.exit_on(JarsMissing, LogUnreachable, AheadOfLog, NoLake, LakeDamaged):
+        run(marts or list(MARTS), selection, out, settings)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def replaced(folder: Path) -> Iterator[Path]:
     yield fresh
     if not folder.exists():
         fresh.rename(folder)
-    elif not exchanged(fresh, folder):
+    elif not exchange(fresh, folder):
         shutil.rmtree(former, ignore_errors=True)
         folder.rename(former)
         fresh.rename(folder)
@@ -31,7 +31,7 @@ def replaced(folder: Path) -> Iterator[Path]:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def exchanged(one: Path, other: Path) -> bool:
+def exchange(one: Path, other: Path) -> bool:
     """Let two folders change their names in one step; False where the system or its file system cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2

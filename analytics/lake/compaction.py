@@ -23,17 +23,17 @@ def compact(session: SparkSession, folder: Path, small_bytes: int = SMALL_BYTES)
         small = [part for part in lake.parts if part.bytes < small_bytes]
         if len(small) < 2:
             return lake
-        gathered = (
-            records(session, folder, small).repartition(*BY).sortWithinPartitions("partition", "offset")
-        )
-        part, _ = write_part(gathered, folder)
-        if part.rows != sum(one.rows for one in small):
-            raise LakeDamaged(f"{folder}: {part.rows} records of {sum(one.rows for one in small)} were found")
+        merged = records(session, folder, small).repartition(*BY).sortWithinPartitions("partition", "offset")
+        part, _ = write_part(merged, folder)
+        if part.rows != sum(small_part.rows for small_part in small):
+            raise LakeDamaged(
+                f"{folder}: {part.rows} records of {sum(small_part.rows for small_part in small)} were found"
+            )
         lake = replace(
             lake,
             generation=lake.generation + 1,
-            parts=(*(one for one in lake.parts if one not in small), part),
-            retired=tuple(one.name for one in small),
+            parts=(*(kept for kept in lake.parts if kept not in small), part),
+            retired=tuple(small_part.name for small_part in small),
         )
         write_manifest(lake, folder / MANIFEST)
         return lake

@@ -9,6 +9,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.envelope import EVENT_TOPICS, before, with_kind
+from analytics.errors import AnalyticsError
 from analytics.journal import read_decisions
 from analytics.lake.manifest import (
     MANIFEST,
@@ -26,10 +27,10 @@ from analytics.replay import SOURCE
 from contracts.lock import load_lock
 
 EVENTS_PER_BATCH = 1_000_000
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-class LakeOfAnotherLog(Exception):
+class LakeLogReplaced(AnalyticsError):
     """The lake is a copy of topics that are gone."""
 
 
@@ -37,13 +38,13 @@ def update(
     session: SparkSession,
     kafka: str,
     folder: Path,
-    say: Say,
+    report: Report,
     topics: Sequence[str] = EVENT_TOPICS,
     events_per_batch: int = EVENTS_PER_BATCH,
 ) -> Manifest:
     """Copy what is committed now and not yet in the lake, and the decisions on it.
 
-    Raises LogUnreachable, LakeBusy, AnotherLog and AheadOfLog.
+    Raises LogUnreachable, LakeBusy, LogReplaced and AheadOfLog.
     """
     with only_writer(folder):
         ids, ends = topic_ids(kafka, topics), end_offsets(kafka, topics)
@@ -52,16 +53,16 @@ def update(
         except NoLake:
             lake = _empty(ids)
         if lake.log != ids:
-            raise LakeOfAnotherLog(f"{folder} is a copy of another log: `./daybook analytics lake rebuild`")
+            raise LakeLogReplaced(f"{folder} is a copy of another log: `./daybook analytics lake rebuild`")
         check_within(ends, {"the lake": lake.ends})
-        return _copy(session, kafka, folder / MANIFEST, lake, ends, say, events_per_batch)
+        return _copy(session, kafka, folder / MANIFEST, lake, ends, report, events_per_batch)
 
 
 def rebuild(
     session: SparkSession,
     kafka: str,
     folder: Path,
-    say: Say,
+    report: Report,
     topics: Sequence[str] = EVENT_TOPICS,
     events_per_batch: int = EVENTS_PER_BATCH,
 ) -> Manifest:
@@ -72,13 +73,13 @@ def rebuild(
     with only_writer(folder):
         ids, ends = topic_ids(kafka, topics), end_offsets(kafka, topics)
         beside = folder / REBUILDING
-        lake = _copy(session, kafka, beside, _empty(ids), ends, say, events_per_batch)
+        lake = _copy(session, kafka, beside, _empty(ids), ends, report, events_per_batch)
         try:
             before = read_manifest(folder)
-            known = tuple(part.name for part in before.parts)
-            lake = replace(lake, generation=before.generation + 1, retired=known)
+            copied = tuple(part.name for part in before.parts)
+            lake = replace(lake, generation=before.generation + 1, retired=copied)
         except NoLake:
-            say("there was no lake before")
+            report("there was no lake before")
         write_manifest(lake, folder / MANIFEST)
         beside.unlink()
         return lake
@@ -95,7 +96,7 @@ def _copy(
     file: Path,
     lake: Manifest,
     ends: Offsets,
-    say: Say,
+    report: Report,
     events_per_batch: int,
 ) -> Manifest:
     """Copy from the manifest's ends to `ends` or a little further; `file` is replaced after each batch."""
@@ -108,9 +109,9 @@ def _copy(
         part, reached = write_part(batch.where(~before(lake.ends)), folder)
         if not part.rows:
             return
-        lake = _grown(lake, reached, part)
+        lake = _extended(lake, reached, part)
         write_manifest(lake, file)
-        say(f"copied {sum(part.rows for part in lake.parts):,} events")
+        report(f"copied {sum(part.rows for part in lake.parts):,} events")
 
     query = (
         with_kind(_stream(session, kafka, lake.ends, ends, events_per_batch))
@@ -121,12 +122,12 @@ def _copy(
     )
     query.awaitTermination()
     # Behind the last events there may be markers and aborted ones: nothing to copy, and read all the same.
-    lake = replace(_grown(lake, ends), decisions=read_decisions(kafka))
+    lake = replace(_extended(lake, ends), decisions=read_decisions(kafka))
     write_manifest(lake, file)
     return lake
 
 
-def _grown(lake: Manifest, reached: Offsets, *parts: Part) -> Manifest:
+def _extended(lake: Manifest, reached: Offsets, *parts: Part) -> Manifest:
     return replace(
         lake,
         generation=lake.generation + 1,
@@ -136,10 +137,10 @@ def _grown(lake: Manifest, reached: Offsets, *parts: Part) -> Manifest:
     )
 
 
-def _stream(session: SparkSession, kafka: str, known: Offsets, ends: Offsets, events: int) -> DataFrame:
-    """The log from the `known` offsets on, by that many events; a new partition from its beginning."""
+def _stream(session: SparkSession, kafka: str, copied: Offsets, ends: Offsets, events: int) -> DataFrame:
+    """The log from the `copied` offsets on, by that many events; a new partition from its beginning."""
     starts = {
-        topic: {str(number): known.get(topic, {}).get(number, -2) for number in partitions}
+        topic: {str(number): copied.get(topic, {}).get(number, -2) for number in partitions}
         for topic, partitions in ends.items()
     }
     return (
@@ -153,11 +154,11 @@ def _stream(session: SparkSession, kafka: str, known: Offsets, ends: Offsets, ev
     )
 
 
-def _furthest(known: Offsets, reached: Offsets) -> Offsets:
+def _furthest(copied: Offsets, reached: Offsets) -> Offsets:
     return {
         topic: {
-            number: max(known.get(topic, {}).get(number, 0), reached.get(topic, {}).get(number, 0))
-            for number in {*known.get(topic, {}), *reached.get(topic, {})}
+            number: max(copied.get(topic, {}).get(number, 0), reached.get(topic, {}).get(number, 0))
+            for number in {*copied.get(topic, {}), *reached.get(topic, {})}
         }
-        for topic in {**known, **reached}
+        for topic in {**copied, **reached}
     }

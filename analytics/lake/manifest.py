@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from analytics.errors import AnalyticsError
 from analytics.journal import NO_DECISIONS, RecordedDecisions
 from analytics.offsets import Offsets
 from contracts.lock import Lock
@@ -20,11 +21,11 @@ NO_SCHEMA = "none"
 """Stands for the schema id of a record that has none."""
 
 
-class NoLake(Exception):
+class NoLake(AnalyticsError):
     """There is no lake in the folder yet."""
 
 
-class LakeDamaged(Exception):
+class LakeDamaged(AnalyticsError):
     """A part is not as it was written."""
 
 
@@ -62,11 +63,11 @@ class Manifest:
     @property
     def schemas(self) -> Mapping[str, int]:
         """Schema id as text → records."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for part in self.parts:
             for schema_id, rows in part.schemas.items():
-                found[schema_id] = found.get(schema_id, 0) + rows
-        return found
+                counts[schema_id] = counts.get(schema_id, 0) + rows
+        return counts
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -123,9 +124,9 @@ def size(part: Path) -> int:
 
 def check_part(folder: Path, part: Part) -> None:
     """Raise LakeDamaged where files are missing or cut."""
-    found = size(part_folder(folder, part.name))
-    if found != part.bytes:
+    bytes_found = size(part_folder(folder, part.name))
+    if bytes_found != part.bytes:
         raise LakeDamaged(
-            f"part {part.name} has {found} bytes and had {part.bytes}: "
+            f"part {part.name} has {bytes_found} bytes and had {part.bytes}: "
             "`./daybook analytics lake rebuild` copies the log anew"
         )

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from analytics.errors import AnalyticsError
 from analytics.lake.manifest import (
     NO_SCHEMA,
     REBUILDING,
@@ -29,7 +30,7 @@ BY = ("topic", "day")
 FOLDERS = ds.partitioning(pa.schema([(name, pa.string()) for name in BY]), flavor="hive")
 
 
-class LakeBusy(Exception):
+class LakeBusy(AnalyticsError):
     """Another process is writing the lake."""
 
 
@@ -64,9 +65,9 @@ def write_part(records: DataFrame, folder: Path) -> tuple[Part, Offsets]:
     if not part.rows:
         shutil.rmtree(aside)
         return part, ends
-    place = part_folder(folder, name)
-    place.parent.mkdir(exist_ok=True)
-    aside.rename(place)
+    path = part_folder(folder, name)
+    path.parent.mkdir(exist_ok=True)
+    aside.rename(path)
     return part, ends
 
 
@@ -95,8 +96,8 @@ def _sweep(folder: Path) -> None:
     kept = {part_folder(folder, name).name for name in named}
     unnamed = [part for part in folder.glob("parts/*") if part.name not in kept]
     checkpoints = [
-        place for place in folder.glob("checkpoint-*") if not manifest or place.name != manifest.checkpoint
+        path for path in folder.glob("checkpoint-*") if not manifest or path.name != manifest.checkpoint
     ]
-    for place in (*unnamed, *checkpoints, folder / "aside"):
-        shutil.rmtree(place, ignore_errors=True)
+    for path in (*unnamed, *checkpoints, folder / "aside"):
+        shutil.rmtree(path, ignore_errors=True)
     (folder / REBUILDING).unlink(missing_ok=True)

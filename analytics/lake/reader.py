@@ -24,8 +24,8 @@ def open_lake(session: SparkSession, folder: Path) -> Replay:
     lake, lock = read_manifest(folder), load_lock()
     log = records(session, folder, lake.parts)
     partitions = {topic: len(numbers) for topic, numbers in lake.ends.items()}
-    found = find_exceptions(log, partitions, lake.decisions, lock)
-    return Replay(lake.ends, with_fault(log.drop("kind"), found), lock, found)
+    exceptions = find_exceptions(log, partitions, lake.decisions, lock)
+    return Replay(lake.ends, with_fault(log.drop("kind"), exceptions), lock, exceptions)
 
 
 def records(session: SparkSession, folder: Path, parts: Sequence[Part]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What a lake says of itself."""
+"""A report of a lake: its size, ends and schemas."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from analytics.lake.manifest import NO_SCHEMA, Manifest, fingerprint
 from contracts.lock import Lock, load_lock
 
 
-def described(lake: Manifest, folder: Path) -> str:
+def lake_report(lake: Manifest, folder: Path) -> str:
     """How far it is complete, by partition, and which events it holds, by type and schema version."""
     lock = load_lock()
     rows, size = sum(part.rows for part in lake.parts), sum(part.bytes for part in lake.parts)

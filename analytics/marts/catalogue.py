@@ -25,10 +25,10 @@ from analytics.staging import orders as staged
 
 @dataclass(frozen=True)
 class Sources:
-    """`asks`: the staging of inventory's commands; None where they were not read."""
+    """`outgoing_commands`: the staging of inventory's commands; None where they were not read."""
 
     events: Events
-    asks: DataFrame | None = None
+    outgoing_commands: DataFrame | None = None
 
     @cached_property
     def orders(self) -> DataFrame:
@@ -102,7 +102,9 @@ MARTS: Mapping[str, Mart] = {
     "saga_health": Mart(
         "how conversations with stock end",
         ("day", "step", "outcome"),
-        lambda sources: saga_health(conversations.turns(sources.events), sources.asks),
+        lambda sources: saga_health(
+            conversations.conversation_events(sources.events), sources.outgoing_commands
+        ),
     ),
     "order_state": Mart(
         "each order's state, as the audit sees it",

@@ -30,7 +30,7 @@ def order_funnel(orders: DataFrame) -> DataFrame:
         *(column.alias(name) for name, column in percentiles.items()),
     )
     spread = [
-        F.col(name)[place].alias(f"{name}_{p}") for name in leads for place, p in enumerate(("p50", "p95"))
+        F.col(name)[index].alias(f"{name}_{p}") for name in leads for index, p in enumerate(("p50", "p95"))
     ]
     return folded.select("day", "placed", *STAGES, *ENDS, *spread)
 

@@ -6,17 +6,17 @@ from pyspark.sql import functions as F
 CONVERSATION = ("order_id", "step", "number")
 
 
-def saga_health(turns: DataFrame, asks: DataFrame | None) -> DataFrame:
+def saga_health(conversation_events: DataFrame, outgoing_commands: DataFrame | None) -> DataFrame:
     """One row per (day of business time on which they began, step, outcome): conversations, skus asked for,
     turns (events that answered), retries, seconds_p50, seconds_p95, seconds_max of recorded time.
 
     Outcomes: of a reservation confirmed, rejected, cancelled, expired or open; of release, issue and return
     done, refused (all is answered, not all of it with yes) or open. `retries` counts the asks that were
-    written again; null where `asks` is None. Commands are kept for days only: older retries are not seen.
+    written again; null where `outgoing_commands` is None. Commands are kept for days only: older retries are not seen.
     """
     asking = F.col("asked") > 0
     ended = F.when(F.col("open"), F.lit(None)).otherwise(F.col("last"))
-    folded = turns.groupBy(*CONVERSATION).agg(
+    folded = conversation_events.groupBy(*CONVERSATION).agg(
         F.sum("asked").alias("asked"),
         F.sum("answered").alias("answered"),
         F.sum("refused").alias("refused"),
@@ -31,12 +31,12 @@ def saga_health(turns: DataFrame, asks: DataFrame | None) -> DataFrame:
     outcome = F.when(F.col("step") == "reserve", F.coalesce("ends_as", F.lit("open"))).otherwise(
         movement.otherwise("done")
     )
-    known = folded.where("day IS NOT NULL").withColumn("outcome", outcome)
-    timed = known.withColumn("open", F.col("outcome") == "open").withColumn(
+    dated = folded.where("day IS NOT NULL").withColumn("outcome", outcome)
+    timed = dated.withColumn("open", F.col("outcome") == "open").withColumn(
         "seconds", (F.unix_micros(ended) - F.unix_micros("first")) / 1e6
     )
     return (
-        _with_retries(timed, asks)
+        _with_retries(timed, outgoing_commands)
         .groupBy("day", "step", "outcome")
         .agg(
             F.count("*").alias("conversations"),
@@ -50,12 +50,14 @@ def saga_health(turns: DataFrame, asks: DataFrame | None) -> DataFrame:
     )
 
 
-def _with_retries(conversations: DataFrame, asks: DataFrame | None) -> DataFrame:
-    if asks is None:
+def _with_retries(conversations: DataFrame, outgoing_commands: DataFrame | None) -> DataFrame:
+    if outgoing_commands is None:
         return conversations.withColumn("retries", F.lit(None).cast("long"))
-    again = (
-        asks.where("sent > 1")
+    retries_by_cause = (
+        outgoing_commands.where("sent > 1")
         .groupBy(F.col("cause").alias("id"))
         .agg(F.sum(F.expr("sent - 1")).alias("again"))
     )
-    return conversations.join(again, "id", "left").withColumn("retries", F.coalesce("again", F.lit(0)))
+    return conversations.join(retries_by_cause, "id", "left").withColumn(
+        "retries", F.coalesce("again", F.lit(0))
+    )

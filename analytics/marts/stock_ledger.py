@@ -10,7 +10,7 @@ def stock_ledger(movements: DataFrame) -> DataFrame:
     """One row per (SKU, day with a movement), in units:
     opening + received + returned + adjusted - issued = closing, which is the opening of the SKU's next row.
 
-    `reserved` and `released` move nothing out of the house; `held` is what is reserved at the day's end. Days
+    `reserved` and `released` move nothing out of the house; `reserved_units` is what is reserved at the day's end. Days
     are of business time: where a delivery was entered for a later day than what it served, a day may close
     below zero.
     """
@@ -21,8 +21,8 @@ def stock_ledger(movements: DataFrame) -> DataFrame:
     so_far = Window.partitionBy("sku").orderBy("day").rowsBetween(Window.unboundedPreceding, 0)
     moved = F.expr("received + returned + adjusted - issued")
     closing = F.sum(moved).over(so_far)
-    held = F.sum(F.expr("reserved - released - issued")).over(so_far)
+    reserved_units = F.sum(F.expr("reserved - released - issued")).over(so_far)
     return days.select(
         *("sku", "day", (closing - moved).alias("opening"), *KINDS[:4], closing.alias("closing")),
-        *("reserved", "released", held.alias("held")),
+        *("reserved", "released", reserved_units.alias("held")),
     )

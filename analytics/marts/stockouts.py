@@ -13,11 +13,11 @@ def stockouts(rejected: DataFrame, lines: DataFrame, orders: DataFrame) -> DataF
     nothing is known.
     """
     short = rejected.select("order_id", F.explode("short").alias("sku")).distinct()
-    asked = lines.groupBy("order_id", "sku").agg(
+    ordered = lines.groupBy("order_id", "sku").agg(
         F.sum("quantity").alias("units"), F.sum("value").alias("lost")
     )
     own = orders.select("order_id", "currency", "gross", F.to_date("placed_at").alias("day"))
-    missed = short.join(asked, ["order_id", "sku"]).join(own, "order_id")
+    missed = short.join(ordered, ["order_id", "sku"]).join(own, "order_id")
     return missed.groupBy("sku", "currency").agg(
         F.count("*").alias("short"),
         F.sum("units").alias("units"),

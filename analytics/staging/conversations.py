@@ -1,4 +1,4 @@
-"""Orders' conversations with stock: what each event asks, answers or ends."""
+"""Orders' conversations with stock: which commands each event sends, which outcomes it records."""
 
 from functools import reduce
 
@@ -7,40 +7,53 @@ from pyspark.sql import functions as F
 
 from analytics.events import Events
 
-TURN = ("order_id", "step", "number", "asked", "answered", "refused", "ends_as", "id", "at", "recorded_at")
+CONVERSATION_EVENT = (
+    "order_id",
+    "step",
+    "number",
+    "asked",
+    "answered",
+    "refused",
+    "ends_as",
+    "id",
+    "at",
+    "recorded_at",
+)
 
 
-def turns(log: Events) -> DataFrame:
+def conversation_events(log: Events) -> DataFrame:
     """One row per event and conversation that it belongs to: the columns of TURN.
 
     A conversation is (order_id, step, number): step is reserve, release, issue or return, number that of the
     return, else 0. `asked`, `answered` and `refused` are counts of SKUs. `ends_as` is set where the event
-    ends a reservation, whatever is still unanswered. `at` is business time.
+    ends a reservation, whatever is still pending. `at` is business time.
     """
     skus = F.expr("size(array_distinct(lines.sku))")
-    asks = [
-        _turn(log, "OrderPlaced", "reserve", asked=skus),
-        _turn(log, "OrderShipped", "issue", asked=F.size("issue")),
-        _turn(log, "OrderReturned", "return", number=F.col("return_number"), asked=F.size("lines")),
+    outgoing_commands = [
+        _event(log, "OrderPlaced", "reserve", asked=skus),
+        _event(log, "OrderShipped", "issue", asked=F.size("issue")),
+        _event(log, "OrderReturned", "return", number=F.col("return_number"), asked=F.size("lines")),
         *(
-            _turn(log, name, "release", asked=F.size("release"))
+            _event(log, name, "release", asked=F.size("release"))
             for name in ("OrderRejected", "OrderCancelled", "OrderExpired")
         ),
     ]
     short = F.size("short")
     before_it_was_settled = F.when(~F.col("confirmed"), "cancelled")
-    answers = [
-        _turn(log, "ReservationsRecorded", "reserve", answered=F.size("reserved")),
-        _turn(log, "OrderConfirmed", "reserve", answered=F.size("reserved"), ends_as=F.lit("confirmed")),
-        _turn(log, "OrderRejected", "reserve", answered=short, refused=short, ends_as=F.lit("rejected")),
-        _turn(log, "OrderCancelled", "reserve", ends_as=before_it_was_settled).where("ends_as IS NOT NULL"),
-        _turn(log, "OrderExpired", "reserve", ends_as=F.lit("expired")),
+    replies = [
+        _event(log, "ReservationsRecorded", "reserve", answered=F.size("reserved")),
+        _event(log, "OrderConfirmed", "reserve", answered=F.size("reserved"), ends_as=F.lit("confirmed")),
+        _event(log, "OrderRejected", "reserve", answered=short, refused=short, ends_as=F.lit("rejected")),
+        _event(log, "OrderCancelled", "reserve", ends_as=before_it_was_settled).where("ends_as IS NOT NULL"),
+        _event(log, "OrderExpired", "reserve", ends_as=F.lit("expired")),
         _movements(log),
     ]
-    return reduce(DataFrame.unionByName, [turn.where("asked > 0") for turn in asks] + answers)
+    return reduce(
+        DataFrame.unionByName, [event_frame.where("asked > 0") for event_frame in outgoing_commands] + replies
+    )
 
 
-def asks(commands: DataFrame) -> DataFrame:
+def outgoing_commands(commands: DataFrame) -> DataFrame:
     """One row per ask in the topics of inventory's commands: id, cause (the event that first asked), sent.
 
     `sent` counts how often it was written: an ask that stayed unanswered is asked again under the same id.
@@ -50,7 +63,7 @@ def asks(commands: DataFrame) -> DataFrame:
     return commands.groupBy("id").agg(earliest.alias("cause"), F.count("*").alias("sent"))
 
 
-def _turn(
+def _event(
     log: Events,
     name: str,
     step: str,
@@ -75,12 +88,12 @@ def _turn(
 
 
 def _movements(log: Events) -> DataFrame:
-    """One event may answer several conversations."""
+    """One event may record outcomes of several conversations."""
     events = log.of("daybook.order.MovementsRecorded")
-    answers = events.select(
+    replies = events.select(
         "order_id", "id", F.col("occurred_at").alias("at"), "recorded_at", F.explode("movements").alias("one")
     )
-    grouped = answers.groupBy(
+    grouped = replies.groupBy(
         *("order_id", "id", "at", "recorded_at"),
         F.col("one.step").alias("step"),
         F.col("one.return_number").alias("number"),

@@ -15,7 +15,7 @@ from infra.log.parked import NotParked, parked_command, parked_commands, retry, 
 from infra.log.parked_keys import events_of, keys, retry_key, skip_first
 from infra.stack.shop import addresses
 from services.kernel.record.envelope import format_time
-from services.projection.engine.parked_keys import Drained, NothingParked, ParkedKey, StreamForked
+from services.projection.engine.parked_keys import NothingParked, ParkedKey, RetryResult, StreamForked
 from services.projection.engine.read_model import OtherCode
 
 app = typer.Typer(
@@ -144,7 +144,7 @@ def since(micros: int) -> str:
     return format_time(micros)[:19] + "Z"
 
 
-def _tell(drained: Drained) -> None:
+def _tell(drained: RetryResult) -> None:
     notes.print(f"{drained.applied} applied, {drained.left} left {drained.reason}")
     if drained.left:
         raise typer.Exit(1)

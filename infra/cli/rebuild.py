@@ -23,10 +23,10 @@ from services.projection.engine.rebuild import (
     AlreadyRebuilding,
     NothingToRebuild,
     NothingToRollBack,
-    Rebuilt,
+    RebuildResult,
     roll_back,
 )
-from services.projection.engine.replaced_log import AnotherLog
+from services.projection.engine.replaced_log import LogReplaced
 from services.projection.engine.settings import ProjectionSettings
 from services.projection.read_models import READ_MODELS
 
@@ -79,7 +79,7 @@ def _failing() -> Iterator[None]:
         fail(f"nothing to rebuild ({_line(error)}): has the projection run yet? See `./daybook status`")
     except TooManyParked as error:
         fail(f"too many keys cannot be applied ({_line(error)}): correct the read model's fold.py. {KEPT}")
-    except AnotherLog as error:
+    except LogReplaced as error:
         fail(f"{_line(error)}. {KEPT}")
     except Stopped as error:
         fail(
@@ -90,10 +90,10 @@ def _failing() -> Iterator[None]:
         fail(f"the shop does not respond ({_line(error)}): is it running? `./daybook up` starts it")
 
 
-def _show(done: Mapping[str, Rebuilt]) -> None:
+def _show(done: Mapping[str, RebuildResult]) -> None:
     for name, one in done.items():
         results.print(
-            f"{name}: {one.events:,} events applied, the projection waited {one.held * 1000:.0f} ms"
+            f"{name}: {one.events:,} events applied, the projection waited {one.switch_seconds * 1000:.0f} ms"
         )
     if parked := sum(one.parked for one in done.values()):
         notes.print(f"{parked} keys are parked: `./daybook parked list`")
@@ -120,14 +120,16 @@ def projection_settings() -> ProjectionSettings:
     return ProjectionSettings(kafka=found["DAYBOOK_KAFKA"], database_url=found["DAYBOOK_DATABASE_URL"])
 
 
-async def _roll_back(name: str, settings: ProjectionSettings) -> Rebuilt:
+async def _roll_back(name: str, settings: ProjectionSettings) -> RebuildResult:
     (model,) = [model for model in READ_MODELS if model.name == name]
     return await roll_back(
         settings.kafka, settings.database_url, model, max_parked_keys=settings.max_parked_keys
     )
 
 
-async def _build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None) -> dict[str, Rebuilt]:
+async def _build(
+    names: Sequence[str], settings: ProjectionSettings, lake: Lake | None
+) -> dict[str, RebuildResult]:
     models = [model for model in READ_MODELS if model.name in names]
     bar = (
         TextColumn("{task.description}", markup=False),

@@ -83,12 +83,12 @@ def _fill(into: list[str], source: ReplaySource, lake: Path | None) -> None:
 
 def _lake(settings: ProjectionSettings, folder: Path, names: list[str]) -> Lake:
     # Only here: PyArrow is slow to import, and the other commands do without.
-    from analytics.lake.log_copy import LakeOfAnotherLog
+    from analytics.lake.log_copy import LakeLogReplaced
     from analytics.lake.manifest import LakeDamaged, NoLake
     from analytics.offsets import LogUnreachable
     from infra.log.lake_runs import NotInTheLake, lake_for
 
     try:
         return lake_for(settings.kafka, folder, [model for model in READ_MODELS if model.name in names])
-    except (LakeOfAnotherLog, LakeDamaged, NoLake, LogUnreachable, NotInTheLake) as error:
+    except (LakeLogReplaced, LakeDamaged, NoLake, LogUnreachable, NotInTheLake) as error:
         fail(str(error))

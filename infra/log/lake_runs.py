@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from analytics.journal import read_decisions
-from analytics.lake.log_copy import LakeOfAnotherLog
+from analytics.lake.log_copy import LakeLogReplaced
 from analytics.lake.manifest import Manifest, check_part, part_folder, read_manifest
 from analytics.offsets import topic_ids
 from infra.base.errors import DaybookError
@@ -43,7 +43,7 @@ class NotInTheLake(DaybookError):
 def lake_for(kafka: str, folder: Path, models: Sequence[ReadModel[Any]]) -> Lake:
     """The lake in `folder`, checked: of this log, undamaged, enough for `models`.
 
-    Raises NotInTheLake, NoLake, LakeDamaged, AnotherLog and LogUnreachable.
+    Raises NotInTheLake, NoLake, LakeDamaged, LogReplaced and LogUnreachable.
     """
     for model in models:
         if model.name in NEEDS_THE_LOG:
@@ -52,7 +52,7 @@ def lake_for(kafka: str, folder: Path, models: Sequence[ReadModel[Any]]) -> Lake
             )
     lake = read_manifest(folder)
     if dict(lake.log) != topic_ids(kafka, lake.log):
-        raise LakeOfAnotherLog(f"{folder} is a copy of another log: `./daybook analytics lake rebuild`")
+        raise LakeLogReplaced(f"{folder} is a copy of another log: `./daybook analytics lake rebuild`")
     for part in lake.parts:
         check_part(folder, part)
     ends = {(topic, number): end for topic, parts in lake.ends.items() for number, end in parts.items()}
@@ -69,8 +69,12 @@ def lake_for(kafka: str, folder: Path, models: Sequence[ReadModel[Any]]) -> Lake
 
 def _files(folder: Path, lake: Manifest, topic: str) -> ds.Dataset | None:
     """A topic's files; None where it has no events."""
-    places = [part_folder(folder, part.name) / f"topic={topic}" for part in lake.parts]
-    files = [str(file) for place in places for file in sorted(place.rglob("*.parquet"))]
+    topic_partitions = [part_folder(folder, part.name) / f"topic={topic}" for part in lake.parts]
+    files = [
+        str(file)
+        for topic_partition in topic_partitions
+        for file in sorted(topic_partition.rglob("*.parquet"))
+    ]
     return ds.dataset(files, format="parquet") if files else None
 
 
@@ -96,33 +100,37 @@ class LakeRuns:
     def fetch(self, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]:
         """The next run of each partition, none at or beyond its end; empty when all ends are reached."""
         while going := [p for p, end in ends.items() if self._read_to[p] < end and p not in self._ended]:
-            batches = [batch for place in going if (batch := self._run(place, ends[place], seek))]
+            batches = [
+                batch
+                for topic_partition in going
+                if (batch := self._run(topic_partition, ends[topic_partition], seek))
+            ]
             if batches:
                 return batches
         return []
 
-    def _run(self, place: TopicPartition, end: int, seek: int) -> Batch | None:
-        topic, number = place
-        first = self._read_to[place]
-        last = self._read_to[place] = min(end, first + OFFSETS_AT_A_TIME)
+    def _run(self, topic_partition: TopicPartition, end: int, seek: int) -> Batch | None:
+        topic, number = topic_partition
+        first = self._read_to[topic_partition]
+        last = self._read_to[topic_partition] = min(end, first + OFFSETS_AT_A_TIME)
         dataset = self.files.get(topic)
         if dataset is None:
             return None
         at = ds.field("offset")
         wanted = (ds.field("partition") == number) & (at >= first) & (at < last)
         table = dataset.to_table(columns=list(COLUMNS), filter=wanted).sort_by("offset")
-        arrivals = list(self._arrivals(place, table))
+        arrivals = list(self._arrivals(topic_partition, table))
         if len(arrivals) < table.num_rows:
-            self._ended.add(place)
+            self._ended.add(topic_partition)
         if not arrivals:
             return None
-        start, records = self._next[place], [arrival.record for arrival in arrivals]
-        self._next[place] = records[-1].offset + 1
+        start, records = self._next[topic_partition], [arrival.record for arrival in arrivals]
+        self._next[topic_partition] = records[-1].offset + 1
         # What stands behind the last event, an opening too, is read from the log.
         given = Contents(arrivals, (), arrivals[-1].kind.metadata.epoch)
-        return Batch(place, seek, start, records, given)
+        return Batch(topic_partition, seek, start, records, given)
 
-    def _arrivals(self, place: TopicPartition, table: pa.Table) -> Iterable[Arrival]:
+    def _arrivals(self, topic_partition: TopicPartition, table: pa.Table) -> Iterable[Arrival]:
         """Up to the first record that is no event."""
         times = table.column("recorded_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         columns = (times if name == "recorded_at" else table.column(name) for name in COLUMNS)
@@ -130,8 +138,8 @@ class LakeRuns:
             if by_itself is not None or None in meta:
                 return
             own_id, kind, entity, recorded_at, correlation_id, causation_id, epoch, version = meta
-            elsewhere = home_of(entity, self.partitions[place[0]]) != place[1]
-            if elsewhere or epoch != FIRST_EPOCH or stream_of(place[0], entity) in self.decided:
+            elsewhere = home_of(entity, self.partitions[topic_partition[0]]) != topic_partition[1]
+            if elsewhere or epoch != FIRST_EPOCH or stream_of(topic_partition[0], entity) in self.decided:
                 return
             try:
                 body = decode(value)
@@ -148,5 +156,5 @@ class LakeRuns:
                 epoch,
                 version,
             )
-            record = StoredRecord(*place, offset, entity.encode(), value, ())
+            record = StoredRecord(*topic_partition, offset, entity.encode(), value, ())
             yield Arrival(record, entity, Event(metadata), Envelope(metadata, body), "")

@@ -10,10 +10,10 @@ import asyncpg
 
 from services.projection.engine.database import prepare
 from services.projection.engine.parked_keys import (
-    Drained,
     NothingParked,
     ParkedEvent,
     ParkedKey,
+    RetryResult,
     parked_keys,
     retry,
     show,
@@ -36,13 +36,13 @@ def events_of(url: str, position: str) -> list[ParkedEvent]:
     return asked(url, lambda connection: show(connection, model.name, key))
 
 
-def retry_key(url: str, position: str) -> Drained:
+def retry_key(url: str, position: str) -> RetryResult:
     """Apply what is parked, up to the first event that still cannot be. Raises `NothingParked`."""
     model, key = _locate(position)
     return asked(url, lambda connection: retry(connection, model, key))
 
 
-def skip_first(url: str, position: str, reason: str) -> Drained:
+def skip_first(url: str, position: str, reason: str) -> RetryResult:
     """Leave the key's first parked event out for good and apply those behind it. Raises `NothingParked`."""
     model, key = _locate(position)
     return asked(url, lambda connection: skip(connection, model, key, reason))

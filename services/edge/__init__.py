@@ -1,1 +1,10 @@
-"""The HTTP edge: what the services' APIs have in common. Knows the kernel; holds no business."""
+"""The HTTP edge: what the APIs of all services share. It uses the kernel and contains no business rules.
+
+EdgeError
+├── Problem
+└── Unavailable
+    ├── LogUnavailable
+    ├── OutcomeUnknown
+    ├── Overloaded
+    └── SiteUnavailable
+"""

@@ -1,6 +1,6 @@
-"""What no route sees: requests for another host, from another site's pages, and bodies that are not JSON.
+"""Refuses requests before routing: for another host, from another site's pages, with a body that is not JSON.
 
-An ASGI middleware: it holds for whatever framework is behind it.
+This is ASGI middleware, so it works in front of every framework.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _JSON = re.compile(rb'application/(?:json|[a-z0-9.-]+\+json)(?: *; *charset="?ut
 
 
 class Admission:
-    """Lets requests through whose `Host` is one of `hosts` (without ports)."""
+    """Accepts only requests whose `Host` is one of `hosts` (names without ports)."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
         self._app = app
@@ -44,7 +44,7 @@ class Admission:
             if not (name := _name(host)) or (repeated and _count(scope, b"host") > 1):
                 raise Problem(400, "malformed_host", "one Host header with a name or an address")
             if name not in self._hosts:
-                raise Problem(421, "wrong_host", "this process does not answer for that Host")
+                raise Problem(421, "wrong_host", "this process does not serve that Host")
         if scope["method"] not in SAFE_METHODS:
             _check_site(headers)
         if b"content-length" in headers or b"transfer-encoding" in headers:
@@ -53,9 +53,9 @@ class Admission:
 
 @lru_cache(maxsize=256)
 def _name(host: bytes) -> bytes:
-    """What a Host header names, in small letters and without its port; empty where it names nothing."""
-    found = _HOST.fullmatch(host)
-    return found[1].lower() if found else b""
+    """Returns the name in a Host header, in lower case and without the port; empty if it is malformed."""
+    match = _HOST.fullmatch(host)
+    return match[1].lower() if match else b""
 
 
 @lru_cache(maxsize=256)
@@ -68,13 +68,13 @@ def _count(scope: Scope, header: bytes) -> int:
 
 
 def _check_site(headers: Mapping[bytes, bytes]) -> None:
-    """Browsers say where a request comes from; what comes from another site's page is refused."""
+    """Refuses a request that a browser sends from a page of another site."""
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
     if site is not None:
-        own = site in (b"same-origin", b"none")
+        same_site = site in (b"same-origin", b"none")
     else:
-        own = origin is None or urlsplit(origin).netloc.lower() == headers.get(b"host", b"").lower()
-    if not own:
+        same_site = origin is None or urlsplit(origin).netloc.lower() == headers.get(b"host", b"").lower()
+    if not same_site:
         raise Problem(403, "cross_site", "a page of another site may not change anything here")
 
 

@@ -1,4 +1,4 @@
-"""Bodies of requests, read within a bound."""
+"""Reads request bodies up to a limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
 
 
 async def read_body(receive: Receive) -> bytes:
-    """The whole body. Raises `Problem` 413 above `MAX_BODY_BYTES`, `ClientDisconnect` where it is cut off."""
+    """Returns the whole body. Raises `Problem` 413 above `MAX_BODY_BYTES`, `ClientDisconnect` if it is cut off."""
     chunks: list[bytes] = []
     size, more = 0, True
     while more and size <= MAX_DISCARDED_BYTES:
@@ -25,7 +25,7 @@ async def read_body(receive: Receive) -> bytes:
         if size <= MAX_BODY_BYTES:
             chunks.append(chunk)
     if size > MAX_BODY_BYTES:
-        # a client that is still sending would not read the answer: a little more is taken and thrown away
+        # A client that still sends would not read the response: read and discard a little more.
         raise body_too_large()
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 

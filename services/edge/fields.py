@@ -1,4 +1,4 @@
-"""The kinds of field that requests are made of. Patterns are those of Rust: `$` is the end, not a line's."""
+"""The field types of requests. Patterns follow Rust's rules: `$` matches only the end of the text."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ IN_WORDS |= {
 
 
 class RequestBody(BaseModel):
-    """A body: what it does not name is refused."""
+    """A request body; unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _rfc_3339(given: Any) -> datetime:
-    """Stricter than pydantic, which takes numbers too; rounds to micros."""
+def _rfc_3339(value: Any) -> datetime:
+    """Parses a time and rounds it to micros. Stricter than pydantic, which accepts numbers too."""
     try:
-        return msgspec.convert(given, _AWARE)
+        return msgspec.convert(value, _AWARE)
     except msgspec.ValidationError:
         raise ValueError("a time with its offset, such as 2010-12-01T08:26:00Z") from None
 
@@ -64,11 +64,11 @@ Moment: TypeAlias = Annotated[
 ]
 
 
-def occurred_at(given: datetime | None, now: int) -> int:
-    """Business time in micros UTC: what was given, or `now`. Raises `Problem` if future or before 1970."""
-    if given is None:
+def occurred_at(value: datetime | None, now: int) -> int:
+    """Returns business time in micros UTC: the value or `now`. Raises `Problem` if future or before 1970."""
+    if value is None:
         return now
-    micros = (given - EPOCH_START) // timedelta(microseconds=1)
+    micros = (value - EPOCH_START) // timedelta(microseconds=1)
     if micros > now + FUTURE_TOLERANCE_MICROS:
         raise invalid("occurred_at", "lies in the future")
     if micros < 0:

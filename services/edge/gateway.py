@@ -1,9 +1,8 @@
-"""The HTTP side of a write service: send a command to the log, await its outcome.
+"""The HTTP side of a write service: sends a command to the log and waits for its outcome.
 
-The event loop encodes commands, hands them to librdkafka, and now and then serves the producer's callbacks:
-a thread would want the interpreter for each record, only to learn that it was delivered. One thread hears the
-outcomes, one looks for a lost broker. Nothing here is state that matters: what is lost with the process is
-asked for again under the same command id.
+The event loop encodes commands, hands them to librdkafka and regularly serves the producer's callbacks; a
+thread would need the interpreter for each delivery report. One thread reads the outcomes, one looks for a lost
+broker. No state here must survive: a client that lost its response sends the command again under the same id.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from prometheus_client import Gauge
 
 from contracts.kernel.records import Outcome
 from services.edge.outcomes import OutcomeReader
-from services.edge.pending_outcomes import Awaited, Waiting, fail
-from services.edge.unavailable import LogUnavailable, NotTaking, Overloaded
+from services.edge.pending_outcomes import OutcomeKey, PendingOutcomes, fail
+from services.edge.unavailable import LogUnavailable, Overloaded, SiteUnavailable
 from services.kernel.log.clients import client
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Metadata, ReplyAddress, now_micros, write_headers
@@ -31,8 +30,8 @@ TICK_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class GatewaySettings:
-    """`replica` is the partition of `<service>.outcomes` that this process alone reads; times in seconds;
-    `peer_url` is this API at the other site, where there is one."""
+    """`replica`: the partition of `<service>.outcomes` that only this process reads. Times are in seconds.
+    `peer_url`: this API at the other site, if there is one."""
 
     service: str
     bootstrap: str
@@ -46,7 +45,7 @@ class GatewaySettings:
 
 
 class Gateway:
-    """`start` once inside the event loop, `send` from that loop only, `close` at the end."""
+    """Call `start` once inside the event loop, `send` only from that loop, and `close` at the end."""
 
     def __init__(self, settings: GatewaySettings, on_fatal: Callable[[str], None]) -> None:
         self._settings = settings
@@ -54,19 +53,21 @@ class Gateway:
         self._commands = f"{settings.service}.commands"
         self._source = f"daybook/{settings.site}/{settings.service}-api/{settings.replica}"
         self._reply_to = ReplyAddress(f"{settings.service}.outcomes", settings.replica, "", "")
-        self._reader = OutcomeReader(settings.bootstrap, self._reply_to.topic, settings.replica, self._hear)
-        self._waiting = Waiting(settings.wait)
-        self._out_of_order: str | None = "not started"
+        self._reader = OutcomeReader(
+            settings.bootstrap, self._reply_to.topic, settings.replica, self._receive
+        )
+        self._pending = PendingOutcomes(settings.wait)
+        self._failure: str | None = "not started"
         self._broker_lost = True
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
-        PENDING.labels(settings.service).set_function(lambda: len(self._waiting))
+        PENDING.labels(settings.service).set_function(lambda: len(self._pending))
 
     async def start(self) -> None:
-        """Begin to connect; returns at once. `not_ready` tells when commands are taken."""
+        """Begins to connect and returns at once. `not_ready` returns None when commands are accepted."""
         self._loop = asyncio.get_running_loop()
         self._producer = Producer(_producer_config(self._settings) | {"error_cb": self._producer_failed})
-        self._out_of_order = None
+        self._failure = None
         self._threads = [
             threading.Thread(target=self._reader.run, args=(self._stopping,), name="outcomes", daemon=True),
             threading.Thread(target=self._look_for_broker, name="broker", daemon=True),
@@ -76,24 +77,24 @@ class Gateway:
         self._next_tick = self._loop.call_later(TICK_SECONDS, self._tick)
 
     async def close(self) -> None:
-        """Stop; whoever still waits gets `OutcomeUnknown`."""
-        self._out_of_order = "stopping"
+        """Stops; requests that still wait fail with `OutcomeUnknown`."""
+        self._failure = "stopping"
         self._stopping.set()
         self._next_tick.cancel()
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
         await asyncio.to_thread(self._producer.flush, self._settings.delivery_timeout)
-        self._waiting.fail_all("the process is stopping")
+        self._pending.fail_all("the process is stopping")
 
     def not_ready(self) -> str | None:
-        """Why commands are not taken, or None."""
+        """Returns why commands are not accepted, or None."""
         if self._broker_lost:
-            return self._out_of_order or "the log is not reachable"
-        return self._out_of_order or self._reader.not_ready
+            return self._failure or "the log is not reachable"
+        return self._failure or self._reader.not_ready
 
     @property
     def epoch(self) -> int:
-        """The site's write epoch, as far as it is known here."""
+        """The site's write epoch, as last read from `site.control`."""
         return self._reader.control.role.epoch
 
     async def send(
@@ -107,16 +108,16 @@ class Gateway:
         expected_version: int | None = None,
         traceparent: str = "",
     ) -> Outcome:
-        """One command to its entity's partition, and what became of it. Raises an `Unanswered`.
+        """Sends one command to its entity's partition and returns the outcome. Raises `Unavailable`.
 
-        Requests that wait under the same id and hash all get the outcome that comes first.
+        All requests that wait under the same id and hash get the first outcome.
         """
         if (reason := self.not_ready()) is not None:
             raise LogUnavailable(reason)
         if not self._reader.control.taking:
-            raise NotTaking(self._reader.control, self._settings.peer_url)
-        if len(self._waiting) >= self._settings.max_pending:
-            raise Overloaded(f"{len(self._waiting)} commands are waiting")
+            raise SiteUnavailable(self._reader.control, self._settings.peer_url)
+        if len(self._pending) >= self._settings.max_pending:
+            raise Overloaded(f"{len(self._pending)} commands are waiting")
         metadata = Metadata(
             id=command_id,
             type=command.TYPE,
@@ -131,20 +132,22 @@ class Gateway:
             expected_version=expected_version,
             traceparent=traceparent,
         )
-        return await self._exchange(
+        return await self._send_and_wait(
             (command_id, request_hash), entity_id, encode(self._commands, command), metadata
         )
 
-    async def _exchange(self, awaited: Awaited, key: str, value: bytes, metadata: Metadata) -> Outcome:
-        waiter = self._waiting.add(awaited)
+    async def _send_and_wait(
+        self, key: OutcomeKey, entity_id: str, value: bytes, metadata: Metadata
+    ) -> Outcome:
+        waiter = self._pending.add(key)
 
         def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is not None:  # `close` serves callbacks in another thread
+            if error is not None:  # `close` runs callbacks in another thread
                 self._loop.call_soon_threadsafe(fail, waiter, LogUnavailable(error.str()))
 
         try:
             self._producer.produce(
-                self._commands, value, key, headers=write_headers(metadata), on_delivery=delivered
+                self._commands, value, entity_id, headers=write_headers(metadata), on_delivery=delivered
             )
             return await waiter.outcome
         except BufferError as error:
@@ -152,17 +155,17 @@ class Gateway:
         except KafkaException as error:
             raise LogUnavailable(str(error)) from error
         finally:
-            self._waiting.remove(awaited, waiter)
+            self._pending.remove(key, waiter)
 
-    def _hear(self, outcomes: list[Outcome]) -> None:
+    def _receive(self, outcomes: list[Outcome]) -> None:
         if not self._stopping.is_set():
-            self._loop.call_soon_threadsafe(self._waiting.resolve, outcomes)
+            self._loop.call_soon_threadsafe(self._pending.resolve, outcomes)
 
     def _tick(self) -> None:
-        """Learn of failed deliveries; let go of those who waited too long."""
+        """Handles failed deliveries and requests that have waited too long."""
         self._next_tick = self._loop.call_later(TICK_SECONDS, self._tick)
         self._producer.poll(0)
-        self._waiting.expire()
+        self._pending.expire()
 
     def _look_for_broker(self) -> None:
         while not self._stopping.wait(0.1):
@@ -171,15 +174,15 @@ class Gateway:
 
     def _reachable(self) -> bool:
         try:
-            found = self._producer.list_topics(self._commands, timeout=1)
+            cluster = self._producer.list_topics(self._commands, timeout=1)
         except KafkaException:
             return False
-        return found.topics[self._commands].error is None
+        return cluster.topics[self._commands].error is None
 
     def _producer_failed(self, error: KafkaError) -> None:
         if error.fatal():
-            self._out_of_order = f"the producer failed: {error.str()}"
-            self._on_fatal(self._out_of_order)
+            self._failure = f"the producer failed: {error.str()}"
+            self._on_fatal(self._failure)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._broker_lost = True
 
@@ -189,7 +192,7 @@ def _producer_config(settings: GatewaySettings) -> dict[str, Any]:
         "acks": "all",
         "enable.idempotence": True,
         "partitioner": "murmur2_random",
-        # fewer, larger requests: with 64 callers a fifth less processor time per order than 1 ms takes
+        # Fewer, larger requests: with 64 callers a fifth less processor time per order than at 1 ms.
         "linger.ms": 5,
         "message.timeout.ms": int(settings.delivery_timeout * 1000),
         "message.max.bytes": 4_000_000,

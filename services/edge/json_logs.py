@@ -1,4 +1,4 @@
-"""How every process of the shop logs: a JSON object a line, on stdout."""
+"""Logging of every process: one JSON object per line, on stdout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_TEMPLATES = 1000
 
 
 def configure_logging(process: str, level: str = "INFO") -> None:
-    """JSON lines on stdout: process, level, timestamp, event, correlation_id. Never bodies, never locals."""
+    """Writes JSON lines to stdout: process, level, timestamp, event, correlation_id; never bodies or locals."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -30,20 +30,20 @@ def configure_logging(process: str, level: str = "INFO") -> None:
     structlog.configure(
         processors=[*shared, render],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Forgetful(sys.stdout))),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _LossyFile(sys.stdout))),
         cache_logger_on_first_use=True,
     )
     libraries = logging.StreamHandler(sys.stdout)
     libraries.setFormatter(structlog.stdlib.ProcessorFormatter(render, foreign_pre_chain=shared))
-    libraries.addFilter(Repeats())
+    libraries.addFilter(RepeatFilter())
     logging.basicConfig(level=logging.WARNING, handlers=[libraries], force=True)
 
 
-class Repeats(logging.Filter):
-    """Passes a library's line once in `REPEAT_SECONDS`; the next one that passes says how many did not.
+class RepeatFilter(logging.Filter):
+    """Passes a library's line once per `REPEAT_SECONDS`; the next line that passes counts those left out.
 
-    Lines are the same when their logger and template are. A client whose broker is away writes one for each
-    attempt to connect, 50 a second. Exceptions always pass.
+    Two lines are equal if their logger and template are equal. A client that lost its broker writes one line
+    per connection attempt, 50 a second. Lines with an exception always pass.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,10 +67,10 @@ class Repeats(logging.Filter):
         return True
 
 
-class _Forgetful:
-    """Drops what the file does not take: a full disk loses log lines, never requests or transactions.
+class _LossyFile:
+    """Ignores write errors: a full disk loses log lines, never requests or transactions.
 
-    `logging`'s own handlers do the same.
+    The handlers of `logging` do the same.
     """
 
     def __init__(self, file: TextIO) -> None:

@@ -1,4 +1,4 @@
-"""Money on the wire is a decimal string, inside it is `int` micros. Never a float."""
+"""Money is a decimal string on the wire and `int` micros inside; never a float."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway hears: its partition of `<service>.outcomes`, and `site.control`."""
+"""Reads what a gateway needs: its partition of `<service>.outcomes`, and `site.control`."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ log = structlog.get_logger(__name__)
 
 
 class OutcomeReader:
-    """`run` in a thread of its own; `hear` is called there with the outcomes of one read, in order.
+    """Runs in its own thread and calls `on_outcomes` there with the outcomes of one read, in order.
 
-    `not_ready` is None once both topics were read to their ends, so that no later outcome can be missed.
+    `not_ready` is None once both topics have been read to their ends: no later outcome is missed.
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, partition: int, hear: Callable[[list[Outcome]], None]
+        self, bootstrap: str, topic: str, partition: int, on_outcomes: Callable[[list[Outcome]], None]
     ) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
         self._partition = partition
-        self._hear = hear
+        self._on_outcomes = on_outcomes
         self._unread: set[tuple[str, int]] = set()
         self.not_ready: str | None = "the log is not reachable yet"
         self.control = Control()
 
     def run(self, stopping: threading.Event) -> None:
-        """Until `stopping`; when the log refuses, try again each second."""
+        """Reads until `stopping`; retries each second when the log fails."""
         while not stopping.is_set():
             try:
                 self._read(stopping)
@@ -55,21 +55,21 @@ class OutcomeReader:
                 if first is None:
                     continue
                 records = [first, *consumer.consume(500, 0)]
-                outcomes = [outcome for record in records for outcome in self._take(record)]
+                outcomes = [outcome for record in records for outcome in self._outcomes_of(record)]
                 if outcomes:
-                    self._hear(outcomes)
+                    self._on_outcomes(outcomes)
                 if not self._unread:
                     self.not_ready = None
         finally:
             consumer.close()
 
     def _assign(self, consumer: Consumer) -> None:
-        """From the end of the outcomes as it is now: what is asked for later is answered later."""
+        """Starts at the current end of the outcomes: later commands have later outcomes."""
         end = end_offsets(self._bootstrap, self._topic, [self._partition], timeout=10)[self._partition]
         consumer.assign([TopicPartition(self._topic, self._partition, end), TopicPartition(CONTROL, 0, 0)])
         self._unread = {(self._topic, self._partition), (CONTROL, 0)}
 
-    def _take(self, record: Message) -> Iterable[Outcome]:
+    def _outcomes_of(self, record: Message) -> Iterable[Outcome]:
         error = record.error()
         if error is None and record.topic() == CONTROL:
             self.control.take(record.key(), record.value())
@@ -87,7 +87,7 @@ class OutcomeReader:
                 case OutcomeBatch(outcomes=outcomes):
                     return outcomes
         except Undecodable as error:
-            # Nobody can answer these requests any more: they end as unknown, and the next ones are answered.
+            # These requests end as unknown; the next outcomes still arrive.
             log.error("undecodable", topic=record.topic(), offset=record.offset(), reason=str(error))
         return ()
 

@@ -1,4 +1,4 @@
-"""Who waits for which outcome. Belongs to the event loop: nothing here may be called from another thread."""
+"""Requests that wait for an outcome. Only the event loop may use it: no other thread may call it."""
 
 from __future__ import annotations
 
@@ -8,60 +8,62 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from contracts.kernel.records import Outcome
-from services.edge.unavailable import OutcomeUnknown, Unanswered
+from services.edge.unavailable import OutcomeUnknown, Unavailable
 
-Awaited: TypeAlias = tuple[str, str]
-"""A command id and a request's hash: requests under the same two get the same answer."""
+OutcomeKey: TypeAlias = tuple[str, str]
+"""Command id and request hash: requests with the same key get the same outcome."""
 
 
 class Waiter(NamedTuple):
-    """`until` by `time.monotonic()`."""
+    """`deadline`: by `time.monotonic()`."""
 
-    until: float
+    deadline: float
     outcome: asyncio.Future[Outcome]
 
 
-class Waiting:
-    """Requests and their patience, in seconds. A timer for each would cost more than looking at all of them
-    now and then: see `expire`."""
+class PendingOutcomes:
+    """Waiting requests, each with the same timeout in seconds.
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
-        self._waiters: dict[Awaited, list[Waiter]] = {}
+    `expire` checks all of them now and then: a timer for each would cost more.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._waiters: dict[OutcomeKey, list[Waiter]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, awaited: Awaited) -> Waiter:
-        """A waiter whose future will have the outcome, or raise an `Unanswered`; `remove` it in the end."""
+    def add(self, key: OutcomeKey) -> Waiter:
+        """Adds a waiter whose future gets the outcome or an `Unavailable`; the caller must `remove` it."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        waiter = Waiter(time.monotonic() + self._patience, future)
-        self._waiters.setdefault(awaited, []).append(waiter)
+        waiter = Waiter(time.monotonic() + self._timeout, future)
+        self._waiters.setdefault(key, []).append(waiter)
         self._count += 1
         return waiter
 
-    def remove(self, awaited: Awaited, waiter: Waiter) -> None:
+    def remove(self, key: OutcomeKey, waiter: Waiter) -> None:
         self._count -= 1
-        waiters = self._waiters.get(awaited)
+        waiters = self._waiters.get(key)
         if waiters is not None and waiter in waiters:
             waiters.remove(waiter)
             if not waiters:
-                del self._waiters[awaited]
+                del self._waiters[key]
 
     def resolve(self, outcomes: Iterable[Outcome]) -> None:
-        """Give each outcome to all who wait for it."""
+        """Gives each outcome to all requests that wait for it."""
         for outcome in outcomes:
             for waiter in self._waiters.pop((outcome.command_id, outcome.request_hash), ()):
                 if not waiter.outcome.done():
                     waiter.outcome.set_result(outcome)
 
     def expire(self) -> None:
-        """Fail those whose patience is over."""
+        """Fails the requests whose deadline has passed."""
         now = time.monotonic()
         for waiter in self._all():
-            if waiter.until <= now:
-                fail(waiter, OutcomeUnknown(f"no outcome within {self._patience:g} s"))
+            if waiter.deadline <= now:
+                fail(waiter, OutcomeUnknown(f"no outcome within {self._timeout:g} s"))
 
     def fail_all(self, reason: str) -> None:
         for waiter in self._all():
@@ -71,7 +73,7 @@ class Waiting:
         return [waiter for waiters in self._waiters.values() for waiter in waiters]
 
 
-def fail(waiter: Waiter, error: Unanswered) -> None:
-    """Unless it has been answered or has failed before."""
+def fail(waiter: Waiter, error: Unavailable) -> None:
+    """Fails a waiter that has no result yet."""
     if not waiter.outcome.done():
         waiter.outcome.set_exception(error)

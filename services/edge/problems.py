@@ -1,7 +1,7 @@
-"""Problems (RFC 9457): how every API of the shop says that something went wrong.
+"""Problems (RFC 9457): the error responses of every API.
 
-Whatever goes wrong leaves as `application/problem+json` with a stable `code`. Raise `Problem` anywhere below
-a handler; `exception_handlers()` turns it, and every error of the framework, into a response.
+Every error is returned as `application/problem+json` with a stable `code`. Code below a handler raises
+`Problem`; `exception_handlers()` turns it, and every error of the framework, into a response.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from services.edge.errors import EdgeError
+
 RETRY_AFTER_SECONDS = 1
 
 REFUSED = Counter("daybook_http_refused", "Requests refused before any route", ["code"])
@@ -26,14 +28,14 @@ MEDIA_TYPE = "application/problem+json"
 
 Handler = Callable[[Request, Any], Coroutine[Any, Any, Response]]
 
-# What people read in place of a pattern; who defines a pattern adds its words.
+# Replaces a pattern in messages for people. A module that defines a pattern adds its words.
 IN_WORDS: dict[str, str] = {}
 
 log = structlog.get_logger(__name__)
 
 
-class Problem(Exception):
-    """An answer that is not a success. `extra` becomes further members of the body."""
+class Problem(EdgeError):
+    """A response that is not a success. `extra` becomes further members of the body."""
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **extra: Any,
 ) -> Response:
-    """A problem document: `type`, `title`, `status`, `code`, `detail` where there is one, and `extra`."""
+    """Returns a problem document: `type`, `title`, `status`, `code`, `detail` if not empty, and `extra`."""
     document: dict[str, Any] = {"type": f"urn:daybook:problem:{code}", "title": title, "status": status}
     document["code"] = code
     if detail:
@@ -81,7 +83,7 @@ def problem(
 
 
 def invalid(field: str, detail: str, code: str = "invalid_field") -> Problem:
-    """422, naming the field: `lines[2].quantity`, `Idempotency-Key`."""
+    """Returns a 422 that names the field: `lines[2].quantity`, `Idempotency-Key`."""
     return Problem(422, code, detail, field=field)
 
 
@@ -99,20 +101,20 @@ class ProblemDocument(BaseModel):
 
 
 class Code(NamedTuple):
-    """What a document says of a problem's code; `members` are those of its example."""
+    """Documents a problem code; `members` are further members of its example."""
 
     status: int
     about: str
     members: Mapping[str, Any] = {}
 
 
-# What any operation may answer before its route is asked, what one with a body may, and what all may.
+# Problems of every operation, before its route runs; and those of operations with a body.
 EDGE = {
     "malformed_request": Code(400, "not HTTP/1.1"),
     "malformed_host": Code(400, "no `Host`, or several"),
     "method_not_allowed": Code(405, "the path has no such method"),
     "request_timeout": Code(408, "the request did not come in time; the connection is closed"),
-    "wrong_host": Code(421, "the process does not answer for this `Host`"),
+    "wrong_host": Code(421, "the process does not serve this `Host`"),
     "unknown_parameter": Code(422, "there is no such query parameter", {"field": "colour"}),
     "invalid_field": Code(422, "a value is wrong; `field` names it", {"field": "limit"}),
     "too_many_connections": Code(429, "the address has as many connections as it may have"),
@@ -128,38 +130,39 @@ EDGE_OF_BODIES = {
 
 
 def documented(*kinds: Mapping[str, Code]) -> dict[int | str, dict[str, Any]]:
-    """For FastAPI's `responses`: every code under its status, with an example of its document."""
-    codes = {code: told for kind in kinds for code, told in kind.items()}
-    found: dict[int | str, dict[str, Any]] = {}
-    for status in sorted({told.status for told in codes.values()}):
-        of_status = {code: told for code, told in codes.items() if told.status == status}
+    """Returns FastAPI's `responses`: every code under its status, with an example."""
+    codes = {code: code_ for kind in kinds for code, code_ in kind.items()}
+    responses: dict[int | str, dict[str, Any]] = {}
+    for status in sorted({code_.status for code_ in codes.values()}):
+        codes_of_status = {code: code_ for code, code_ in codes.items() if code_.status == status}
         schema = {
             "allOf": [{"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}],
-            "properties": {"code": {"enum": sorted(of_status)}, "status": {"const": status}},
+            "properties": {"code": {"enum": sorted(codes_of_status)}, "status": {"const": status}},
         }
         examples = {
-            code: {"summary": told.about, "value": _example(code, told)} for code, told in of_status.items()
+            code: {"summary": code_.about, "value": _example(code, code_)}
+            for code, code_ in codes_of_status.items()
         }
-        found[status] = {
-            "description": "; ".join(f"`{code}`: {told.about}" for code, told in of_status.items()),
+        responses[status] = {
+            "description": "; ".join(f"`{code}`: {code_.about}" for code, code_ in codes_of_status.items()),
             "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
         }
-    return found
+    return responses
 
 
-def _example(code: str, told: Code) -> dict[str, Any]:
-    title = HTTPStatus(told.status).phrase
-    document = {"type": f"urn:daybook:problem:{code}", "title": title, "status": told.status, "code": code}
-    return {**document, **told.members}
+def _example(code: str, code_: Code) -> dict[str, Any]:
+    title = HTTPStatus(code_.status).phrase
+    document = {"type": f"urn:daybook:problem:{code}", "title": title, "status": code_.status, "code": code}
+    return {**document, **code_.members}
 
 
 def exception_handlers() -> dict[Any, Handler]:
-    """For an application's `exception_handlers`."""
+    """Returns the `exception_handlers` of an application."""
     return {
         Problem: _problem_raised,
         RequestValidationError: _request_invalid,
         HTTPException: _framework_refused,
-        ClientDisconnect: _nobody_waits,
+        ClientDisconnect: _client_disconnected,
         Exception: _unexpected,
     }
 
@@ -177,11 +180,11 @@ async def _framework_refused(_: Request, error: HTTPException) -> Response:
     detail = "" if error.detail == status.phrase else error.detail
     headers = dict(error.headers or {})
     if headers.get("Allow") == "GET":
-        headers["Allow"] = "GET, HEAD"  # every GET takes HEAD: see `ReadMethods`
+        headers["Allow"] = "GET, HEAD"  # every GET route accepts HEAD: see `ReadMethods`
     return problem(status, status.name.lower(), status.phrase, detail, headers=headers)
 
 
-async def _nobody_waits(_: Request, __: ClientDisconnect) -> Response:
+async def _client_disconnected(_: Request, __: ClientDisconnect) -> Response:
     return Response(status_code=400)  # the client is gone, and nothing was done
 
 
@@ -193,23 +196,23 @@ async def _unexpected(request: Request, error: Exception) -> Response:
 
 
 def invalid_request(errors: Sequence[Any]) -> Problem:
-    """The first of a validation's errors (pydantic's dictionaries, places beginning with body, path …)."""
+    """Returns the first of pydantic's validation errors; a location begins with body, path, query or header."""
     error = errors[0]
-    place, kind = error["loc"], error["type"]
-    if kind == "json_invalid" or (kind == "missing" and place == ("body",)):
+    location, kind = error["loc"], error["type"]
+    if kind == "json_invalid" or (kind == "missing" and location == ("body",)):
         detail = error.get("ctx", {}).get("error", "there is no body")
         return Problem(422, "malformed_json", f"the body is not JSON: {detail}")
-    return invalid(_field(place[1:]), _detail(error))
+    return invalid(_field(location[1:]), _detail(error))
 
 
 def _field(path: Sequence[str | int]) -> str:
-    """`lines[2].quantity` of `("lines", 2, "quantity")`."""
-    named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return named.removeprefix(".")
+    """Renders `("lines", 2, "quantity")` as `lines[2].quantity`."""
+    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return name.removeprefix(".")
 
 
 def _detail(error: Any) -> str:
-    """Patterns and Python's types are for machines: people are told what is asked for."""
+    """Returns a message for people: names no pattern and no Python type."""
     match error["type"]:
         case "string_pattern_mismatch":
             return IN_WORDS.get(error["ctx"]["pattern"], str(error["msg"]))

@@ -1,7 +1,7 @@
-"""HTTP/1.1 with limits: uvicorn's protocol on httptools, which has none of its own (ADR 16).
+"""HTTP/1.1 with limits: extends uvicorn's protocol on httptools, which has none (ADR 16).
 
-The application sees whole requests only: it is called when the last byte of the body has come. A request that
-is cut off, too large or too slow never reaches it; what can be answered is answered here, with a problem.
+The application gets only whole requests: it runs when the last byte of the body has arrived. A request that is
+cut off, too large or too slow never reaches it; this module returns the problem, if the client can read one.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from services.edge.problems import REFUSED, RETRY_AFTER_SECONDS, Problem
 
 MAX_HEAD_BYTES = 32 * 1024
 MAX_PIPELINED = 32
-# how long a client may take to read a refusal, and any response
+# How long a client may take to read a refusal, and any response.
 LINGER_SECONDS, WRITE_SECONDS = 2.0, 30.0
 IDLE, HEAD, BODY = range(3)
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. `connections` is shared by all of a server."""
+    """One connection. All connections of a server share `connections`."""
 
     def __init__(self, connections: Connections, **of_uvicorn: Any) -> None:
         super().__init__(**of_uvicorn)
         self._shared = connections
         self._limits = connections.settings
-        self._client: str | None = None  # who is counted; None for a trusted proxy
-        self._forwarded: str | None = None  # who is counted while a proxy's request is under way
-        self._stage = self._awaited = IDLE
+        self._client: str | None = None  # the client that is counted; None for a trusted proxy
+        self._forwarded: str | None = None  # the client behind a proxy, while its request runs
+        self._stage = self._awaited_stage = IDLE
         self._head = 0  # bytes of an unfinished head, or of what is neither head nor body
-        self._held: tuple[RequestResponseCycle, Any] | None = None
-        self._working: RequestResponseCycle | None = None  # what the application has to answer
-        self._refused = False  # nothing more is read from the client
-        self._discarded = 0  # bytes that still may come after a refusal
+        self._deferred: tuple[RequestResponseCycle, Any] | None = None
+        self._running: RequestResponseCycle | None = None  # the request that the application is processing
+        self._refused = False  # reads nothing more from the client
+        self._discarded = 0  # bytes that may still arrive after a refusal
         self.buffered = 0
 
-    # what the transport calls
+    # called by the transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -82,12 +82,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._await_client()
 
     def shutdown(self) -> None:
-        if self._working is not None:
-            self._working.keep_alive = False
+        if self._running is not None:
+            self._running.keep_alive = False
         else:
             self.transport.close()
 
-    # what the parser calls
+    # called by the parser
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -99,7 +99,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise ValueError("too many requests at once")
         super().on_headers_complete()
         self._head = 0
-        self.headers = []  # what comes behind the body is no header of the request
+        self.headers = []  # trailers are not headers of the request
 
     def on_body(self, body: bytes) -> None:
         self._head = 0
@@ -109,30 +109,30 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self._stage = self._awaited = IDLE
+        self._stage = self._awaited_stage = IDLE
         if self.buffered:
             self._shared.buffer(self, 0)
-        if self._held is not None:
-            held, self._held = self._held, None
-            self._start_asgi_task(*held)
+        if self._deferred is not None:
+            deferred, self._deferred = self._deferred, None
+            self._start_asgi_task(*deferred)
 
     # requests and their responses
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """It is this request's turn; where its body is not there yet, it is held until it is."""
+        """Starts the next request, or defers it until its body is complete."""
         if self._client is None and self._forwarded is None and not self._enter_forwarded(cycle):
             self._refuse(_too_many_connections())
         elif cycle.more_body:
-            self._held = cycle, app
+            self._deferred = cycle, app
         else:
-            self._working = cycle
+            self._running = cycle
             cycle.waiting_for_100_continue = False
             self._await_client()
             super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, but for its timer: an idle connection is awaited like every other."""
-        self._working = None
+        """Does what uvicorn does, but uses the shared timer for idle connections too."""
+        self._running = None
         self.server_state.total_requests += 1
         if self._forwarded is not None:
             self._shared.leave(self._forwarded)
@@ -141,8 +141,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
             if self.pipeline:
                 self._start_asgi_task(*self.pipeline.pop())
-            if self._held is not None:
-                self._check_held()
+            if self._deferred is not None:
+                self._check_deferred()
         self._await_client()
 
     def _enter_forwarded(self, cycle: RequestResponseCycle) -> bool:
@@ -157,7 +157,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head += len(part)
         try:
             self.parser.feed_data(part)
-        except httptools.HttpParserUpgrade:  # no other protocol is spoken here: answered, and closed
+        except httptools.HttpParserUpgrade:  # no other protocol is supported: respond and close
             self.cycle.keep_alive = False
         except httptools.HttpParserError:
             self._refuse(Problem(400, "malformed_request", "this is not a request of HTTP/1.1"))
@@ -168,30 +168,30 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(Problem(431, "headers_too_large", detail))
 
     def _await_rest(self) -> None:
-        """What came is not a whole request: the rest has its time."""
-        if self._awaited != self._stage:
-            self._awaited = self._stage
-            if self._held is not None:
-                self._check_held()
+        """Waits for the rest of an incomplete request."""
+        if self._awaited_stage != self._stage:
+            self._awaited_stage = self._stage
+            if self._deferred is not None:
+                self._check_deferred()
             self._await_client()
         if self._stage == BODY and not self._refused:
             self._shared.buffer(self, len(self.cycle.body))
 
-    def _check_held(self) -> None:
-        """Refuse a body that will be too large; ask for it where the client waits for that."""
+    def _check_deferred(self) -> None:
+        """Refuses a body that will be too large; sends 100 Continue if the client waits for it."""
         if _content_length(self.cycle) > MAX_BODY_BYTES:
             self._refuse(body_too_large())
         elif self.cycle.waiting_for_100_continue:
             self.cycle.waiting_for_100_continue = False
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    # how long the client may take
+    # timeouts of the client
 
     def _await_client(self) -> None:
         if self.flow.write_paused or self.transport.is_closing():
             self._shared.wait(self, WRITE_SECONDS)
-        elif self._working is not None:
-            self._shared.settled(self)
+        elif self._running is not None:
+            self._shared.stop_waiting(self)
         elif self._refused:
             self._shared.wait(self, LINGER_SECONDS)
         elif self._stage == IDLE:
@@ -201,8 +201,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._shared.wait(self, limits.header_seconds if self._stage == HEAD else limits.body_seconds)
 
     def expired(self) -> None:
-        if self._working is not None and not self.flow.write_paused:
-            return  # the client waits for us: its time is looked at again
+        if self._running is not None and not self.flow.write_paused:
+            return  # the client waits for the response
         if self._refused or self._stage == IDLE or self.flow.write_paused or self.transport.is_closing():
             self.shed()
         else:
@@ -213,22 +213,22 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def _forget(self) -> None:
-        self._held = None
-        self._shared.settled(self)
+        self._deferred = None
+        self._shared.stop_waiting(self)
         if self.buffered:
             self._shared.buffer(self, 0)
             self.cycle.body = bytearray()
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer and close. What the client still sends is thrown away, so that it can read the answer."""
+        """Sends the problem and closes. Discards what the client still sends, so that it can read the response."""
         if self._refused:
             return
         self._refused = True
         self._discarded = MAX_DISCARDED_BYTES if problem.status == 413 else 2 * MAX_HEAD_BYTES
         REFUSED.labels(problem.code).inc()
         self._forget()
-        if self._working is not None:  # an answer now would be taken for that to the earlier request
-            self._working.keep_alive = False
+        if self._running is not None:  # a response now would belong to the earlier request
+            self._running.keep_alive = False
             return
         response = problem.response()
         headers = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]

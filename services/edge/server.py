@@ -1,4 +1,4 @@
-"""How every process of the shop serves HTTP: within limits, until it is told to stop."""
+"""Serves HTTP in every process: within limits, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ log = structlog.get_logger(__name__)
 
 
 class _Server(uvicorn.Server):
-    """A signal is a request to stop, not the cause of death: uvicorn would raise it again at the end."""
+    """Treats a signal as a request to stop; uvicorn would raise it again at the end."""
 
-    told_to_stop = False
+    stop_requested = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.told_to_stop = True
+        self.stop_requested = True
         super().handle_exit(sig, frame)
 
     @contextmanager
@@ -45,18 +45,18 @@ class _Server(uvicorn.Server):
         yield
 
 
-_ended_itself = threading.Event()
+_stopped_itself = threading.Event()
 
 
 def end_process(reason: str) -> None:
-    """End because of an error: what is under way gets its time, the supervisor starts a new process."""
+    """Stops the process because of an error: running requests may finish, the supervisor starts a new process."""
     log.error("ending", reason=reason)
-    _ended_itself.set()
+    _stopped_itself.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def server_config(app: ASGIApp, host: str, port: int) -> uvicorn.Config:
-    """How an application is served: within the limits of `EdgeSettings`."""
+    """Returns the configuration of a server with the limits of `EdgeSettings`."""
     settings = EdgeSettings()
     return uvicorn.Config(
         Admission(app, {*settings.allowed_hosts, *({host} - EVERY_ADDRESS)}),
@@ -76,14 +76,14 @@ def server_config(app: ASGIApp, host: str, port: int) -> uvicorn.Config:
 
 
 def serve(app: ASGIApp, host: str, port: int) -> int:
-    """Until SIGTERM or SIGINT: then no new connection, what is under way gets `GRACE_SECONDS`. The exit code.
+    """Serves until SIGTERM or SIGINT, then gives running requests `GRACE_SECONDS`. Returns the exit code.
 
-    In another thread than the main one no signal ends it.
+    Signals stop it only in the main thread.
     """
     keep_what_is_here()
     server = _Server(server_config(app, host, port))
     try:
         server.run()
-    except SystemExit:  # uvicorn's own code for a failed start means something else here
+    except SystemExit:  # uvicorn's exit code for a failed start has another meaning here
         return EXIT_FAILED
-    return EXIT_STOPPED if server.told_to_stop and not _ended_itself.is_set() else EXIT_FAILED
+    return EXIT_STOPPED if server.stop_requested and not _stopped_itself.is_set() else EXIT_FAILED

@@ -11,8 +11,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from services.kernel.settings import Positive, ProcessSettings
 
 
-def _split(given: Any) -> Any:
-    return [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else given
+def _split(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 Hosts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
@@ -20,11 +20,11 @@ Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeVali
 
 
 class EdgeSettings(BaseSettings):
-    """What is accepted from a network. Lists are separated by commas.
+    """Limits of requests from the network. Lists are separated by commas.
 
-    `allowed_hosts`: names and addresses, without ports, by which clients may call the process, beside the
-    address that it listens on. `trusted_proxies`: addresses or networks whose `X-Forwarded-For` is believed.
-    `connections_per_address`: of one client. `header_seconds`, `body_seconds`: how long a client may take.
+    `allowed_hosts`: names and addresses, without ports, by which clients may call the process, in addition
+    to the address that it listens on. `trusted_proxies`: addresses or networks whose `X-Forwarded-For` is used.
+    `connections_per_address`: limit per client. `header_seconds`, `body_seconds`: how long a client may take.
     """
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)

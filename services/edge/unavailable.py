@@ -1,13 +1,14 @@
-"""Why a command has no outcome. Each becomes a 503 or 507 with its code; the repeat is always safe."""
+"""Errors of a command without an outcome: each becomes a 503 or 507 with its code; a retry is always safe."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from services.edge.errors import EdgeError
 from services.kernel.log.control import Control
 
-NOT_TAKING = {
-    "passive": ("site_passive", 503, "this site is passive: the other one takes commands"),
+SITE_PROBLEMS = {
+    "passive": ("site_passive", 503, "this site is passive: the other one accepts commands"),
     "quiesced": ("site_quiesced", 503, "this site is being switched over"),
     "takeover": ("site_taking_over", 503, "this site is taking over"),
     "unproven": ("site_unproven", 503, "this site does not know yet whether it is the only active one"),
@@ -15,8 +16,8 @@ NOT_TAKING = {
 }
 
 
-class Unanswered(Exception):
-    """No outcome: the command may have been executed or not. It is safe to repeat it under the same id."""
+class Unavailable(EdgeError):
+    """There is no outcome: the command may have been executed or not. A retry under the same id is safe."""
 
     code = "unanswered"
     status = 503
@@ -24,32 +25,32 @@ class Unanswered(Exception):
     """Further members of the problem."""
 
 
-class Overloaded(Unanswered):
-    """Too many commands are waiting; this one was not sent."""
+class Overloaded(Unavailable):
+    """Too many commands wait; this one was not sent."""
 
     code = "overloaded"
 
 
-class OutcomeUnknown(Unanswered):
-    """The command was sent and its outcome did not come in time."""
+class OutcomeUnknown(Unavailable):
+    """The command was sent, but its outcome did not arrive in time."""
 
     code = "outcome_unknown"
 
 
-class NotTaking(Unanswered):
-    """This site takes no commands now; it was not sent. `code` says why, see `NOT_TAKING`."""
+class SiteUnavailable(Unavailable):
+    """This site accepts no commands now; the command was not sent. `code` is one of `SITE_PROBLEMS`."""
 
     def __init__(self, control: Control, peer_url: str = "") -> None:
-        """`peer_url` is where the other site takes such commands: a passive site's peer is the active one."""
-        why = control.role.role if control.role.role != "active" else control.held
-        self.code, self.status, reason = NOT_TAKING[why]
-        if why == "passive" and peer_url:
+        """`peer_url`: this API at the other site. The peer of a passive site is the active one."""
+        state = control.role.role if control.role.role != "active" else control.held
+        self.code, self.status, reason = SITE_PROBLEMS[state]
+        if state == "passive" and peer_url:
             self.members = {"active_site": peer_url}
             reason = f"{reason}, at {peer_url}"
         super().__init__(reason)
 
 
-class LogUnavailable(Unanswered):
-    """The log did not take the command in time, or this gateway is not ready."""
+class LogUnavailable(Unavailable):
+    """The log did not accept the command in time, or this gateway is not ready."""
 
     code = "log_unavailable"

@@ -1,4 +1,4 @@
-"""A worker's health and metrics over HTTP: in a thread of its own, within the limits of the edge."""
+"""A worker's health and metrics over HTTP, in a separate thread, with the limits of the edge."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ STOP_SECONDS = 2.0
 
 
 @contextmanager
-def health_of(metrics: WorkerMetrics, host: str, port: int) -> Iterator[None]:
-    """Serve until the end of the block. Raises OSError where the port is taken."""
+def serve_health(metrics: WorkerMetrics, host: str, port: int) -> Iterator[None]:
+    """Serves until the end of the block. Raises OSError if the port is in use."""
     listener = socket.create_server((host, port))
     running: list[uvicorn.Server] = []
     thread = threading.Thread(target=_serve, args=(metrics, listener, running), name="health", daemon=True)
@@ -32,7 +32,7 @@ def health_of(metrics: WorkerMetrics, host: str, port: int) -> Iterator[None]:
 
 
 def _serve(metrics: WorkerMetrics, listener: socket.socket, running: list[uvicorn.Server]) -> None:
-    # here, so that the worker's start does not wait for a web framework
+    # Imported here: the worker's start does not wait for a web framework.
     import uvicorn
 
     from services.edge.app import application

@@ -1,4 +1,4 @@
-"""The headers of a write: its key, its precondition, and the conversation that it belongs to."""
+"""The headers of a write: idempotency key, precondition and correlation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from services.kernel.record.envelope import uuid7
 from services.kernel.worker.entity import ANY_VERSION, NO_VERSION
 
 CORRELATION_HEADER = b"x-correlation-id"
-SECONDS = Histogram("daybook_request_seconds", "From the request to its answer", ["route", "status"])
+SECONDS = Histogram("daybook_request_seconds", "From the request to its response", ["route", "status"])
 
 _KEY_PATTERN = r"^[\x21-\x7e]{1,255}$"
 CORRELATION_PATTERN = r"^[\x21-\x7e]{1,64}$"
@@ -44,8 +44,8 @@ class WriteHeaders(BaseModel):
             alias="Idempotency-Key",
             pattern=_KEY_PATTERN,
             examples=["4711"],
-            description="Scoped to the entity. Repeated with the same body within the retry window, the "
-            "response is the same, refusals and conflicts included; with another body it is a 422.",
+            description="Scoped to the entity. A repeat with the same body within the retry window gets the "
+            "same response, refusals and conflicts included; another body gets a 422.",
         ),
     ] = None
     if_match: Annotated[
@@ -63,7 +63,7 @@ class WriteHeaders(BaseModel):
         Field(
             alias="X-Correlation-Id",
             json_schema_extra={"pattern": CORRELATION_PATTERN},
-            description="Found again in the events that follow; minted where it is absent or malformed.",
+            description="Copied to the events that follow; generated if absent or malformed.",
         ),
     ] = None
     traceparent: Annotated[
@@ -71,7 +71,7 @@ class WriteHeaders(BaseModel):
         Field(
             alias="traceparent",
             json_schema_extra={"pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"},
-            description="W3C Trace Context, carried along; ignored where it is invalid.",
+            description="W3C Trace Context, passed on; ignored if invalid.",
         ),
     ] = None
 
@@ -80,28 +80,28 @@ Headers = Annotated[WriteHeaders, Header()]
 EntityId = Annotated[str, Path(pattern=ID_PATTERN, description=f"The id: {IN_WORDS[ID_PATTERN]}.")]
 
 
-def traceparent(given: str | None) -> str:
-    """The trace that the request belongs to; empty where the header is absent or invalid."""
-    return given if given is not None and _TRACEPARENT.fullmatch(given) else ""
+def traceparent(header: str | None) -> str:
+    """Returns the trace of the request; empty if the header is absent or invalid."""
+    return header if header is not None and _TRACEPARENT.fullmatch(header) else ""
 
 
 def expected_version(if_match: str | None) -> int | None:
-    """The version that If-Match demands: None, one, `ANY_VERSION` or `NO_VERSION`; weak tags match nothing.
+    """Returns the version that If-Match names: None, a number, `ANY_VERSION` or `NO_VERSION`.
 
-    Raises `Problem` 422 where it names several.
+    A weak tag matches nothing. Raises `Problem` 422 if it names several versions.
     """
     if if_match is None:
         return None
     if if_match == "*":
         return ANY_VERSION
-    found = {int(match[1]) for tag in if_match.split(",") if (match := _VERSION.fullmatch(tag.strip()))}
-    if len(found) > 1:
+    versions = {int(match[1]) for tag in if_match.split(",") if (match := _VERSION.fullmatch(tag.strip()))}
+    if len(versions) > 1:
         raise invalid("If-Match", "one version, not several")
-    return found.pop() if found else NO_VERSION
+    return versions.pop() if versions else NO_VERSION
 
 
 def require_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Raises `Problem` 422 where a header that decides what a request means is there twice."""
+    """Raises `Problem` 422 for a repeated header that decides what the request means."""
     names = [name for name, _ in headers]
     if len(set(names)) < len(names):
         for name in ("Idempotency-Key", "If-Match"):
@@ -109,12 +109,12 @@ def require_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
                 raise invalid(name, "one line of it, not several")
 
 
-class Correlated:
-    """ASGI middleware: names the conversation of a write in logs and in the response, and measures it."""
+class CorrelationMiddleware:
+    """ASGI middleware: adds a write's correlation id to logs and response, and measures its duration."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        # finding a labelled metric takes longer than observing with it
+        # Looking up a labelled metric takes longer than observing it.
         self._seconds = cache(lambda route, status: SECONDS.labels(route, status))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,14 +126,14 @@ class Correlated:
         scope.setdefault("state", {})["correlation_id"] = correlation_id
         structlog.contextvars.bind_contextvars(correlation_id=correlation_id)
 
-        async def sending(event: Message) -> None:
+        async def send_correlated(event: Message) -> None:
             if event["type"] == "http.response.start":
                 event["headers"].append((CORRELATION_HEADER, correlation_id.encode()))
                 if (route := scope.get("route")) is not None:
                     self._seconds(route.path, event["status"]).observe(time.perf_counter() - started)
             await send(event)
 
-        await self._app(scope, receive, sending)
+        await self._app(scope, receive, send_correlated)
 
 
 def _correlation_id(headers: Iterable[tuple[bytes, bytes]]) -> str:

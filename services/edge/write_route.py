@@ -1,8 +1,8 @@
-"""A route of FastAPI whose body goes from bytes into its model at once.
+"""A FastAPI route that validates the body directly from its bytes.
 
-The endpoint's signature stays FastAPI's: the document is made from it, and FastAPI's own route class could
-serve it alike (a test compares both). Ours solves no dependencies and parses JSON once, in the model's
-compiled validator (docs/adr/0006).
+The endpoint's signature is FastAPI's: the document is generated from it, and FastAPI's own route class serves
+the same endpoint (a test compares both). This class resolves no dependencies and parses JSON once, in the
+model's compiled validator (docs/adr/0006).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from services.edge.bodies import read_body
 
 
 class WriteRoute(APIRoute):
-    """For endpoints whose parameters are the request, one body, one model of headers, and simple ones."""
+    """Serves endpoints that take the request, one body, one model of headers, and path or query parameters."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         endpoint: Callable[..., Awaitable[Response]] = self.endpoint
@@ -39,7 +39,7 @@ class WriteRoute(APIRoute):
 
 @dataclass
 class _Signature:
-    """An endpoint's parameters by where they come from; those of the query with their defaults."""
+    """An endpoint's parameters by their source; query parameters with their defaults."""
 
     request: str = ""
     body: tuple[str, type[BaseModel]] = ("", BaseModel)
@@ -49,35 +49,38 @@ class _Signature:
     query: dict[str, tuple[TypeAdapter[Any], Any]] = field(default_factory=dict)
 
     def arguments(self, request: Request, raw: bytes) -> dict[str, Any]:
-        """The endpoint's arguments. Raises `RequestValidationError` or `Problem`, in FastAPI's order: what is
-        not JSON, unknown parameters, path, query, headers, body."""
+        """Returns the endpoint's arguments.
+
+        Raises `RequestValidationError` or `Problem` in FastAPI's order: not JSON, unknown parameters, path,
+        query, headers, body.
+        """
         errors: list[Any] = []
         body_name, model = self.body
-        found: dict[str, Any] = {self.request: request}
+        arguments_: dict[str, Any] = {self.request: request}
         try:
-            found[body_name] = model.__pydantic_validator__.validate_json(raw)
+            arguments_[body_name] = model.__pydantic_validator__.validate_json(raw)
         except ValidationError as error:
-            errors = _placed(error, "body")
+            errors = _located(error, "body")
             if not raw or errors[0]["type"] == "json_invalid":
                 raise RequestValidationError(errors) from error
         if request.scope["query_string"]:
             check_parameters(request)
         try:
             for name, adapter in self.path.items():
-                place: tuple[str, ...] = ("path", name)
-                found[name] = adapter.validate_python(request.path_params[name])
+                location: tuple[str, ...] = ("path", name)
+                arguments_[name] = adapter.validate_python(request.path_params[name])
             for name, (adapter, default) in self.query.items():
-                place = ("query", name)
-                given = request.query_params.get(name) if request.scope["query_string"] else None
-                found[name] = default if given is None else adapter.validate_python(given)
-            place = ("header",)
+                location = ("query", name)
+                text = request.query_params.get(name) if request.scope["query_string"] else None
+                arguments_[name] = default if text is None else adapter.validate_python(text)
+            location = ("header",)
             name, headers = self.headers
-            found[name] = headers.__pydantic_validator__.validate_python(self._headers(request))
+            arguments_[name] = headers.__pydantic_validator__.validate_python(self._headers(request))
         except ValidationError as error:
-            raise RequestValidationError(_placed(error, *place)) from error
+            raise RequestValidationError(_located(error, *location)) from error
         if errors:
             raise RequestValidationError(errors)
-        return found
+        return arguments_
 
     def _headers(self, request: Request) -> Mapping[str, str]:
         names = self.header_names
@@ -86,30 +89,30 @@ class _Signature:
         }
 
 
-def _placed(error: ValidationError, *place: str) -> list[Any]:
-    return [{**each, "loc": (*place, *each["loc"])} for each in error.errors(include_url=False)]
+def _located(error: ValidationError, *location: str) -> list[Any]:
+    return [{**entry, "loc": (*location, *entry["loc"])} for entry in error.errors(include_url=False)]
 
 
 def _signature(endpoint: Callable[..., Any]) -> _Signature:
-    """Raises TypeError for a parameter that such a route cannot serve."""
-    found = _Signature()
+    """Raises TypeError for a parameter that a write route does not support."""
+    result = _Signature()
     for name, parameter in inspect.signature(endpoint, eval_str=True).parameters.items():
         annotation = parameter.annotation
         base, *marks = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-        mark = next((each for each in marks if isinstance(each, params.Param)), None)
+        mark = next((mark for mark in marks if isinstance(mark, params.Param)), None)
         match mark:
             case params.Header() if issubclass(base, BaseModel):
-                found.headers = (name, base)
+                result.headers = (name, base)
                 aliases = (field.alias or name for name, field in base.model_fields.items())
-                found.header_names = {alias.lower().encode(): alias for alias in aliases}
+                result.header_names = {alias.lower().encode(): alias for alias in aliases}
             case params.Path():
-                found.path[name] = TypeAdapter(annotation)
+                result.path[name] = TypeAdapter(annotation)
             case params.Query():
-                found.query[name] = (TypeAdapter(annotation), parameter.default)
+                result.query[name] = (TypeAdapter(annotation), parameter.default)
             case None if base is Request:
-                found.request = name
+                result.request = name
             case None if isinstance(base, type) and issubclass(base, BaseModel):
-                found.body = (name, base)
+                result.body = (name, base)
             case _:
-                raise TypeError(f"{endpoint.__qualname__}: {name} is nothing that a write can take")
-    return found
+                raise TypeError(f"{endpoint.__qualname__}: {name} is not supported by a write route")
+    return result

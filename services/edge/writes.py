@@ -1,7 +1,7 @@
-"""From an HTTP request to a command, from its outcome to the response: what the write APIs have in common.
+"""From an HTTP request to a command, from its outcome to the response: shared by all write APIs.
 
-An `Idempotency-Key` is the command's id, scoped to the entity: UUIDv5 of both. Where none is given one is
-minted, and told in a 503 or 507, so that every request can be repeated safely.
+The command id is the UUIDv5 of the entity and the `Idempotency-Key`. Without a key, one is generated and
+returned in a 503 or 507, so that every request can be repeated safely.
 """
 
 from __future__ import annotations
@@ -27,21 +27,27 @@ from services.edge.gateway import Gateway, GatewaySettings
 from services.edge.problems import RETRY_AFTER_SECONDS, Problem
 from services.edge.server import end_process
 from services.edge.settings import ApiSettings
-from services.edge.unavailable import Unanswered
-from services.edge.write_headers import Correlated, WriteHeaders, expected_version, require_once, traceparent
+from services.edge.unavailable import Unavailable
+from services.edge.write_headers import (
+    CorrelationMiddleware,
+    WriteHeaders,
+    expected_version,
+    require_once,
+    traceparent,
+)
 from services.kernel.model.process import derived_id
 from services.kernel.record.envelope import uuid7
 from services.kernel.record.tokens import Token
 
 NAMESPACE = uuid5(NAMESPACE_URL, "urn:daybook:command").bytes
 
-COMMANDS = Counter("daybook_http_commands_total", "Commands answered over HTTP", ["type", "kind"])
+COMMANDS = Counter("daybook_http_commands_total", "Commands with a response over HTTP", ["type", "kind"])
 _SAFE_TO_REPEAT = "It is safe to repeat this request under the same Idempotency-Key."
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What a valid request says beside its body. `fingerprint`: keyed hash of path, If-Match and body."""
+    """A valid request without its body. `fingerprint`: keyed hash of path, If-Match and body."""
 
     key: str
     fingerprint: str
@@ -51,20 +57,20 @@ class Write:
 
 
 def entity_of_key(key: str) -> str:
-    """The id of an entity that the request creates without naming it: a repeat finds it again."""
+    """Returns the id of an entity that the request creates without naming it; a repeat gets the same id."""
     return derived_id(NAMESPACE, key)
 
 
 def command_id(entity_id: str, key: str) -> str:
-    """The id of the command that `key` stands for at this entity. Neither part can hold a line break."""
+    """Returns the id of the command that `key` stands for at this entity. Neither part contains a line break."""
     return derived_id(NAMESPACE, f"{entity_id}\n{key}")
 
 
 @dataclass(frozen=True)
 class Resource:
-    """What a write API writes: `stream` in tokens, `field` in bodies, `location` in the query API.
+    """The entities that a write API changes: `stream` in tokens, `field` in bodies, `location` for reads.
 
-    `not_found` are the codes of refusals that mean 404.
+    `not_found`: codes of refusals that become a 404.
     """
 
     stream: str
@@ -74,7 +80,7 @@ class Resource:
 
 
 class Writer:
-    """Sends commands for one kind of resource and words the answers."""
+    """Sends commands for one kind of resource and builds the responses."""
 
     def __init__(self, gateway: Gateway, resource: Resource, hash_key: bytes) -> None:
         self._gateway = gateway
@@ -82,7 +88,7 @@ class Writer:
         self._hash_key = hash_key
 
     def read(self, request: Request, headers: WriteHeaders, body: BaseModel) -> Write:
-        """What the request says. Raises `Problem`. The fingerprint is a wire format (golden values)."""
+        """Reads the request. Raises `Problem`. The fingerprint is a wire format (golden values)."""
         require_once(request.scope["headers"])
         version = expected_version(headers.if_match)
         digest = hashlib.blake2b(request.scope["path"].encode(), key=self._hash_key, digest_size=16)
@@ -97,7 +103,7 @@ class Writer:
         )
 
     async def send(self, write: Write, entity_id: str, command: Any) -> Outcome:
-        """The outcome of an accepted command. Raises `Problem` for every other end."""
+        """Returns the outcome of an accepted command. Raises `Problem` for every other outcome."""
         try:
             outcome = await self._gateway.send(
                 command,
@@ -108,20 +114,20 @@ class Writer:
                 correlation_id=write.correlation_id,
                 traceparent=write.traceparent,
             )
-        except Unanswered as error:
+        except Unavailable as error:
             _counted(command.TYPE, "unanswered").inc()
-            raise self._unanswered(error, write, entity_id) from error
+            raise self._unavailable(error, write, entity_id) from error
         _counted(command.TYPE, "replayed" if outcome.replayed else outcome.kind).inc()
         if outcome.kind != "accepted":
-            raise self._denied(outcome)
+            raise self._refusal_problem(outcome)
         return outcome
 
-    def answer(
-        self, outcome: Outcome, *, created: bool = False, settled: tuple[str, int, str] | None = None
+    def respond(
+        self, outcome: Outcome, *, created: bool = False, settlement: tuple[str, int, str] | None = None
     ) -> Response:
-        """201 or 200. `settled` (status, version, event id) came after the outcome, where it was awaited."""
+        """Returns 201 or 200. `settlement`: a later status, version and event id, if the request waited."""
         event_id = outcome.event_ids[-1] if outcome.event_ids else ""
-        status, version, event_id = settled or (outcome.status, outcome.version, event_id)
+        status, version, event_id = settlement or (outcome.status, outcome.version, event_id)
         token = Token(f"{self._resource.stream}/{outcome.subject}", version, event_id, self._gateway.epoch)
         headers = {"ETag": f'"{version}"', "Consistency-Token": token.encode(), **_replayed(outcome)}
         if created:
@@ -135,7 +141,7 @@ class Writer:
         status_code = 201 if created and outcome.event_ids else 200
         return Response(msgspec.json.encode(body), status_code, headers, "application/json")
 
-    def _denied(self, outcome: Outcome) -> Problem:
+    def _refusal_problem(self, outcome: Outcome) -> Problem:
         about: dict[str, Any] = {self._resource.field: outcome.subject, "version": outcome.version}
         about["command_id"] = outcome.command_id
         headers = _replayed(outcome)
@@ -153,7 +159,7 @@ class Writer:
         status = 404 if outcome.code in self._resource.not_found else 409
         return Problem(status, outcome.code, outcome.reason, headers=headers, **about)
 
-    def _unanswered(self, error: Unanswered, write: Write, entity_id: str) -> Problem:
+    def _unavailable(self, error: Unavailable, write: Write, entity_id: str) -> Problem:
         about = {self._resource.field: entity_id, "idempotency_key": write.key, **error.members}
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS), "Idempotency-Key": write.key}
         return Problem(error.status, error.code, f"{error}. {_SAFE_TO_REPEAT}", headers=headers, **about)
@@ -199,7 +205,7 @@ class WriteApi:
             await self.gateway.close()
 
         app = application([routes], self.gateway.not_ready, lifespan, title=title, about=about)
-        app.add_middleware(Correlated)
+        app.add_middleware(CorrelationMiddleware)
         return app
 
 

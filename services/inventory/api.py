@@ -17,7 +17,7 @@ from services.edge.write_headers import EntityId, Headers
 from services.edge.write_route import WriteRoute
 from services.edge.writes import Resource, Write, WriteApi, Writer
 from services.inventory.domain.refusals import StockRefusal
-from services.inventory.requests import AdjustmentRequest, ReceiptRequest, StockAnswer
+from services.inventory.requests import AdjustmentRequest, ReceiptRequest, StockResponse
 from services.kernel.record.envelope import now_micros
 
 ABOUT = {"sku": "85123A"}
@@ -48,14 +48,14 @@ class StockApi:
         return await self._change(write, sku, body.command(sku, now_micros()))
 
     async def _change(self, write: Write, sku: str, command: Any) -> Response:
-        return self._writer.answer(await self._writer.send(write, sku, command))
+        return self._writer.respond(await self._writer.send(write, sku, command))
 
 
 def routes(api: StockApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter:
     """The two writes."""
     router = api_router("stock", route_class=route_class)
     for path, endpoint, summary, refusal in (
-        ("receipts", api.receive_stock, "Take a delivery", StockRefusal.BAD_QUANTITY),
+        ("receipts", api.receive_stock, "Receive a delivery", StockRefusal.BAD_QUANTITY),
         ("adjustments", api.adjust_stock, "Write off or find units", StockRefusal.BELOW_RESERVED),
     ):
         refused = {refusal.name.lower(): Code(409, refusal.value, ABOUT)}
@@ -64,9 +64,9 @@ def routes(api: StockApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
             endpoint,
             methods=["POST"],
             summary=summary,
-            response_model=StockAnswer,
+            response_model=StockResponse,
             responses={
-                200: succeeded("Done, or it was so already", StockAnswer, EXAMPLE),
+                200: succeeded("Done, or it was done before", StockResponse, EXAMPLE),
                 **write_problems(ABOUT, refused),
             },
         )
@@ -74,7 +74,7 @@ def routes(api: StockApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
 
 
 def create(settings: ApiSettings) -> FastAPI:
-    """The application; it connects when it starts."""
+    """Creates the application; it connects when it starts."""
     api = WriteApi("inventory", settings, Resource("stock", "sku", "/stock/"))
     return api.application(
         routes(StockApi(api.writer)),

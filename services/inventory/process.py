@@ -1,4 +1,5 @@
-"""Stock only answers; but after a failover it asks orders whether they stand behind what is held for them."""
+"""Inventory only replies to orders, except after a failover: then it asks each order whether its reservation is still
+valid."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ FAILED = "command_failed"
 
 
 def again(event: InventoryEvent, stock: Stock, epoch: int) -> Sequence[Ask]:
-    """Whose hold is this? Asked after a failover of what is still held; `epoch` makes it a new question."""
+    """Asks whether a reservation is still valid, after a failover; `epoch` gives the command a new id."""
     match event:
         case StockReserved(sku=sku, order_id=order_id, occurred_at=at) if order_id in stock.reservations:
             ask_id = derived_id(NAMESPACE, f"{epoch}/{order_id}/{sku}")
@@ -28,7 +29,7 @@ def again(event: InventoryEvent, stock: Stock, epoch: int) -> Sequence[Ask]:
 
 
 def record(sku: str, answered: Sequence[Answered]) -> Sequence[Any]:
-    """What orders said of holds: the commands that end those which nobody stands behind.
+    """Returns the commands that end reservations which are no longer valid.
 
     Raises ValueError for the outcome of a command that stock does not send.
     """

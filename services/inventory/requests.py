@@ -1,4 +1,4 @@
-"""What the warehouse may ask of stock over HTTP, and the commands that it becomes."""
+"""Request models of the stock API, and the commands that they become."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AdjustmentRequest(RequestBody):
         )
 
 
-class StockAnswer(BaseModel):
+class StockResponse(BaseModel):
     """`version` counts the SKU's events."""
 
     sku: str

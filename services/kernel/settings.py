@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-# A folder of files, each named as a variable and read where that is not set: how containers get secrets.
+# A folder with one file per variable, used if the variable is not set: containers pass secrets this way.
 SECRETS = os.environ.get("DAYBOOK_SECRETS")
 
 Positive = Annotated[float, Field(gt=0)]

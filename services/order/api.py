@@ -20,13 +20,13 @@ from services.kernel.record.envelope import now_micros
 from services.order.domain.refusals import OrderRefusal
 from services.order.requests import (
     CancellationRequest,
-    OrderAnswer,
     OrderRequest,
+    OrderResponse,
     ReturnRequest,
     ShipmentRequest,
 )
 from services.order.settings import OrderApiSettings
-from services.order.settlement import Settled, SettledTail
+from services.order.settlement import Settlement, SettlementTail
 
 ABOUT = {"order_id": "536365"}
 EXAMPLE = {**ABOUT, "version": 3, "command_id": "0d3f8d0e-6d0c-5f4b-9d5a-1c3b1f0f7a11"}
@@ -41,14 +41,14 @@ RETURNING = (
 )
 Wait = Annotated[
     Literal["settled"] | None,
-    Query(description="Answer when the order is confirmed or rejected, or as placed after a bound."),
+    Query(description="Respond when the order is confirmed or rejected, or as `placed` after a timeout."),
 ]
 
 
 class OrderApi:
     """One handler per route."""
 
-    def __init__(self, writer: Writer, tail: SettledTail, settings: OrderApiSettings) -> None:
+    def __init__(self, writer: Writer, tail: SettlementTail, settings: OrderApiSettings) -> None:
         self._writer = writer
         self._tail = tail
         self._settings = settings
@@ -56,23 +56,23 @@ class OrderApi:
     async def place_order(
         self, request: Request, body: OrderRequest, headers: Headers, wait: Wait = None
     ) -> Response:
-        """Prices are exact decimals with at most six places. Without `order_id` the order's id follows from
+        """Prices are exact decimals with at most six places. Without `order_id`, the id is derived from
         the Idempotency-Key."""
         write = self._writer.read(request, headers, body)
         order_id = body.order_id or entity_of_key(write.key)
         command = body.command(order_id, now_micros(), self._settings.settle_seconds)
         if wait is None:
-            return self._writer.answer(await self._writer.send(write, order_id, command), created=True)
+            return self._writer.respond(await self._writer.send(write, order_id, command), created=True)
         waiter = await self._tail.watch(order_id)
         try:
             outcome = await self._writer.send(write, order_id, command)
-            settled = await self._settled(waiter)
+            settlement = await self._settlement(waiter)
         finally:
             if waiter is not None:
                 self._tail.unwatch(order_id, waiter)
-        return self._writer.answer(outcome, created=True, settled=settled)
+        return self._writer.respond(outcome, created=True, settlement=settlement)
 
-    async def _settled(self, waiter: asyncio.Future[Settled] | None) -> Settled | None:
+    async def _settlement(self, waiter: asyncio.Future[Settlement] | None) -> Settlement | None:
         if waiter is None:
             return None
         await asyncio.wait([waiter], timeout=self._settings.settled_wait_seconds)
@@ -97,7 +97,7 @@ class OrderApi:
         return await self._change(write, order_id, body.command(order_id, now_micros()))
 
     async def _change(self, write: Write, order_id: str, command: Any) -> Response:
-        return self._writer.answer(await self._writer.send(write, order_id, command))
+        return self._writer.respond(await self._writer.send(write, order_id, command))
 
 
 def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter:
@@ -110,11 +110,11 @@ def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
         methods=["POST"],
         summary="Place an order",
         status_code=201,
-        response_model=OrderAnswer,
+        response_model=OrderResponse,
         responses={
-            200: succeeded("It was so already", OrderAnswer, placed),
+            200: succeeded("It was placed before", OrderResponse, placed),
             201: succeeded(
-                "Placed; it is confirmed when all its stock is reserved", OrderAnswer, placed, created=True
+                "Placed; it is confirmed when all its stock is reserved", OrderResponse, placed, created=True
             ),
             **write_problems(ABOUT, _refusals(*PLACING)),
         },
@@ -129,9 +129,9 @@ def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
             endpoint,
             methods=["POST"],
             summary=summary,
-            response_model=OrderAnswer,
+            response_model=OrderResponse,
             responses={
-                200: succeeded("Done, or it was so already", OrderAnswer, {**EXAMPLE, "status": status}),
+                200: succeeded("Done, or it was done before", OrderResponse, {**EXAMPLE, "status": status}),
                 **write_problems(ABOUT, _refusals(OrderRefusal.ORDER_NOT_FOUND, *refusals)),
             },
         )
@@ -148,10 +148,10 @@ def _refusals(*refusals: OrderRefusal) -> dict[str, Code]:
 
 
 def create(settings: OrderApiSettings) -> FastAPI:
-    """The application; it connects when it starts."""
+    """Creates the application; it connects when it starts."""
     resource = Resource("order", "order_id", "/orders/", frozenset({"order_not_found"}))
     api = WriteApi("order", settings, resource)
-    tail = SettledTail(settings.kafka, lambda: api.gateway.epoch)
+    tail = SettlementTail(settings.kafka, lambda: api.gateway.epoch)
     return api.application(
         routes(OrderApi(api.writer, tail, settings)),
         title="Daybook orders",

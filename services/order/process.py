@@ -1,8 +1,8 @@
-"""The order's conversations with inventory, as a pure function of its own stream.
+"""The order's process manager: its commands to inventory, as a pure function of its own stream.
 
-Placed, it asks for each of its SKUs to be reserved; given up, to be released (what it holds, and what it
-may still come to hold); shipped, to be issued; and what is returned, to be taken back. The state alone says
-which asks are unanswered, and an ask's id says what it is about: asked again, it is the same command.
+A placed order reserves each SKU. An order that ends before shipment releases all SKUs, also those whose reservation
+is still pending. A shipped order issues them; a return takes units back. The state determines the pending commands,
+and a command's id follows from its content: a retry is the same command.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Answer: TypeAlias = RecordReservations | RecordMovements
 
 
 def react(event: OrderEvent, order: Order) -> Sequence[Ask]:
-    """What `event` makes the order ask for; `order` is the state right after it."""
+    """Returns the commands that `event` causes; `order` is the state right after it."""
     match event:
         case OrderPlaced() | OrderRejected() | OrderCancelled() | OrderExpired() | OrderShipped():
             return pending(order)
@@ -62,7 +62,7 @@ def react(event: OrderEvent, order: Order) -> Sequence[Ask]:
 
 
 def pending(order: Order) -> Sequence[Ask]:
-    """Every ask that is not answered yet, in the order in which they were first asked."""
+    """Returns every pending command, in the order in which they were first sent."""
     match order:
         case NotPlaced() | Confirmed():
             return ()
@@ -75,7 +75,7 @@ def pending(order: Order) -> Sequence[Ask]:
 
 
 def claims(order: Order) -> Sequence[Ask]:
-    """Everything that the order needs inventory to hold or to do, answered or not."""
+    """Returns every command that the order depends on, with or without an outcome."""
     match order:
         case Placed(order_id=order_id, placed_at=at) | Confirmed(order_id=order_id, placed_at=at):
             return _reserves(order_id, order.lines, at, tuple(units_by_sku(order.lines)))
@@ -84,9 +84,9 @@ def claims(order: Order) -> Sequence[Ask]:
 
 
 def again(event: OrderEvent, order: Order, _epoch: int) -> Sequence[Ask]:
-    """What `event` asked for, from the event alone, under the same ids; `order` is as it is today.
+    """Returns the commands that `event` caused, under the same ids; `order` is the current state.
 
-    An order that was given up does not reserve again: its release closes what may still be held.
+    An order that has ended does not reserve again: its release closes the reservation.
     """
     match event:
         case OrderPlaced(order_id=order_id, occurred_at=at, lines=placed):
@@ -137,10 +137,10 @@ def _id(order_id: str, step: str, sku: str, number: int) -> str:
 
 
 def record(order_id: str, answered: Sequence[Answered]) -> Sequence[Answer]:
-    """What inventory said, as commands to the order: at most one per kind.
+    """Returns the outcomes as commands to the order: at most one per kind.
 
-    A command that failed is parked until somebody decides: that is no answer, and the ask stays pending.
-    Raises ValueError for the outcome of a command that orders do not send.
+    A failed command is parked for an operator: it stays pending. Raises ValueError for the outcome of a command
+    that orders do not send.
     """
     reserved: list[str] = []
     short: list[str] = []
@@ -173,17 +173,17 @@ def _ended(answer: Answered) -> Movement:
 
 
 def deadline(order: Order) -> int | None:
-    """When (micros UTC, recorded time) a placed order gives up; None for others, or if it has no limit."""
+    """Returns when (micros UTC, recorded time) a placed order expires; None if it has no deadline."""
     return order.settle_by if isinstance(order, Placed) else None
 
 
 def expire(order_id: str, now: int) -> ExpireOrder:
-    """The command that gives an order up; `now` is the clock's, at or after the deadline."""
+    """Returns the command that expires an order; `now` is at or after the deadline."""
     return ExpireOrder(order_id, now)
 
 
 def is_open(order: Order) -> bool:
-    """Whether `pending` would answer anything."""
+    """Tells whether `pending` returns any command."""
     match order:
         case NotPlaced() | Confirmed():
             return False

@@ -1,4 +1,4 @@
-"""What customers and the warehouse may ask of an order over HTTP, and the commands that it becomes."""
+"""Request models of the order API, and the commands that they become."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ChargeRequest(RequestBody):
 
 
 class OrderRequest(RequestBody):
-    """An order; without `order_id` its id follows from the Idempotency-Key."""
+    """An order; without `order_id`, its id is derived from the Idempotency-Key."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [ORDER]})
 
@@ -73,11 +73,11 @@ class OrderRequest(RequestBody):
     charges: Annotated[list[ChargeRequest], Field(max_length=MAX_LINES, default_factory=list)]
 
     def command(self, order_id: str, now: int, settle_seconds: float) -> PlaceOrder:
-        """`now` in micros UTC. Raises `Problem` where the order is worth more than `MAX_GROSS`."""
+        """`now` in micros UTC. Raises `Problem` if the order is worth more than `MAX_GROSS`."""
         lines = tuple([Line(line.sku, line.quantity, micros(line.unit_price)) for line in self.lines])
         charges = tuple([Charge(charge.code, micros(charge.amount)) for charge in self.charges])
         goods = sum([line.quantity * line.unit_price for line in lines])
-        # goods are refunded without their discounts, so that each alone must be countable
+        # Refunds ignore discounts, so goods and charges must each fit.
         if max(goods, sum([abs(charge.amount) for charge in charges])) > MAX_GROSS:
             raise invalid("lines", "the order is worth more than the shop can count", "amount_too_large")
         return PlaceOrder(
@@ -149,7 +149,7 @@ class ReturnRequest(RequestBody):
         )
 
 
-class OrderAnswer(BaseModel):
+class OrderResponse(BaseModel):
     """`version` counts the order's events; `status` is placed, confirmed, rejected, cancelled, expired …"""
 
     order_id: str

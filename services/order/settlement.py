@@ -1,7 +1,7 @@
-"""`?wait=settled`: a tail of `order.events` that runs while somebody waits.
+"""Serves `?wait=settled`: follows the end of `order.events` while a request waits.
 
-Only keys and headers are read; foreign records are passed over. Everything here is bounded; whoever cannot be
-served is answered "placed".
+It reads only keys and headers and skips foreign records. Everything here is bounded: a request that it cannot
+serve gets `placed`.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ STATUS_OF = {
     OrderExpired.TYPE: "expired",
     OrderCancelled.TYPE: "cancelled",
 }
-NO_DECISIONS = Journal()  # who waits learns what came last; a decision comes later
+NO_DECISIONS = Journal()  # decisions come after the event that a request waits for
 
 log = structlog.get_logger(__name__)
 
 
-class Settled(NamedTuple):
+class Settlement(NamedTuple):
     status: str
     version: int
     event_id: str
 
 
-class SettledTail:
-    """Call all methods from one event loop. `epoch()` is the site's own: events of another one are foreign.
+class SettlementTail:
+    """Call all methods from one event loop. `epoch()` is the site's epoch: events of another epoch are foreign.
 
-    A consumer's thread lives from the first `watch` until nobody has waited for `IDLE_SECONDS`; what it saw
-    meanwhile is kept (the newest `MAX_RECENT`) for repeats of a request.
+    A consumer thread runs from the first `watch` until no request has waited for `IDLE_SECONDS`. It keeps the
+    newest `MAX_RECENT` settlements for repeated requests.
     """
 
     def __init__(self, bootstrap: str, epoch: Callable[[], int], idle_seconds: float = IDLE_SECONDS) -> None:
         self._bootstrap, self.epoch = bootstrap, epoch
         self._idle_seconds = idle_seconds
-        self._watched: dict[str, list[asyncio.Future[Settled]]] = {}
+        self._watched: dict[str, list[asyncio.Future[Settlement]]] = {}
         self._waiting = 0
-        self._recent: OrderedDict[str, Settled] = OrderedDict()
+        self._recent: OrderedDict[str, Settlement] = OrderedDict()
         self._tail: _Tail | None = None
 
-    async def watch(self, order_id: str) -> asyncio.Future[Settled] | None:
-        """Begin to watch, before the command is sent, so that nothing is missed; end with `unwatch`.
+    async def watch(self, order_id: str) -> asyncio.Future[Settlement] | None:
+        """Begins to watch. Call it before sending the command, so that nothing is missed; end with `unwatch`.
 
-        None where the tail cannot serve.
+        Returns None if the tail cannot serve the request.
         """
         if self._waiting >= MAX_WATCHED:
             return None
-        waiter: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
         self._watched.setdefault(order_id, []).append(waiter)
         self._waiting += 1
         if not await self._started():
@@ -75,14 +75,14 @@ class SettledTail:
             waiter.set_result(self._recent[order_id])
         return waiter
 
-    def unwatch(self, order_id: str, waiter: asyncio.Future[Settled]) -> None:
+    def unwatch(self, order_id: str, waiter: asyncio.Future[Settlement]) -> None:
         waiters = self._watched[order_id]
         waiters.remove(waiter)
         if not waiters:
             del self._watched[order_id]
         self._waiting -= 1
         if not self._waiting:
-            asyncio.get_running_loop().call_later(self._idle_seconds, self._rest, self._tail)
+            asyncio.get_running_loop().call_later(self._idle_seconds, self._stop_if_idle, self._tail)
 
     async def close(self) -> None:
         tail, self._tail = self._tail, None
@@ -101,24 +101,24 @@ class SettledTail:
             return False
         return True
 
-    def _rest(self, tail: _Tail | None) -> None:
+    def _stop_if_idle(self, tail: _Tail | None) -> None:
         if not self._waiting and tail is not None and tail is self._tail:
             tail.stopping.set()
             self._tail = None
 
-    def see(self, seen: list[tuple[str, Settled]]) -> None:
-        """Orders that settled, in the log's order."""
-        for order_id, settled in seen:
-            self._recent[order_id] = settled
+    def on_settlements(self, settlements: list[tuple[str, Settlement]]) -> None:
+        """Completes the requests that wait for these orders; they are in the log's order."""
+        for order_id, settlement in settlements:
+            self._recent[order_id] = settlement
             for waiter in self._watched.get(order_id, ()):
                 if not waiter.done():
-                    waiter.set_result(settled)
+                    waiter.set_result(settlement)
         while len(self._recent) > MAX_RECENT:
             self._recent.popitem(last=False)
 
 
 class _Tail:
-    def __init__(self, owner: SettledTail, bootstrap: str) -> None:
+    def __init__(self, owner: SettlementTail, bootstrap: str) -> None:
         self._owner = owner
         self._bootstrap = bootstrap
         self._loop = asyncio.get_running_loop()
@@ -156,9 +156,9 @@ class _Tail:
             if first is None:
                 continue
             records = [first, *consumer.consume(500, 0)]
-            seen = list(_settled(records, len(partitions), self._owner.epoch()))
-            if seen and not self.stopping.is_set():
-                self._loop.call_soon_threadsafe(self._owner.see, seen)
+            settlements = list(_settlements(records, len(partitions), self._owner.epoch()))
+            if settlements and not self.stopping.is_set():
+                self._loop.call_soon_threadsafe(self._owner.on_settlements, settlements)
 
     def _ready(self) -> None:
         if not self.positioned.done():
@@ -170,7 +170,7 @@ class _Tail:
             self.positioned.set_exception(error)
 
 
-def _settled(records: Iterable[Message], partitions: int, epoch: int) -> Iterable[tuple[str, Settled]]:
+def _settlements(records: Iterable[Message], partitions: int, epoch: int) -> Iterable[tuple[str, Settlement]]:
     for record in records:
         if (error := record.error()) is not None:
             if not error.retriable():
@@ -188,4 +188,4 @@ def _settled(records: Iterable[Message], partitions: int, epoch: int) -> Iterabl
         )
         if isinstance(kind, Event) and kind.metadata.type in STATUS_OF:
             meta = kind.metadata
-            yield meta.subject, Settled(STATUS_OF[meta.type], meta.version, meta.id)
+            yield meta.subject, Settlement(STATUS_OF[meta.type], meta.version, meta.id)

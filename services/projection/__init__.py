@@ -1,0 +1,19 @@
+"""The read models: rows in PostgreSQL, folded from the log, and the query API that reads them.
+
+ProjectionError
+├── AlreadyRebuilding
+├── NothingParked
+├── NothingToRebuild
+├── NothingToRollBack
+├── RowMismatch
+├── SourceUnreachable
+├── Stopped
+│   ├── LogReplaced
+│   ├── OtherCode
+│   ├── PositionLost
+│   ├── SourceGap
+│   ├── Stalled
+│   └── TooManyParked
+├── StreamForked
+└── UnsupportedVersion
+"""

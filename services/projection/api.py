@@ -1,4 +1,4 @@
-"""The query API: the routes of every read model, and what they read from."""
+"""The query API: the routes of every read model, and their data sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from services.projection.engine.lag import Lag
 from services.projection.engine.metrics import LagMetrics, scraped
 from services.projection.engine.read_model import DATABASE_AWAY
 from services.projection.engine.settings import QuerySettings
-from services.projection.engine.site import SiteHeaders, Standing
+from services.projection.engine.site import SiteHeaders, SiteStatus
 from services.projection.engine.visibility import Notifications, Visibility
 from services.projection.read_models import READ_MODELS
 from services.projection.reader import ReadSources
@@ -30,16 +30,16 @@ log = structlog.get_logger(__name__)
 
 
 def routers() -> Sequence[APIRouter]:
-    """`router` in the `api` module of each read model that has one, and the status of all."""
+    """Returns the `router` of each read model's `api` module, and the route of the positions."""
     names = (f"{__package__}.{model.name}.api" for model in READ_MODELS)
     return [*(import_module(name).router for name in names if find_spec(name)), positions.router]
 
 
 def query_app(settings: QuerySettings) -> FastAPI:
-    """The application; it connects when it starts."""
+    """Creates the application; it connects when it starts."""
     notifications = Notifications()
     lag = Lag(settings.kafka, READ_MODELS)
-    standing = Standing(settings.site, lag.seconds)
+    site_status = SiteStatus(settings.site, lag.seconds)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -53,7 +53,7 @@ def query_app(settings: QuerySettings) -> FastAPI:
             )
             following = [
                 asyncio.create_task(notifications.listen(settings.database_url)),
-                asyncio.create_task(standing.follow(connections)),
+                asyncio.create_task(site_status.follow(connections)),
                 asyncio.create_task(lag.follow(connections)),
             ]
             with scraped(LagMetrics(lag)):
@@ -64,8 +64,8 @@ def query_app(settings: QuerySettings) -> FastAPI:
     def not_ready() -> str | None:
         if not notifications.listening:
             return "not connected to PostgreSQL"
-        if standing.silent() > QUERY_SECONDS:
-            return "PostgreSQL does not answer"
+        if site_status.silent() > QUERY_SECONDS:
+            return "PostgreSQL does not respond"
         return lag.stalled()
 
     app = application(
@@ -75,13 +75,13 @@ def query_app(settings: QuerySettings) -> FastAPI:
         title="Daybook queries",
         about="What the shop knows, folded from its events. Money is exact decimals, times are UTC.",
     )
-    app.add_middleware(SiteHeaders, standing=standing)
+    app.add_middleware(SiteHeaders, status=site_status)
     for kind in DATABASE_AWAY:
         app.add_exception_handler(kind, _database_unavailable)
     return app
 
 
 async def _database_unavailable(request: Request, error: Exception) -> Response:
-    log.warning("no answer from PostgreSQL", path=request.url.path, error=repr(error))
+    log.warning("no response from PostgreSQL", path=request.url.path, error=repr(error))
     detail = "the read models cannot be read at the moment; nothing is lost, repeat the request"
     return Problem(503, "database_unavailable", detail, headers={"Retry-After": "1"}).response()

@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Server(uvicorn.Server):
-    """Signals are the projection's, not its web server's."""
+    """Leaves signals to the projection."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -34,8 +34,8 @@ class _Server(uvicorn.Server):
 
 
 async def project(settings: ProjectionSettings) -> None:
-    """Health and metrics beside the projection, until a signal or an error that must end the process."""
-    from services.projection.engine.projection import (  # Faust is the projection's alone, and slow to import
+    """Serves health and metrics beside the projection, until a signal or a fatal error."""
+    from services.projection.engine.projection import (  # only the projection needs Faust, which is slow to import
         Health,
         run,
     )
@@ -45,12 +45,12 @@ async def project(settings: ProjectionSettings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     app = application((), health.not_ready)
     server = _Server(server_config(app, settings.http_host, settings.http_port))
-    serving = asyncio.create_task(server.serve())
+    server_task = asyncio.create_task(server.serve())
     try:
         await run(settings, stop, health)
     finally:
         server.should_exit = True
-        await serving
+        await server_task
 
 
 def _project(settings: ProjectionSettings) -> int:
@@ -65,7 +65,7 @@ def _project(settings: ProjectionSettings) -> int:
     except Exception:
         log.exception("the projection stopped")
         sys.stdout.flush()
-        os._exit(EXIT_FAILED)  # a thread of a source that broke must not keep the process
+        os._exit(EXIT_FAILED)  # a thread of a broken source must not keep the process alive
     return EXIT_STOPPED
 
 
@@ -74,14 +74,14 @@ def _query(settings: QuerySettings) -> int:
     from services.projection.engine.visibility import TABLES_CHANGED
 
     configure_logging("query-api", settings.log_level)
-    served = serve(query_app(settings), settings.http_host, settings.http_port)
+    exit_code = serve(query_app(settings), settings.http_host, settings.http_port)
     if TABLES_CHANGED.is_set():
         return EXIT_REBUILT
-    return EXIT_STOPPED if served == EXIT_STOPPED else EXIT_FAILED
+    return EXIT_STOPPED if exit_code == EXIT_STOPPED else EXIT_FAILED
 
 
 async def _migrate(settings: ProjectionSettings) -> int:
-    """Once, before anyone projects: who may change tables need not be who fills them."""
+    """Migrates once, before the projection starts: it may need more rights than the projection."""
     configure_logging("migrations", settings.log_level)
     async with pool(settings.database_url, 1) as connections, connections.acquire() as connection:
         log.info("migrated", numbers=await migrate(connection, READ_MODELS))

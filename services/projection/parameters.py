@@ -1,4 +1,4 @@
-"""The parameters of reads: their patterns, and what declarations cannot say (durations, times, cursors)."""
+"""The parameters of reads: their patterns, and the parsers of durations, times and cursors."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def whole(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A duration: `2`, `0.5`, `2s` or `500ms`."""
+    """Parses a duration: `2`, `0.5`, `2s` or `500ms`."""
     duration = _matched(DURATION_PATTERN, text, "a duration such as 2, 0.5, 2s or 500ms")
     return float(duration.rstrip("ms")) / (1000 if duration.endswith("ms") else 1)
 
 
 def moment(text: str) -> int:
-    """Micros UTC of an RFC 3339 time, or of the beginning of a day."""
-    given = _matched(MOMENT_PATTERN, text, _MOMENT_IN_WORDS).replace(" ", "+")
+    """Returns micros UTC of an RFC 3339 time, or of the start of a day."""
+    value = _matched(MOMENT_PATTERN, text, _MOMENT_IN_WORDS).replace(" ", "+")
     try:
-        if "T" in given:
-            return parse_time(given)
-        start = datetime.combine(date.fromisoformat(given), datetime.min.time(), UTC)
+        if "T" in value:
+            return parse_time(value)
+        start = datetime.combine(date.fromisoformat(value), datetime.min.time(), UTC)
         return int(start.timestamp()) * 1_000_000
-    except (ValueError, OverflowError):  # of the right form, and no such day or hour
+    except (ValueError, OverflowError):  # well-formed, but not a day or hour
         raise ValueError(_MOMENT_IN_WORDS) from None
 
 
@@ -81,12 +81,12 @@ def _matched(pattern: str, text: str, in_words: str) -> str:
 
 
 def to_cursor(keys: Any) -> str:
-    """The keys of the last row of a page, opaque to the client."""
+    """Encodes the keys of a page's last row, opaque to the client."""
     return urlsafe_b64encode(msgspec.json.encode(keys)).rstrip(b"=").decode()
 
 
 def from_cursor(cursor: str | None, shape: TypeAdapter[Keys]) -> Keys | None:
-    """The keys in a cursor. Raises `Problem` 422 where it is none, or another query's."""
+    """Returns the keys in a cursor. Raises `Problem` 422 for a malformed cursor or one of another query."""
     if cursor is None:
         return None
     try:
@@ -96,7 +96,7 @@ def from_cursor(cursor: str | None, shape: TypeAdapter[Keys]) -> Keys | None:
 
 
 def _text(pattern: str, **more: Any) -> WithJsonSchema:
-    """How a document shows a value that is read from text."""
+    """Documents a value that is parsed from text."""
     return WithJsonSchema({"type": "string", "pattern": pattern, **more})
 
 

@@ -1,4 +1,4 @@
-"""What the document says of all reads alike."""
+"""The parts that all reads share in the API document."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ UNAVAILABLE = {
 }
 READS = {
     "lost_in_failover": Code(410, "the token's write was lost in a failover"),
-    "not_yet_visible": Code(503, "the token's write has not arrived yet; repeat with the same token"),
-    "key_parked": Code(503, "the token's write, or the entity, waits until an operator has decided"),
+    "not_yet_visible": Code(503, "the token's write is not visible yet; repeat with the same token"),
+    "key_parked": Code(503, "the token's write, or the entity, waits for an operator"),
     "stream_forked": Code(503, "another event has the token's version; an operator decides between them"),
     **UNAVAILABLE,
 }
 _CONDITION = {
     "name": "If-None-Match",
     "in": "header",
-    "description": "The ETag of an earlier response: 304 where the entity is still at that version.",
+    "description": "The ETag of an earlier response: 304 if the entity is still at that version.",
     "schema": {"type": "string", "pattern": TAGS_PATTERN},
 }
 
@@ -44,23 +44,23 @@ _SITE = {
     "Daybook-Site": _header("The site that responds.", required=True, pattern="^[A-Za-z0-9_.-]+$"),
     "Daybook-Role": _header("Its role, where there are two sites.", enum=["active", "passive"]),
     "Daybook-Lag-Seconds": _header(
-        "How far the response may be behind the active site's log; absent where not known.",
+        "How far the response may be behind the active site's log; absent if unknown.",
         pattern=r"^[0-9]+\.[0-9]{3}$",
     ),
 }
 _STALE = {
     "Daybook-Stale": _header(
-        "`parked` where an event could not be applied and later ones wait behind it: one of the entity's, of "
-        "a page one of any entity's. Absent otherwise.",
+        "`parked` if an event of the entity (on a page: of any entity) could not be applied and later "
+        "events wait behind it. Absent otherwise.",
         const="parked",
     ),
-    "Cache-Control": _header("`no-store` where the response is stale.", const="no-store"),
+    "Cache-Control": _header("`no-store` if the response is stale.", const="no-store"),
 }
-_ETAG = {"ETag": _header("The entity's version, quoted: what If-Match takes.", True, pattern='^"[0-9]+"$')}
+_ETAG = {"ETag": _header("The entity's version, quoted: use it in If-Match.", True, pattern='^"[0-9]+"$')}
 
 
 def of_entity(kind: str, about: str, example: Mapping[str, Any]) -> dict[str, Any]:
-    """For the route of one entity: its responses with their codes, and If-None-Match."""
+    """Returns the responses and If-None-Match of a route for one entity."""
     unchanged = {"description": "It is still at the version of If-None-Match", "headers": {**_ETAG, **_SITE}}
     return {
         "responses": {
@@ -73,7 +73,7 @@ def of_entity(kind: str, about: str, example: Mapping[str, Any]) -> dict[str, An
 
 
 def of_page(about: str, example: Mapping[str, Any], *codes: Mapping[str, Code]) -> dict[str, Any]:
-    """For the route of a page: its responses with their codes."""
+    """Returns the responses of a route for a page."""
     return {
         "responses": {
             200: _success(about, example, {**_STALE, **_SITE}),
@@ -83,7 +83,7 @@ def of_page(about: str, example: Mapping[str, Any], *codes: Mapping[str, Code]) 
 
 
 def of_status(about: str, example: Mapping[str, Any]) -> dict[str, Any]:
-    """For a route about the read models themselves."""
+    """Returns the responses of a route about the read models themselves."""
     return {"responses": {200: _success(about, example, _SITE), **documented(UNAVAILABLE)}}
 
 

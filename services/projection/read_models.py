@@ -12,7 +12,7 @@ from services.projection.engine.read_model import ReadModel
 
 
 def read_model(name: str, topic: str) -> ReadModel[Any]:
-    """The read model of the folder `name`: `fold` of fold.py, `STORE` of store.py, the tables of schema.sql.
+    """Returns the read model of the folder `name`: `fold` of fold.py, `STORE` of store.py, the tables of schema.sql.
 
     The name is also its schema in PostgreSQL, and its label in metrics, positions and commands.
     """

@@ -1,4 +1,4 @@
-"""What the routes of all read models share: a connection that is new enough, and response headers."""
+"""Shared by the routes of all read models: a connection that sees the token's write, and response headers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from services.edge.problems import Problem, invalid
 from services.kernel.record.tokens import MalformedToken, Token
-from services.projection.engine.database import borrowed
+from services.projection.engine.database import query_connection
 from services.projection.engine.lag import Lag
 from services.projection.engine.read_model import Connection, ReadModel
 from services.projection.engine.settings import QuerySettings
@@ -28,7 +28,7 @@ COMPRESSED_BYTES = 1000
 
 @dataclass(frozen=True)
 class ReadSources:
-    """What the application reads from; it makes them when it starts, as `app.state.sources`."""
+    """The application's data sources; it creates them at start as `app.state.sources`."""
 
     settings: QuerySettings
     pool: asyncpg.Pool[Any]
@@ -38,8 +38,8 @@ class ReadSources:
 
 async def sources(request: Request) -> ReadSources:
     """A dependency."""
-    found: ReadSources = request.app.state.sources
-    return found
+    sources_: ReadSources = request.app.state.sources
+    return sources_
 
 
 AppSources: TypeAlias = Annotated[ReadSources, Depends(sources)]
@@ -52,14 +52,14 @@ class StaleRow(Protocol):
 
 
 class Page(Protocol):
-    """A page is stale where any key of its read model waits: rows may be old, or missing."""
+    """A page is stale if any key of its read model is parked: rows may be old or missing."""
 
     stale: Stale
 
 
 @dataclass(frozen=True)
 class Reader:
-    """One request's way to the read models, and to the headers of its response."""
+    """Reads the read models for one request and sets its response headers."""
 
     sources: ReadSources
     response: Response
@@ -68,19 +68,21 @@ class Reader:
 
     @asynccontextmanager
     async def connection(self, model: ReadModel[Any]) -> AsyncIterator[Connection]:
-        """A connection that sees the token's write in the read model. Raises `Problem` where it cannot."""
+        """Yields a connection that sees the token's write in the read model. Raises `Problem` otherwise."""
         if self.token is not None:
             await self.sources.visibility.visible(self.token, [model], self.wait)
-        async with borrowed(self.sources.pool) as connection:
+        async with query_connection(self.sources.pool) as connection:
             yield connection
 
-    def label(self, old: Stale, version: int | None = None) -> None:
-        """The headers of staleness, and the version as the ETag. What is stale may not be stored: it changes
-        without a new version."""
+    def label(self, staleness: Stale, version: int | None = None) -> None:
+        """Sets the headers of staleness, and the version as ETag.
+
+        A stale response must not be stored: it changes without a new version.
+        """
         if version is not None:
             self.response.headers["ETag"] = f'"{version}"'
-        if old is not None:
-            self.response.headers["Daybook-Stale"] = old
+        if staleness is not None:
+            self.response.headers["Daybook-Stale"] = staleness
             self.response.headers["Cache-Control"] = "no-store"
 
     async def label_page(
@@ -98,12 +100,14 @@ class Reader:
 
 
 async def reader(
-    found: AppSources, response: Response, token: ConsistencyToken = None, wait: Wait = None
+    sources_: AppSources, response: Response, token: ConsistencyToken = None, wait: Wait = None
 ) -> Reader:
     """A dependency: declares the token and how long to wait for its write. Raises `Problem` 422."""
-    seconds = min(found.settings.wait_seconds if wait is None else wait, found.settings.max_wait_seconds)
+    seconds = min(
+        sources_.settings.wait_seconds if wait is None else wait, sources_.settings.max_wait_seconds
+    )
     try:
-        return Reader(found, response, None if token is None else Token.decode(token), seconds)
+        return Reader(sources_, response, None if token is None else Token.decode(token), seconds)
     except MalformedToken as error:
         raise invalid("Consistency-Token", str(error)) from error
 
@@ -112,8 +116,11 @@ Reads: TypeAlias = Annotated[Reader, Depends(reader)]
 
 
 class ReadRoute(APIRoute):
-    """Compresses responses that are large, except those with an ETag: compressed they would be another
-    representation under the same strong tag (RFC 9110, 8.8.3.3)."""
+    """Compresses large responses without an ETag.
+
+    With one, the compressed response would be another representation under the same strong tag (RFC 9110,
+    8.8.3.3).
+    """
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         handle = super().get_route_handler()
@@ -127,8 +134,8 @@ class ReadRoute(APIRoute):
         return handle_compressed
 
 
-def missing(kind: str, key: str, model: ReadModel[Any], old: Stale, at: str | None = None) -> Problem:
-    """404, or 503 where the log has it and the read model cannot show it."""
-    if old is not None:
+def missing(kind: str, key: str, model: ReadModel[Any], staleness: Stale, at: str | None = None) -> Problem:
+    """Returns a 404, or a 503 if the log has the entity but the read model does not."""
+    if staleness is not None:
         return key_parked(model, key, f"{kind} {key}")
     return Problem(404, f"{kind}_not_found", f"there is no {kind} {key}" + (f" as of {at}" if at else ""))

@@ -89,7 +89,7 @@ def _ours(rig: Rig, database: str, count: int, expected: Mapping[str, str]) -> W
     done = asyncio.run(replay_into(rig.kafka, database, [ORDERS]))[ORDERS.name]
     passed = time.perf_counter() - began
     _check(OURS, done.events, count, digest(database, ORDERS), expected)
-    return Window(count / passed, {"held ms": done.held * 1000})
+    return Window(count / passed, {"held ms": done.switch_seconds * 1000})
 
 
 def _peer(

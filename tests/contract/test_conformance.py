@@ -11,7 +11,7 @@ import pytest
 from contracts.inventory.commands import AdjustStock, ReceiveStock
 from contracts.kernel.records import Outcome, SiteRole
 from contracts.order.commands import CancelOrder, PlaceOrder, ReturnLines, ShipOrder
-from services.edge.unavailable import LogUnavailable, NotTaking, OutcomeUnknown, Overloaded
+from services.edge.unavailable import LogUnavailable, OutcomeUnknown, Overloaded, SiteUnavailable
 from services.inventory.domain.refusals import StockRefusal
 from services.kernel.log.control import Control
 from services.order.api import CANCELLING, PLACING, RETURNING, SHIPPING
@@ -32,7 +32,7 @@ UNANSWERED = (
     Overloaded("4096 commands are waiting"),
     OutcomeUnknown("no outcome after 10 s"),
     LogUnavailable("the log is not reachable"),
-    NotTaking(PASSIVE, "http://127.0.0.1:27401"),
+    SiteUnavailable(PASSIVE, "http://127.0.0.1:27401"),
 )
 
 
@@ -102,7 +102,7 @@ class Tail:
 @pytest.fixture(params=[decided, failed])
 def script(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("services.edge.writes.Gateway", lambda *_, **__: Gateway(request.param))
-    monkeypatch.setattr("services.order.api.SettledTail", lambda *_: Tail())
+    monkeypatch.setattr("services.order.api.SettlementTail", lambda *_: Tail())
     return request.param
 
 

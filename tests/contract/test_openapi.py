@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from services.edge.app import described
+from services.edge.app import openapi_document
 from services.edge.problems import MEDIA_TYPE
 from services.edge.settings import ApiSettings as InventorySettings
 from services.inventory.api import create as inventory_app
@@ -37,7 +37,7 @@ BOUNDS = {"pattern", "format", "enum", "const", "minimum"}
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    return described(APPS[name]())
+    return openapi_document(APPS[name]())
 
 
 class Operation(NamedTuple):

@@ -1,8 +1,8 @@
-"""What the business allows with the stock of one SKU.
+"""The rules of the stock of one SKU.
 
-Orders speak to stock in conversations: reserve, then release or issue, then perhaps returns. Their commands
-may come late or again, so each is idempotent by itself: what is already so gives no event, and a step that
-has ended stays closed (`Stock.closed`) until the kernel says that it may be forgotten.
+Orders send commands to stock: reserve, then release or issue, then perhaps returns. A command may arrive late or
+twice, so each is idempotent: a command that is already done yields no event, and an ended step stays closed
+(`Stock.closed`) until the kernel removes it after the retry window.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from services.kernel.model.decider import Decider
 
 
 def decide(command: InventoryCommand, stock: Stock) -> Sequence[InventoryEvent]:
-    """At most one event. Raises `Refused` with a code of `refusals.py`."""
+    """Returns at most one event. Raises `Refused` with a code of `refusals.py`."""
     match command:
         case ReceiveStock():
             return receive(command)
@@ -67,52 +67,52 @@ def adjust(command: AdjustStock, stock: Stock) -> Sequence[InventoryEvent]:
 
 
 def reserve(command: ReserveStock, stock: Stock) -> Sequence[InventoryEvent]:
-    """After an issue it is already so: the order had its units."""
+    """After an issue it changes nothing: the order had its units."""
     _at_least_one(command.quantity)
     if _issued(command.order_id, stock):
         return []
     if _released(command.order_id, stock):
         raise StockRefusal.RESERVATION_CLOSED.refused()
-    held = stock.reservations.get(command.order_id)
-    if held == command.quantity:
+    reserved = stock.reservations.get(command.order_id)
+    if reserved == command.quantity:
         return []
-    if held is not None:
-        raise StockRefusal.RESERVATION_DIFFERS.refused(f"held {held}, asked {command.quantity}")
+    if reserved is not None:
+        raise StockRefusal.RESERVATION_DIFFERS.refused(f"reserved {reserved}, requested {command.quantity}")
     if command.quantity > stock.available:
         raise StockRefusal.INSUFFICIENT_STOCK.refused(
-            f"available {stock.available}, asked {command.quantity}"
+            f"available {stock.available}, requested {command.quantity}"
         )
     return [StockReserved(command.sku, command.order_id, command.quantity, command.occurred_at)]
 
 
 def release(command: ReleaseStock, stock: Stock) -> Sequence[InventoryEvent]:
-    """A release may overtake its reservation: then it is recorded with 0 units, and closes it all the same.
+    """A release may overtake its reservation: then the event has 0 units, and still closes the reservation.
 
-    After an issue it is already so: nothing is held. The hold of an order that was lost in a failover
-    ends and closes nothing: the order may be placed again under its id.
+    After an issue it changes nothing. If the order was lost in a failover, the reservation ends but nothing is
+    closed: the order may be placed again under its id.
     """
     if _released(command.order_id, stock) or _issued(command.order_id, stock):
         return []
-    held = stock.reservations.get(command.order_id, 0)
-    if command.order_lost and not held:
+    reserved = stock.reservations.get(command.order_id, 0)
+    if command.order_lost and not reserved:
         return []
-    return [StockReleased(command.sku, command.order_id, held, command.occurred_at, command.order_lost)]
+    return [StockReleased(command.sku, command.order_id, reserved, command.occurred_at, command.order_lost)]
 
 
 def issue(command: IssueStock, stock: Stock) -> Sequence[InventoryEvent]:
-    """After a release it is refused, not "already so": the units have not left the house."""
+    """Refused after a release: the units were not issued."""
     if _issued(command.order_id, stock):
         return []
     if _released(command.order_id, stock):
         raise StockRefusal.RESERVATION_CLOSED.refused()
-    held = stock.reservations.get(command.order_id)
-    if held is None:
+    reserved = stock.reservations.get(command.order_id)
+    if reserved is None:
         raise StockRefusal.NOT_RESERVED.refused()
-    return [StockIssued(command.sku, command.order_id, held, command.occurred_at)]
+    return [StockIssued(command.sku, command.order_id, reserved, command.occurred_at)]
 
 
 def take_back(command: ReturnStock, stock: Stock) -> Sequence[InventoryEvent]:
-    """How much may come back is the order's business: it knows what was shipped."""
+    """Does not limit the quantity: the order knows what was shipped."""
     _at_least_one(command.quantity)
     if closed_key(return_step(command.return_number), command.order_id) in stock.closed:
         return []
@@ -137,7 +137,7 @@ def _at_least_one(quantity: int) -> None:
 
 
 def evolve(stock: Stock, event: InventoryEvent) -> Stock:
-    """The stock after `event`."""
+    """Returns the stock after `event`."""
     version, on_hand = stock.version + 1, stock.on_hand
     match event:
         case StockReceived(quantity=units):
@@ -183,7 +183,7 @@ def evolve(stock: Stock, event: InventoryEvent) -> Stock:
 
 
 def status(stock: Stock) -> str:
-    """`stocked`, or `unknown` for a SKU of which nothing ever happened."""
+    """Returns `stocked`, or `unknown` for a SKU without events."""
     return "stocked" if stock.version else "unknown"
 
 

@@ -1,4 +1,4 @@
-"""The stock of one SKU, as its events say. Plain types only: a snapshot is this dataclass in MessagePack."""
+"""The stock of one SKU. Plain types only: a snapshot is this dataclass in MessagePack."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Stock:
     """One SKU; all quantities are units.
 
     `on_hand == received + adjusted + returned - issued` (I7) and `reserved == sum(reservations.values())`.
-    `reservations` holds the units of each order; `closed` says which steps of which orders came to their end,
-    and at which version of this stock (see `closed_key`), so that late and repeated commands are recognised.
+    `reservations`: units by order. `closed`: the ended steps of orders (see `closed_key`) with the version of
+    this stock at which each ended, so that late and repeated commands are recognised.
     """
 
     version: int = 0
@@ -28,24 +28,24 @@ class Stock:
 
     @property
     def available(self) -> int:
-        """What the next order can have; never below zero."""
+        """Units that the next order can reserve; never below zero."""
         return self.on_hand - self.reserved
 
 
 def closed_key(step: str, order_id: str) -> str:
-    """The name of an order's step in `Stock.closed`: `release`, `issue` or `return.<number>`.
+    """Returns the name of an order's step in `Stock.closed`: `release`, `issue` or `return.<number>`.
 
-    The step stands first, because an order id may contain anything.
+    The step comes first, because an order id may contain any character.
     """
     return f"{step}/{order_id}"
 
 
 def return_step(number: int) -> str:
-    """The step of an order's return; numbers are 1-based."""
+    """Returns the step of an order's return; numbers start at 1."""
     return f"return.{number}"
 
 
 def forget(stock: Stock, version: int) -> Stock:
-    """Without the closed steps of `version` and before: their commands cannot come again."""
+    """Removes the closed steps up to `version`: their commands cannot arrive any more."""
     kept = stock.closed.above(version)
     return stock if kept is stock.closed else replace(stock, closed=kept)

@@ -1,6 +1,6 @@
-"""What the business allows with one order: the table of contents.
+"""The rules of one order, by command.
 
-One command gives at most one event, so every prefix of a log is a legal history.
+One command yields at most one event, so every prefix of a stream is a valid history.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from services.order.domain.state import NotPlaced, Order, status
 
 
 def decide(command: OrderCommand, order: Order) -> Sequence[OrderEvent]:
-    """At most one event. Raises `Refused` with a code of `refusals.py`."""
+    """Returns at most one event. Raises `Refused` with a code of `refusals.py`."""
     match command:
         case PlaceOrder():
             return place(command, order)

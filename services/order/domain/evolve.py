@@ -1,4 +1,4 @@
-"""The next state after an event. No rules here: what happened has happened."""
+"""The next state after an event. It contains no rules: an event is a fact."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from services.order.domain.state import (
 
 
 def evolve(order: Order, event: OrderEvent) -> Order:
-    """The order after `event`. Raises AssertionError where it cannot follow: the log is damaged."""
+    """Returns the order after `event`. Raises AssertionError if the event cannot follow: the log is damaged."""
     match order, event:
         case NotPlaced(), OrderPlaced():
             return _placed(event)
@@ -60,7 +60,7 @@ def evolve(order: Order, event: OrderEvent) -> Order:
 
 
 def _placed(event: OrderPlaced) -> Placed:
-    """Words that many orders share are kept once."""
+    """Interns the words that many orders share."""
     lines = tuple(LineState(intern(line.sku), line.quantity, line.unit_price) for line in event.lines)
     return Placed(
         order_id=event.order_id,
@@ -75,8 +75,8 @@ def _placed(event: OrderPlaced) -> Placed:
 
 
 def _reserved(order: Placed, event: ReservationsRecorded) -> Placed:
-    answered = set(event.reserved)
-    return replace(order, unanswered=tuple(sku for sku in order.unanswered if sku not in answered))
+    reserved = set(event.reserved)
+    return replace(order, unanswered=tuple(sku for sku in order.unanswered if sku not in reserved))
 
 
 def _confirmed(order: Placed) -> Confirmed:
@@ -98,7 +98,7 @@ def _shipped(order: Confirmed, event: OrderShipped) -> Shipped:
 
 def _returned(order: Shipped, event: OrderReturned) -> Shipped:
     units = {line.sku: line.quantity for line in event.lines}
-    asked = tuple(
+    movements = tuple(
         Owed("return", sku, event.return_number, quantity, event.occurred_at)
         for sku, quantity in units.items()
     )
@@ -106,12 +106,12 @@ def _returned(order: Shipped, event: OrderReturned) -> Shipped:
         order,
         lines=take_units(order.lines, units),
         returns=event.return_number,
-        owed=order.owed + asked,
+        owed=order.owed + movements,
     )
 
 
 def _moved(order: Rejected | Cancelled | Expired | Shipped, event: MovementsRecorded) -> Order:
-    ended = {(each.step, each.sku, each.return_number) for each in event.movements}
+    ended = {(movement.step, movement.sku, movement.return_number) for movement in event.movements}
     left = tuple(owed for owed in order.owed if (owed.step, owed.sku, owed.number) not in ended)
     return replace(order, owed=left)
 
@@ -122,6 +122,8 @@ def _releases(
     return _owed("release", event.release, order.lines, event.occurred_at)
 
 
-def _owed(step: str, skus: Collection[str], lines: tuple[LineState, ...], at: int) -> tuple[Owed, ...]:
+def _owed(
+    step: str, skus: Collection[str], lines: tuple[LineState, ...], occurred_at: int
+) -> tuple[Owed, ...]:
     units = units_by_sku(lines)
-    return tuple(Owed(step, sku, 0, units[sku], at) for sku in skus)
+    return tuple(Owed(step, sku, 0, units[sku], occurred_at) for sku in skus)

@@ -1,4 +1,4 @@
-"""From an order's placing until it is settled: confirmed, rejected, cancelled or expired."""
+"""The rules from placing an order until it is confirmed, rejected, cancelled or expired."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from services.order.domain.state import (
     units_of,
 )
 
-HOLD_LOST = "its hold on stock was lost in a failover"
+RESERVATION_LOST = "its hold on stock was lost in a failover"
 MOST_UNITS = 2**31 - 1
 MOST_MICROS = 2**63 - 1
 
@@ -76,31 +76,41 @@ def _gross(command: PlaceOrder) -> int:
 
 
 def record_reservations(command: RecordReservations, order: Order) -> Sequence[OrderEvent]:
-    """Only the first answer of a SKU counts; where one command says both, it is held and must be released.
+    """Only the first outcome of a SKU counts. If one command has both, the SKU is reserved and must be released.
 
-    An answer that comes after the order was given up changes nothing: the release is already asked. A
-    confirmed order that is told it is short has lost its hold in a failover: it is given up.
+    An outcome that arrives after the order ended changes nothing: the release is already pending. A confirmed
+    order with a short SKU lost its reservation in a failover: it is cancelled.
     """
     match order:
         case NotPlaced():
             raise OrderRefusal.ORDER_NOT_FOUND.refused()
-        case Placed(order_id=order_id, placed_at=at, lines=lines):
-            told, missing = set(command.reserved), set(command.short)
-            reserved = tuple(sku for sku in order.unanswered if sku in told)
-            short = tuple(sku for sku in order.unanswered if sku in missing - told)
+        case Placed(order_id=order_id, placed_at=placed_at, lines=lines):
+            available, missing = set(command.reserved), set(command.short)
+            reserved = tuple(sku for sku in order.unanswered if sku in available)
+            short = tuple(sku for sku in order.unanswered if sku in missing - available)
             if short:
                 release = tuple(sku for sku in units_by_sku(lines) if sku not in short)
-                return [OrderRejected(order_id, at, short, release)]
+                return [OrderRejected(order_id, placed_at, short, release)]
             if len(reserved) == len(order.unanswered):
                 return [
                     OrderConfirmed(
-                        order_id, at, reserved, order.country, order.currency, units_of(lines), order.gross
+                        order_id,
+                        placed_at,
+                        reserved,
+                        order.country,
+                        order.currency,
+                        units_of(lines),
+                        order.gross,
                     )
                 ]
-            return [ReservationsRecorded(order_id, at, reserved)] if reserved else []
-        case Confirmed(placed_at=at):
+            return [ReservationsRecorded(order_id, placed_at, reserved)] if reserved else []
+        case Confirmed(placed_at=placed_at):
             lost = set(command.short) - set(command.reserved)
-            return [_cancelled(order, at, HOLD_LOST)] if lost & units_by_sku(order.lines).keys() else []
+            return (
+                [_cancelled(order, placed_at, RESERVATION_LOST)]
+                if lost & units_by_sku(order.lines).keys()
+                else []
+            )
         case Rejected() | Cancelled() | Expired() | Shipped():
             return []
         case _:
@@ -125,10 +135,10 @@ def cancel(command: CancelOrder, order: Order) -> Sequence[OrderEvent]:
             assert_never(order)
 
 
-def _cancelled(order: Placed | Confirmed, at: int, reason: str) -> OrderCancelled:
+def _cancelled(order: Placed | Confirmed, occurred_at: int, reason: str) -> OrderCancelled:
     return OrderCancelled(
         order_id=order.order_id,
-        occurred_at=at,
+        occurred_at=occurred_at,
         reason=reason,
         confirmed=isinstance(order, Confirmed),
         placed_at=order.placed_at,
@@ -141,7 +151,7 @@ def _cancelled(order: Placed | Confirmed, at: int, reason: str) -> OrderCancelle
 
 
 def justify(command: JustifyReservation, order: Order) -> Sequence[OrderEvent]:
-    """Nothing happens to the order: that it stands behind the reservation, or why not, is the answer."""
+    """Changes nothing: the outcome says whether the reservation is still valid, and if not, why."""
     match order:
         case NotPlaced():
             raise OrderRefusal.ORDER_NOT_FOUND.refused()
@@ -162,7 +172,7 @@ def justify(command: JustifyReservation, order: Order) -> Sequence[OrderEvent]:
 
 
 def expire(command: ExpireOrder, order: Order) -> Sequence[OrderEvent]:
-    """The command's time is the clock's: the domain has none."""
+    """Takes the time from the command: the domain has no clock."""
     match order:
         case NotPlaced():
             raise OrderRefusal.ORDER_NOT_FOUND.refused()

@@ -1,4 +1,4 @@
-"""Why an order refuses: every code is public and stable, each with the sentence that people read."""
+"""The refusals of orders: every code is public and stable, with a reason for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OrderRefusal(Enum):
     ALREADY_REJECTED = "the order was rejected"
     ALREADY_CANCELLED = "the order was cancelled"
     ALREADY_EXPIRED = "the order expired"
-    ALREADY_SHIPPED = "the order was shipped: goods are returned, not cancelled, and leave once"
+    ALREADY_SHIPPED = "the order has already shipped: create a return instead"
     NOT_DUE = "the order's time to settle is not over"
     NOT_SHIPPED = "only what was shipped can be returned"
     EMPTY_RETURN = "a return has at least one line"
@@ -31,5 +31,5 @@ class OrderRefusal(Enum):
     NOTHING_TO_RETURN = "everything was returned before"
 
     def refused(self, detail: str = "") -> Refused:
-        """The refusal to raise; `detail` is added to the reason."""
+        """Returns the refusal to raise; `detail` is added to the reason."""
         return Refused(self.name.lower(), f"{self.value} ({detail})" if detail else self.value)

@@ -1,8 +1,7 @@
-"""From a confirmed order's shipment on: what leaves, what comes back, and what inventory says to it.
+"""The rules of shipment, returns and the stock movements that follow.
 
-A return refunds units at the price they were sold for, and where a SKU stands in several lines at different
-prices, in the order of the lines. So an order's refunds never exceed its lines (I8). Charges are not
-refunded.
+A return refunds units at the price at which they were sold; if a SKU is in several lines, in the order of the
+lines. So an order's refunds never exceed its lines (I8). Charges are not refunded.
 """
 
 from __future__ import annotations
@@ -70,9 +69,9 @@ def take_back(command: ReturnLines, order: Order) -> Sequence[OrderEvent]:
         case NotPlaced():
             raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case Shipped():
-            asked = _asked(command.lines)
-            refunded = _refunds(asked, order)
-            units = sum(asked.values())
+            returned_units = _returned_units(command.lines)
+            refunded = _refunds(returned_units, order)
+            units = sum(returned_units.values())
             return [
                 OrderReturned(
                     order_id=command.order_id,
@@ -93,51 +92,51 @@ def take_back(command: ReturnLines, order: Order) -> Sequence[OrderEvent]:
             assert_never(order)
 
 
-def _asked(lines: Iterable[ReturnedLine]) -> dict[str, int]:
-    """The units of each SKU that come back: a SKU that is named twice comes back in one movement."""
-    asked: dict[str, int] = {}
+def _returned_units(lines: Iterable[ReturnedLine]) -> dict[str, int]:
+    """Returns the units of each SKU that come back: repeated SKUs are one movement."""
+    returned_units: dict[str, int] = {}
     for line in lines:
         if line.quantity < 1:
             raise OrderRefusal.BAD_QUANTITY.refused(f"{line.sku}: {line.quantity}")
-        asked[line.sku] = asked.get(line.sku, 0) + line.quantity
-    if not asked:
+        returned_units[line.sku] = returned_units.get(line.sku, 0) + line.quantity
+    if not returned_units:
         raise OrderRefusal.EMPTY_RETURN.refused()
-    return asked
+    return returned_units
 
 
-def _refunds(asked: dict[str, int], order: Shipped) -> tuple[RefundedLine, ...]:
+def _refunds(returned_units: dict[str, int], order: Shipped) -> tuple[RefundedLine, ...]:
     left = units_by_sku(order.lines)
     if not any(left.values()):
         raise OrderRefusal.NOTHING_TO_RETURN.refused()
-    for sku, units in asked.items():
+    for sku, units in returned_units.items():
         if sku not in left:
             raise OrderRefusal.SKU_NOT_IN_ORDER.refused(sku)
         if units > left[sku]:
             raise OrderRefusal.RETURNED_TOO_MUCH.refused(f"{sku}: {units} of {left[sku]}")
-    refunds = dict.fromkeys(asked, 0)
-    for before, after in zip(order.lines, take_units(order.lines, asked), strict=True):
+    refunds = dict.fromkeys(returned_units, 0)
+    for before, after in zip(order.lines, take_units(order.lines, returned_units), strict=True):
         if before is not after:
             refunds[before.sku] += (before.quantity - after.quantity) * before.unit_price
-    return tuple(RefundedLine(sku, units, refunds[sku]) for sku, units in asked.items())
+    return tuple(RefundedLine(sku, units, refunds[sku]) for sku, units in returned_units.items())
 
 
 def record_movements(command: RecordMovements, order: Order) -> Sequence[OrderEvent]:
-    """Only what the order waits for counts, and of two answers the first; a refusal ends a step as well."""
+    """Counts only movements that the order waits for, and only their first outcome; a refusal ends a step too."""
     match order:
         case NotPlaced():
             raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case Placed() | Confirmed():
             return []
         case Rejected() | Cancelled() | Expired() | Shipped():
-            asked_at = {(owed.step, owed.sku, owed.number): owed.at for owed in order.owed}
+            owed_since = {(owed.step, owed.sku, owed.number): owed.at for owed in order.owed}
             ended: dict[tuple[str, str, int], Movement] = {}
             for movement in command.movements:
                 key = (movement.step, movement.sku, movement.return_number)
-                if key in asked_at:
+                if key in owed_since:
                     ended.setdefault(key, movement)
             if not ended:
                 return []
-            latest = max(asked_at[key] for key in ended)
+            latest = max(owed_since[key] for key in ended)
             return [MovementsRecorded(order.order_id, latest, tuple(ended.values()))]
         case _:
             assert_never(order)

@@ -1,4 +1,4 @@
-"""What an order is, as its events say. Plain types only: a snapshot is one of these classes in MessagePack.
+"""The states of an order. Plain types only: a snapshot is one of these classes in MessagePack.
 
 ```
 NotPlaced → Placed → Confirmed → Shipped
@@ -6,7 +6,7 @@ NotPlaced → Placed → Confirmed → Shipped
                ├→ Expired  │
                └→ Cancelled┘
 ```
-Each state keeps what later commands need and nothing else: settled orders stay in memory for long.
+Each state keeps only what later commands need: settled orders stay in memory for a long time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class LineState(NamedTuple):
-    """Units of one SKU at one price (micros). The same SKU may stand in several lines."""
+    """Units of one SKU at one price (micros). Several lines may have the same SKU."""
 
     sku: str
     quantity: int
@@ -25,10 +25,10 @@ class LineState(NamedTuple):
 
 
 class Owed(NamedTuple):
-    """A stock movement that was asked of inventory and is not yet answered.
+    """A stock movement that is pending: sent to inventory, without an outcome.
 
-    `step` is release, issue or return; `number` is the return's number, else 0; `at` is when the order asked
-    (micros UTC, business time).
+    `step` is release, issue or return; `number` is the return's number, else 0; `at` is when the order required
+    it (micros UTC, business time).
     """
 
     step: str
@@ -40,12 +40,12 @@ class Owed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NotPlaced:
-    """Nothing happened yet."""
+    """The order has no events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Waiting for reservations: `unanswered` are the SKUs of which inventory has said nothing yet.
+    """Waits for reservations: `unanswered` are the SKUs without an outcome.
 
     Times are micros UTC (`settle_by`: recorded time, the others business time), money is micros.
     """
@@ -82,7 +82,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Given up by somebody, before shipping."""
+    """Cancelled by a person before shipment, or after a lost reservation."""
 
     order_id: str
     owed: tuple[Owed, ...]
@@ -90,7 +90,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Given up because it was not settled in time."""
+    """Not settled in time."""
 
     order_id: str
     owed: tuple[Owed, ...]
@@ -98,7 +98,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """Left the house. `lines` hold what the customer still has; what came back stays, with quantity 0."""
+    """Shipped. `lines` are what the customer still has; returned lines stay, with quantity 0."""
 
     order_id: str
     country: str
@@ -115,7 +115,7 @@ STATES: tuple[type[Order], ...] = (NotPlaced, Placed, Confirmed, Rejected, Cance
 
 
 def units_by_sku(lines: Iterable[LineState]) -> dict[str, int]:
-    """The units of each SKU, in the order in which SKUs first stand in the lines."""
+    """Returns the units of each SKU, in the order of its first line."""
     units: dict[str, int] = {}
     for line in lines:
         units[line.sku] = units.get(line.sku, 0) + line.quantity
@@ -127,7 +127,7 @@ def units_of(lines: Iterable[LineState]) -> int:
 
 
 def take_units(lines: tuple[LineState, ...], units: Mapping[str, int]) -> tuple[LineState, ...]:
-    """The lines without `units` of each SKU, taken in their order. A line that is not touched is the same."""
+    """Returns the lines without `units` of each SKU, taken in order. An unchanged line is the same object."""
     missing = dict(units)
     left = []
     for line in lines:
@@ -140,7 +140,7 @@ def take_units(lines: tuple[LineState, ...], units: Mapping[str, int]) -> tuple[
 
 
 def status(order: Order) -> str:
-    """One word: the state's name, partly_returned, returned, or unknown if nothing happened yet."""
+    """Returns one word: the state's name, partly_returned, returned, or unknown if there are no events."""
     match order:
         case NotPlaced():
             return "unknown"

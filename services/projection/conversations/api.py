@@ -49,7 +49,7 @@ class AwaitedOutcome(BaseModel):
     since: Time
 
 
-class StuckConversation(BaseModel):
+class StuckOrder(BaseModel):
     """An order and the outcomes that it waits for."""
 
     order_id: str
@@ -62,7 +62,7 @@ class StuckConversation(BaseModel):
 class StuckPage(BaseModel):
     """Those that have waited longest first."""
 
-    conversations: list[StuckConversation]
+    conversations: list[StuckOrder]
     next: str | None
     stale: Stale = None
 
@@ -94,8 +94,8 @@ async def _stuck(
 ) -> StuckPage:
     """Those that wait since `waiting_since` (micros UTC, recorded time) or longer, the oldest first."""
     rows = await connection.fetch(_PAGE, waiting_since, *(after or (None, None)), limit + 1)
-    found = [
-        StuckConversation(
+    conversations = [
+        StuckOrder(
             order_id=row["order_id"],
             version=row["version"],
             since=format_time(row["since"]),
@@ -109,5 +109,6 @@ async def _stuck(
     more = len(rows) > limit
     last = rows[limit - 1] if more else None
     return StuckPage(
-        conversations=found, next=to_cursor((last["since"], last["order_id"])) if last is not None else None
+        conversations=conversations,
+        next=to_cursor((last["since"], last["order_id"])) if last is not None else None,
     )

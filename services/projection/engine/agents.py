@@ -1,4 +1,4 @@
-"""Faust agents: one per read model. Each drains what has been fetched and applies it in one transaction."""
+"""Faust agents: one per read model. Each takes all fetched batches and applies them in one transaction."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from services.projection.engine.source import Source
 
 
 def add_agents(source: Source, batch_events: int) -> asyncio.Future[None]:
-    """Add an agent per read model; the future fails with what stopped one of them."""
+    """Adds an agent per read model; the future fails with the error that stopped one of them."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    # acks=False: the position is PostgreSQL's, Faust has nothing to keep account of
+    # acks=False: PostgreSQL stores the position, so Faust commits nothing.
     topics = {
         name: source.topic(name, value_serializer="raw", acks=False)
         for name in sorted({topic for model in source.projector.models.values() for topic in model.topics})
@@ -35,7 +35,7 @@ def _agent(source: Source, model: ReadModel[Any], batch_events: int, failed: asy
         except BaseException as error:
             if not failed.done():
                 failed.set_exception(error)
-            # Faust would start us again behind the event: wait for the end of the process instead
+            # Faust would restart the agent after the event: wait for the process to end instead.
             await asyncio.Event().wait()
 
     return project
@@ -44,9 +44,9 @@ def _agent(source: Source, model: ReadModel[Any], batch_events: int, failed: asy
 async def _apply_all(
     source: Source, model: ReadModel[Any], stream: AsyncIterator[Batch], drained: Any, batch_events: int
 ) -> None:
-    todo: list[Batch] = []
+    pending: list[Batch] = []
     async for batch in stream:
-        todo.append(batch)
-        if drained() or sum(len(one.records) for one in todo) >= batch_events:
-            await source.projector.apply(model.name, todo)
-            todo = []
+        pending.append(batch)
+        if drained() or sum(len(fetched.records) for fetched in pending) >= batch_events:
+            await source.projector.apply(model.name, pending)
+            pending = []

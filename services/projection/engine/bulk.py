@@ -1,9 +1,9 @@
-"""Build read models again from the first event, in bulk: several from one reading, beside the live ones.
+"""Rebuilds read models from the first event, in bulk: several in one pass, beside the live tables.
 
-The projection's own code, with less to do: the log is read and decoded once for all of them; a step is so big
-that most entities are written once; the tables begin empty, so a key is looked up only when it was written
-before; indexes that no row needs are made at the end; and Python does not search for cycles meanwhile.
-`rebuild.py` has the last stretch and the change of places.
+It uses the projection's code and saves work: it reads and decodes the log once for all models; a step is so large
+that most entities are written once; the tables begin empty, so it loads only keys that it wrote before; it builds
+indexes that no row needs at the end; and it turns Python's garbage collector off. `rebuild.py` applies the last
+events and switches the tables.
 """
 
 from __future__ import annotations
@@ -30,20 +30,18 @@ from services.projection.engine.read_model import (
     Versioned,
 )
 from services.projection.engine.rebuild import (
-    Ahead,
-    Rebuilt,
-    Stretch,
-    alone,
+    RebuildResult,
     begin,
+    fast_writers,
     finish,
-    hasty,
     positions,
+    rebuild_lock,
     successor_of,
 )
-from services.projection.engine.replaced_log import require_within_the_log
-from services.projection.engine.runs import Runs
+from services.projection.engine.replaced_log import require_positions_in_log
+from services.projection.engine.runs import BatchReader, Prefetch, Runs
 
-STEP = 10_000  # events of one partition that are held in memory, decoded, at a time
+STEP = 10_000  # events of one partition decoded in memory at a time
 INDEX_SECONDS = 3600.0
 _OPTIONAL_INDEXES = """
 SELECT indexname, indexdef FROM pg_indexes
@@ -54,15 +52,15 @@ WHERE schemaname = $1 AND indexname NOT IN (
 Progress = Callable[[int, int], None]
 
 
-Opened = Callable[[Mapping[TopicPartition, int]], AbstractContextManager[Stretch]]
-"""Opens a stretch at the given starts."""
+Opened = Callable[[Mapping[TopicPartition, int]], AbstractContextManager[BatchReader]]
+"""Opens a reader at the given start offsets."""
 
 
 @dataclass(frozen=True)
 class Lake:
     """A copy of the log's beginning, complete up to `ends`.
 
-    It holds no headers, so nothing can be parked from it: there, a read model goes on from the log.
+    It has no headers, so no key can be parked from it: there, a read model continues from the log.
     """
 
     open: Opened
@@ -77,90 +75,90 @@ async def replay_into(
     lake: Lake | None = None,
     max_parked_keys: int = 100,
     progress: Progress = lambda _done, _total: None,
-) -> dict[str, Rebuilt]:
-    """Build `models` anew, from the lake as far as it goes, else from the log; what came of each, by name.
+) -> dict[str, RebuildResult]:
+    """Rebuilds `models` from the lake as far as it goes, else from the log; returns the result of each, by name.
 
-    `progress` is told offsets done and to do. Killed at any moment, it leaves the live tables as they were.
-    Raises `AlreadyRebuilding`, `NothingToRebuild`, `AnotherLog`.
+    `progress` gets the offsets done and in total. If killed, it leaves the live tables unchanged.
+    Raises `AlreadyRebuilding`, `NothingToRebuild`, `LogReplaced`.
     """
     async with AsyncExitStack() as stack:
         connections = await stack.enter_async_context(pool(database_url, len(models) + 2))
-        writers = await stack.enter_async_context(hasty(database_url))
-        held: dict[str, Connection] = {}
+        writers = await stack.enter_async_context(fast_writers(database_url))
+        locked: dict[str, Connection] = {}
         live: dict[str, dict[TopicPartition, int]] = {}
         for model in models:
-            held[model.name] = await stack.enter_async_context(alone(connections, model))
-            live[model.name] = await positions(held[model.name], model)
-        await asyncio.to_thread(require_within_the_log, kafka, live)
+            locked[model.name] = await stack.enter_async_context(rebuild_lock(connections, model))
+            live[model.name] = await positions(locked[model.name], model)
+        await asyncio.to_thread(require_positions_in_log, kafka, live)
         journal = await asyncio.to_thread(read_journal, kafka)
         ends: dict[TopicPartition, int] = {}
         for model in models:
-            ends = _least(ends, await begin(held[model.name], model, journal))
+            ends = _least(ends, await begin(locked[model.name], model, journal))
         parkable = 0 if lake else max_parked_keys
-        fresh = [_fresh(model) for model in models]
-        bulk = Projector(writers, fresh, max_parked_keys=parkable, journal=lambda: journal)
+        successors = [_fresh(model) for model in models]
+        bulk = Projector(writers, successors, max_parked_keys=parkable, journal=lambda: journal)
         if lake:
-            ends = {place: min(end, lake.ends.get(place, 0)) for place, end in ends.items()}
+            ends = {partition: min(end, lake.ends.get(partition, 0)) for partition, end in ends.items()}
         starts = await bulk.assigned(ends, await asyncio.to_thread(partition_counts, kafka))
         opened = lake.open(starts) if lake else Runs(kafka, starts, STEP)
-        async with _without_indexes(held, fresh):
-            with opened as stretch, _no_search_for_cycles():
-                counted = await _Filling(bulk, stretch, bool(lake), progress).fill(ends)
-        done: dict[str, Rebuilt] = {}
+        async with _deferred_indexes(locked, successors):
+            with opened as reader, _without_garbage_collection():
+                counts = await _Filling(bulk, reader, bool(lake), progress).fill(ends)
+        results: dict[str, RebuildResult] = {}
         for model in models:
             own = [successor_of(model)]
             rest = Projector(writers, own, max_parked_keys=max_parked_keys, journal=lambda: journal)
-            rebuilt = await finish(kafka, held[model.name], model, rest)
-            events = rebuilt.events + counted[own[0].name]
-            done[model.name] = replace(rebuilt, events=events)
-        return done
+            rebuilt = await finish(kafka, locked[model.name], model, rest)
+            events = rebuilt.events + counts[own[0].name]
+            results[model.name] = replace(rebuilt, events=events)
+        return results
 
 
 @dataclass
 class _Filling:
     projector: Projector
-    stretch: Stretch
+    reader: BatchReader
     from_lake: bool
     progress: Progress
 
     async def fill(self, ends: Mapping[TopicPartition, int]) -> dict[str, int]:
-        """Apply the stretch; events by read model."""
-        counted = dict.fromkeys(self.projector.models, 0)
+        """Applies all batches up to `ends`; returns the events by read model."""
+        counts = dict.fromkeys(self.projector.models, 0)
         reached = dict.fromkeys(ends, 0)
-        going = set(counted)
-        ahead = Ahead(self.stretch, self.projector, ends)
-        reading = asyncio.create_task(asyncio.to_thread(ahead.decoded))
+        active = set(counts)
+        ahead = Prefetch(self.reader, self.projector, ends)
+        reading = asyncio.create_task(asyncio.to_thread(ahead.next_batches))
         try:
-            while (batches := await reading) and going:
-                reading = asyncio.create_task(asyncio.to_thread(ahead.decoded))
-                for name in sorted(going):
+            while (batches := await reading) and active:
+                reading = asyncio.create_task(asyncio.to_thread(ahead.next_batches))
+                for name in sorted(active):
                     try:
-                        counted[name] += await self.projector.apply(name, self._of(name, batches))
+                        counts[name] += await self.projector.apply(name, self._of(name, batches))
                     except TooManyParked:
                         if not self.from_lake:
                             raise
-                        going.discard(name)
-                reached |= {batch.place: batch.next_offset for batch in batches}
+                        active.discard(name)
+                reached |= {batch.topic_partition: batch.next_offset for batch in batches}
                 self.progress(sum(reached.values()), sum(ends.values()))
         finally:
-            await asyncio.wait({reading})  # the reader must not be closed under a thread that reads
-        return counted
+            await asyncio.wait({reading})  # do not close the reader while a thread reads
+        return counts
 
     def _of(self, name: str, batches: Sequence[Batch]) -> list[Batch]:
         topics = self.projector.models[name].topics
-        return [batch for batch in batches if batch.place[0] in topics]
+        return [batch for batch in batches if batch.topic_partition[0] in topics]
 
 
-class _FirstSeen(Generic[Row]):
-    """A store on tables that began empty: what it never wrote it need not look for."""
+class _WriteThroughStore(Generic[Row]):
+    """A store on tables that began empty: it loads only keys that it has written."""
 
     def __init__(self, store: Store[Row]) -> None:
         self._store = store
         self._written: set[str] = set()
 
     async def load(self, connection: Connection, keys: Sequence[str]) -> Mapping[str, Versioned[Row]]:
-        known = [key for key in keys if key in self._written]
-        return await self._store.load(connection, known) if known else {}
+        offsets = [key for key in keys if key in self._written]
+        return await self._store.load(connection, offsets) if offsets else {}
 
     async def save(self, connection: Connection, rows: Mapping[str, Versioned[Row]]) -> None:
         self._written.update(rows)
@@ -172,14 +170,14 @@ class _FirstSeen(Generic[Row]):
 
 
 def _fresh(model: ReadModel[Any]) -> ReadModel[Any]:
-    """The successor; all stores of one schema are one, for the slow path makes its own."""
+    """Returns the successor, with one store per schema: the slow path would create its own."""
     successor = successor_of(model)
-    store: Store[Any] = _FirstSeen(model.store(successor.name))
+    store: Store[Any] = _WriteThroughStore(model.store(successor.name))
     return replace(successor, store=lambda _schema: store)
 
 
 @contextmanager
-def _no_search_for_cycles() -> Iterator[None]:
+def _without_garbage_collection() -> Iterator[None]:
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -190,11 +188,11 @@ def _no_search_for_cycles() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _without_indexes(
-    held: Mapping[str, Connection], successors: Sequence[ReadModel[Any]]
+async def _deferred_indexes(
+    locked: Mapping[str, Connection], successors: Sequence[ReadModel[Any]]
 ) -> AsyncIterator[None]:
-    """Those that no key needs come after the rows."""
-    connection = next(iter(held.values()))
+    """Drops the indexes that no key needs, and creates them again after the rows."""
+    connection = next(iter(locked.values()))
     later: list[str] = []
     for successor in successors:
         for row in await connection.fetch(_OPTIONAL_INDEXES, successor.name):
@@ -209,5 +207,8 @@ def _least(
     ends: Mapping[TopicPartition, int], others: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     return {
-        place: min(known[place] for known in (ends, others) if place in known) for place in {*ends, *others}
+        topic_partition: min(
+            offsets[topic_partition] for offsets in (ends, others) if topic_partition in offsets
+        )
+        for topic_partition in {*ends, *others}
     }

@@ -1,4 +1,4 @@
-"""Rows as columns: one array per column, so that a batch is one statement with `unnest`."""
+"""Converts rows to columns: one array per column, so that a batch is one statement with `unnest`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from services.projection.engine.read_model import Row, Versioned
 
 ENGINE_COLUMNS = {"version": "bigint", "event_id": "text", "lineage": "jsonb", "changed_at": "timestamptz"}
-"""What the engine manages of a row (`Versioned`), for a store that keeps all of it."""
+"""The columns of `Versioned` that the engine manages, for a store that keeps all of them."""
 
 
 def versioned_row(record: Mapping[str, Any], row: Row) -> Versioned[Row]:
-    """The row with the engine's columns of its record."""
+    """Returns the row with the engine's columns of its record."""
     lineage = tuple((epoch, first) for epoch, first in record["lineage"])
     return Versioned(row, record["version"], record["event_id"], lineage, record["changed_at"])
 
 
 def columns(rows: Iterable[Any], names: Sequence[str]) -> list[list[Any]]:
-    """One list per name, in the order of `names`."""
+    """Returns one list per name, in the order of `names`."""
     rows = list(rows)
     return [list(map(attrgetter(name), rows)) for name in names]
 
@@ -32,16 +32,16 @@ def unnest(types: Mapping[str, str]) -> str:
 
 
 def upsert(table: str, types: Mapping[str, str], *key: str, lists: Sequence[str] = ()) -> str:
-    """Insert or replace rows by `key`. `lists` are text[] columns that travel as jsonb after the others:
+    """Inserts or replaces rows by `key`. `lists` are text[] columns passed as jsonb after the others, because
     arrays of arrays would have to be rectangular."""
-    travelling = {**types, **dict.fromkeys(lists, "jsonb")}
-    arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(travelling.values(), start=1))
-    wanted = [
-        f"ARRAY(SELECT jsonb_array_elements_text({name}))" if name in lists else name for name in travelling
+    parameters = {**types, **dict.fromkeys(lists, "jsonb")}
+    arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(parameters.values(), start=1))
+    expressions = [
+        f"ARRAY(SELECT jsonb_array_elements_text({name}))" if name in lists else name for name in parameters
     ]
-    names = ", ".join(travelling)
-    changes = ", ".join(f"{name} = excluded.{name}" for name in travelling if name not in key)
+    names = ", ".join(parameters)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in parameters if name not in key)
     return (
-        f"INSERT INTO {table} ({names}) SELECT {', '.join(wanted)} FROM unnest({arrays}) AS n({names}) "
+        f"INSERT INTO {table} ({names}) SELECT {', '.join(expressions)} FROM unnest({arrays}) AS n({names}) "
         f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
     )

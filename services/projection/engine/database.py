@@ -17,17 +17,17 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 CLOSE_SECONDS = 5.0
 COMMAND_SECONDS = 60.0
 QUERY_SECONDS = 10.0
-# Of a query whose filters are all optional a plan for every case uses no index at all.
+# With optional filters, a generic plan would use no index.
 QUERY_SETTINGS = {"plan_cache_mode": "force_custom_plan"}
-# A projection that is frozen in a transaction would hold up its successor for as long as its host lives.
+# Otherwise a projection frozen in a transaction would block its successor until its host ends.
 WRITER_SETTINGS = {"idle_in_transaction_session_timeout": "10s"}
 _FINGERPRINT = "SELECT obj_description(to_regnamespace($1), 'pg_namespace')"
-_LOCK = 0x6461_7962  # any number, the same for all who migrate
+_LOCK = 0x6461_7962  # any number, the same for all migrations
 _MICROS_TO_2000 = 946_684_800_000_000
 
 
 async def prepare(connection: Connection) -> None:
-    """Times are int micros UTC, JSON is plain values, on this connection."""
+    """Sets the codecs of a connection: times are int micros UTC, JSON is plain values."""
     await connection.set_type_codec(
         "timestamptz",
         schema="pg_catalog",
@@ -51,7 +51,7 @@ async def pool(
     server_settings: Mapping[str, str] | None = None,
     command_seconds: float = COMMAND_SECONDS,
 ) -> AsyncIterator[asyncpg.Pool[Any]]:
-    """`size` connections at most. Leaving it never hangs, even when the server does."""
+    """Opens at most `size` connections. Closing never hangs, even if the server does."""
     connections = await asyncpg.create_pool(
         url,
         min_size=1,
@@ -69,26 +69,26 @@ async def pool(
             connections.terminate()
 
 
-def borrowed(connections: asyncpg.Pool[Any]) -> Any:
-    """A connection of the pool, to be entered. Raises TimeoutError where none becomes free in time."""
+def query_connection(connections: asyncpg.Pool[Any]) -> Any:
+    """Returns a context manager for a pool connection. Raises TimeoutError if none becomes free in time."""
     return connections.acquire(timeout=QUERY_SECONDS)
 
 
 @asynccontextmanager
-async def migrating(connection: Connection) -> AsyncIterator[None]:
-    """One transaction, one migrator at a time."""
+async def migration_lock(connection: Connection) -> AsyncIterator[None]:
+    """Runs one transaction; only one process migrates at a time."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
         yield
 
 
 async def migrate(connection: Connection, models: Iterable[ReadModel[Any]]) -> list[int]:
-    """Apply the migrations that are missing and make the tables that are missing; the numbers applied.
+    """Applies missing migrations and creates missing tables; returns the numbers applied.
 
-    Tables from before fingerprints are taken for those of the code that runs.
+    Tables without a fingerprint count as made by the running code.
     """
     applied = []
-    async with migrating(connection):
+    async with migration_lock(connection):
         await connection.execute(
             "CREATE TABLE IF NOT EXISTS migration "
             "(number int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
@@ -110,7 +110,7 @@ async def migrate(connection: Connection, models: Iterable[ReadModel[Any]]) -> l
 
 
 async def create_tables(connection: Connection, model: ReadModel[Any]) -> None:
-    """A schema named after the read model, with its tables and fingerprint, in the caller's transaction."""
+    """Creates a schema named after the read model, with tables and fingerprint, in the caller's transaction."""
     await connection.execute(f"CREATE SCHEMA {model.name}")
     await connection.execute(f"SET LOCAL search_path TO {model.name}")
     await connection.execute(model.ddl)

@@ -1,7 +1,7 @@
-"""Decisions of `site.journal` on rows that were made before them: the stream's key is folded anew.
+"""Applies decisions of `site.journal` to rows that are older: folds the stream's key again.
 
-One transaction, which holds the read model's position, takes away what the key's events had brought under the
-decisions before, and applies them from version 1 on under those of now.
+One transaction locks the read model's position, removes what the key's events contributed under the earlier
+decisions, and applies the events from version 1 on under the current ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 
 from contracts.kernel.records import RecordVerdict
 from services.kernel.log.rule import STREAMS, Journal, Judged, home_of
-from services.projection.engine.key_events import KeyEvents, judged_by
+from services.projection.engine.key_events import KeyEvents, with_verdicts
 from services.projection.engine.parking import apply_run, park, skipped_versions
 from services.projection.engine.position import (
     CHANNEL,
@@ -29,25 +29,26 @@ from services.projection.engine.position import (
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Arrival, Connection, ReadModel, TopicPartition
 from services.projection.engine.row_fold import BEHIND, fold
+from services.projection.errors import ProjectionError
 
-# Nothing is asked of PostgreSQL while a long stream is read.
+# Reading a long stream leaves the transaction idle.
 _READS_THE_LOG = "SET LOCAL idle_in_transaction_session_timeout = '60s'"
-_HOLD = """
+_LOCK_POSITION = """
 SELECT next_offset FROM position WHERE read_model = $1 AND topic = $2 AND partition = $3 FOR UPDATE"""
 _UNPARK = "DELETE FROM parked WHERE read_model = $1 AND key = $2"
 _FORGET = "DELETE FROM judged WHERE read_model = $1 AND stream = $2"
-# a decision about a version takes the place of its having been left out
+# a decision about a version replaces its skip
 _UNSKIP = "DELETE FROM skipped WHERE read_model = $1 AND key = $2 AND version = ANY($3)"
 
 log = structlog.get_logger(__name__)
 
 
-class NotTheSame(Exception):
-    """The key's row is not what its events give: what they had brought is not known."""
+class RowMismatch(ProjectionError):
+    """The key's row differs from the fold of its events, so what they contributed is unknown."""
 
 
 class Decisions:
-    """Brings the rows of a projector's read models up to the decisions that are recorded."""
+    """Applies the recorded decisions to the rows of a projector's read models."""
 
     def __init__(
         self, kafka: str, pool: asyncpg.Pool[Any], projector: Projector, journal: Callable[[], Journal]
@@ -55,28 +56,30 @@ class Decisions:
         self._kafka, self._pool, self._projector, self._journal = kafka, pool, projector, journal
         self._refused: set[tuple[str, str, Any]] = set()
 
-    async def honour(self) -> list[str]:
-        """Fold anew what was decided about since; the keys, as `read_model:key`."""
-        latest, done = self._journal(), list[str]()
-        for place, streams in (await self._due(latest)).items():
+    async def apply(self) -> list[str]:
+        """Folds again the keys with new decisions; returns them as `read_model:key`."""
+        latest, refolded = self._journal(), list[str]()
+        for topic_partition, streams in (await self._due(latest)).items():
             keys: dict[bytes | None, list[Arrival]] = {_key(stream).encode(): [] for stream in streams}
-            events = KeyEvents(self._kafka, place, self._projector.partitions[place[0]], latest, keys)
+            events = KeyEvents(
+                self._kafka, topic_partition, self._projector.partitions[topic_partition[0]], latest, keys
+            )
             try:
-                await asyncio.to_thread(events.read_to, self._furthest(place))
+                await asyncio.to_thread(events.read_to, self._furthest(topic_partition))
                 for stream, models in streams.items():
                     for model in models:
-                        await self._anew(model, stream, events, latest)
-                        done.append(f"{model.name}:{_key(stream)}")
+                        await self._refold(model, stream, events, latest)
+                        refolded.append(f"{model.name}:{_key(stream)}")
             except (KafkaException, TimeoutError) as error:
                 log.warning("decisions_wait", reason=str(error))
-        return done
+        return refolded
 
-    def _furthest(self, place: TopicPartition) -> int:
+    def _furthest(self, partition: TopicPartition) -> int:
         positions = self._projector.positions.values()
-        return max((at[place].next_offset for at in positions if place in at), default=0)
+        return max((stored[partition].next_offset for stored in positions if partition in stored), default=0)
 
     async def _due(self, latest: Journal) -> dict[TopicPartition, dict[str, list[ReadModel[Any]]]]:
-        """By partition the streams whose decisions are not honoured, and by which read models."""
+        """Returns, by partition, the streams with new decisions, and the read models concerned."""
         due: dict[TopicPartition, dict[str, list[ReadModel[Any]]]] = {}
         async with self._pool.acquire() as connection:
             for name, model in self._projector.models.items():
@@ -85,45 +88,45 @@ class Decisions:
                 if not latest.verdicts:
                     self._projector.honoured[name] = latest
                     continue
-                known = await honoured(connection, model, latest)
-                if known is latest:
+                honoured_journal = await honoured(connection, model, latest)
+                if honoured_journal is latest:
                     self._projector.honoured[name] = latest
-                changed = about(model, known).items() ^ about(model, latest).items()
+                changed = about(model, honoured_journal).items() ^ about(model, latest).items()
                 for stream in {judged.stream for judged, _ in changed}:
                     topic = next(topic for topic, called in STREAMS.items() if called == model.stream)
-                    place = topic, home_of(_key(stream), self._projector.partitions[topic])
+                    topic_partition = topic, home_of(_key(stream), self._projector.partitions[topic])
                     refused = (name, stream, _verdicts(stream, latest)) in self._refused
-                    if place in self._projector.positions[name] and not refused:
-                        due.setdefault(place, {}).setdefault(stream, []).append(model)
+                    if topic_partition in self._projector.positions[name] and not refused:
+                        due.setdefault(topic_partition, {}).setdefault(stream, []).append(model)
         return due
 
-    async def _anew(self, model: ReadModel[Any], stream: str, events: KeyEvents, latest: Journal) -> None:
-        """No batch is applied meanwhile: one that was read before knows nothing of the decision."""
+    async def _refold(self, model: ReadModel[Any], stream: str, events: KeyEvents, latest: Journal) -> None:
+        """Folds one stream again. The lock stops batches that were read before the decision."""
         name = model.name
         async with self._projector.locks[name], self._pool.acquire() as connection:
             try:
                 async with connection.transaction():
                     await connection.execute(_READS_THE_LOG)
-                    end = await connection.fetchval(_HOLD, name, *events.place)
+                    end = await connection.fetchval(_LOCK_POSITION, name, *events.topic_partition)
                     await require_own_tables(connection, [model])
                     await asyncio.to_thread(events.read_to, end)
-                    found = events.found[_key(stream).encode()]
+                    arrivals = events.arrivals[_key(stream).encode()]
                     before = await honoured(connection, model, latest)
-                    await fold_anew(
+                    await refold(
                         connection,
                         model,
                         stream,
-                        [event for event in found if event.record.offset < end],
+                        [event for event in arrivals if event.record.offset < end],
                         before,
                         latest,
                     )
-            except NotTheSame as error:
+            except RowMismatch as error:
                 self._refused.add((name, stream, _verdicts(stream, latest)))
                 log.error("decision_not_honoured", reason=str(error), next=f"`./daybook rebuild {name}`")
             self._projector.honoured[name] = await honoured(connection, model, latest)
 
 
-async def fold_anew(
+async def refold(
     connection: Connection,
     model: ReadModel[Any],
     stream: str,
@@ -131,22 +134,24 @@ async def fold_anew(
     before: Journal,
     latest: Journal,
 ) -> None:
-    """Replace a key's rows by what its events are under the latest decisions. Raises `NotTheSame`."""
+    """Replaces a key's rows with the fold of its events under the latest decisions. Raises `RowMismatch`."""
     key, store = _key(stream), model.store(model.name)
     row = (await store.load(connection, [key])).get(key)
     if row is not None:
         skipped = await skipped_versions(connection, model.name, [key])
         own = [event for event in events if event.kind.metadata.version <= row.version]
-        brought = fold(model, {}, judged_by(own, before.verdicts), skipped).rows.get(key)
-        if brought is None or brought.version != row.version:
-            raise NotTheSame(f"{model.name} {key} is at version {row.version}, which its events do not give")
-        await store.forget(connection, key, brought.row)
+        previous = fold(model, {}, with_verdicts(own, before.verdicts), skipped).rows.get(key)
+        if previous is None or previous.version != row.version:
+            raise RowMismatch(
+                f"{model.name} {key} is at version {row.version}, but the fold of its events is not"
+            )
+        await store.forget(connection, key, previous.row)
     judged = _verdicts(stream, latest)
     await connection.execute(_UNPARK, model.name, key)
     await connection.execute(_UNSKIP, model.name, key, [about.version for about, _ in judged])
-    run = judged_by(events, latest.verdicts)
-    done, stop = await apply_run(connection, model, run) if run else (0, None)
-    for event in run[done:]:
+    run = with_verdicts(events, latest.verdicts)
+    applied, stop = await apply_run(connection, model, run) if run else (0, None)
+    for event in run[applied:]:
         await park(connection, model.name, event, stop or BEHIND)
         stop = None
     await connection.execute(_FORGET, model.name, stream)
@@ -159,4 +164,4 @@ def _key(stream: str) -> str:
 
 
 def _verdicts(stream: str, journal: Journal) -> frozenset[tuple[Judged, RecordVerdict]]:
-    return frozenset(one for one in journal.verdicts.items() if one[0].stream == stream)
+    return frozenset(entry for entry in journal.verdicts.items() if entry[0].stream == stream)

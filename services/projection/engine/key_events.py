@@ -1,4 +1,4 @@
-"""The events of some keys, read again from the first record of their partition."""
+"""Reads the events of some keys again, from the first record of their partition."""
 
 from __future__ import annotations
 
@@ -20,37 +20,39 @@ from services.kernel.log.rule import (
     kind_of,
 )
 from services.projection.engine.parked_keys import StoredRecord
-from services.projection.engine.read_model import Arrival, TopicPartition, arrive
+from services.projection.engine.read_model import Arrival, TopicPartition, decode_arrival
 
 
 @dataclass
 class KeyEvents:
-    """`found` fills with each key's events, whatever was decided about them. `journal` says which epochs were
-    open; of other records only those that open one are looked at."""
+    """Collects each key's events in `arrivals`, ignoring decisions.
+
+    `journal` says which epochs were open; of other records it reads only those that open an epoch.
+    """
 
     kafka: str
-    place: TopicPartition
+    topic_partition: TopicPartition
     partitions: int
     journal: Journal
-    found: Mapping[bytes | None, list[Arrival]]
-    next: int = 0
+    arrivals: Mapping[bytes | None, list[Arrival]]
+    next_offset: int = 0
     epoch: int = FIRST_EPOCH
 
     def read_to(self, end: int) -> None:
         """Blocks. Raises `NotCaughtUp`, KafkaException."""
-        topic, partition = self.place
+        topic, partition = self.topic_partition
         opening, recorded = OPENING_KEY.encode(), bool(self.journal.epochs.get(topic))
         undecided = replace(self.journal, verdicts={}, streams={})
-        if self.next >= end:
+        if self.next_offset >= end:
             return
-        for record in read_to_end(self.kafka, topic, {partition: self.next}, {partition: end}):
-            self.next = record.offset() + 1
-            if recorded or record.key() == opening or record.key() in self.found:
-                self._take(record, undecided)
-        self.next = max(self.next, end)
+        for record in read_to_end(self.kafka, topic, {partition: self.next_offset}, {partition: end}):
+            self.next_offset = record.offset() + 1
+            if recorded or record.key() == opening or record.key() in self.arrivals:
+                self._add(record, undecided)
+        self.next_offset = max(self.next_offset, end)
 
-    def _take(self, record: Message, undecided: Journal) -> None:
-        topic, partition = self.place
+    def _add(self, record: Message, undecided: Journal) -> None:
+        topic, partition = self.topic_partition
         key, value, headers = record.key(), record.value(), record.headers() or ()
         kind = kind_of(
             key,
@@ -63,18 +65,18 @@ class KeyEvents:
             journal=undecided,
         )
         if isinstance(kind, Event):
-            if key in self.found:
+            if key in self.arrivals:
                 stored = StoredRecord(topic, partition, record.offset(), key, value, headers)
-                self.found[key].append(arrive(stored, kind))
+                self.arrivals[key].append(decode_arrival(stored, kind))
             if self.journal.verdicts.get(identity(topic, kind.metadata, value)) == "foreign":
-                return  # and opens no epoch
+                return  # it opens no epoch
         self.epoch = epoch_after(kind, self.epoch)
 
 
-def judged_by(arrivals: Iterable[Arrival], verdicts: Mapping[Judged, RecordVerdict]) -> list[Arrival]:
-    """The events with the verdicts on them."""
+def with_verdicts(arrivals: Iterable[Arrival], verdicts: Mapping[Judged, RecordVerdict]) -> list[Arrival]:
+    """Returns the events with their verdicts."""
 
-    def verdict(one: Arrival) -> RecordVerdict | None:
-        return verdicts.get(identity(one.record.topic, one.kind.metadata, one.record.value))
+    def verdict(arrival: Arrival) -> RecordVerdict | None:
+        return verdicts.get(identity(arrival.record.topic, arrival.kind.metadata, arrival.record.value))
 
-    return [one._replace(kind=Event(one.kind.metadata, verdict(one))) for one in arrivals]
+    return [arrival._replace(kind=Event(arrival.kind.metadata, verdict(arrival))) for arrival in arrivals]

@@ -1,7 +1,7 @@
-"""How far the read models are behind the log, measured by the query API.
+"""The query API measures how far the read models are behind the log.
 
-It asks PostgreSQL for the positions and the broker for what is left behind them, and never the projection:
-the result is true while that is dead, frozen or held up. What cannot be known is None, not an old number.
+It reads the positions from PostgreSQL and the log's ends from the broker, and never asks the projection: the lag is
+right even if the projection is dead, frozen or blocked. An unknown lag is None, never an old number.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from services.projection.engine.parked_keys import PARKED_KEYS
 from services.projection.engine.read_model import DATABASE_AWAY, ReadModel
 
 REFRESH_SECONDS = 1.0
-ASK_SECONDS = 2.0
-KNOWN_SECONDS = 5.0  # a measurement that is older says nothing any more
-STALLED_SECONDS = 10.0  # events wait and none is applied for so long: the query API is not ready
+REQUEST_SECONDS = 2.0
+KNOWN_SECONDS = 5.0  # an older measurement is discarded
+STALLED_SECONDS = 10.0  # if events wait and none is applied for so long, the query API is not ready
 _NOTHING = Behind(0, None)
 _POSITIONS = "SELECT * FROM position WHERE read_model = ANY($1)"
 
 log = structlog.get_logger(__name__)
 
 
-class LagPlace(NamedTuple):
+class LagPartition(NamedTuple):
     """One partition of one read model's log."""
 
     read_model: str
@@ -50,45 +50,49 @@ class AppliedPosition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What PostgreSQL says. `read_at` is monotonic seconds, `observed_at` micros UTC."""
+class StoredPositions:
+    """The positions in PostgreSQL. `read_at` is monotonic seconds, `observed_at` micros UTC."""
 
     read_at: float
     observed_at: int
-    positions: Mapping[LagPlace, AppliedPosition]
+    positions: Mapping[LagPartition, AppliedPosition]
     parked: Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What was left behind each position when it was stored."""
+class LagMeasurement:
+    """How much of the log lay behind each position when it was stored."""
 
-    stored: Stored
-    behind: Mapping[LagPlace, Behind]
+    stored: StoredPositions
+    behind: Mapping[LagPartition, Behind]
 
-    def seconds(self, place: LagPlace) -> float:
-        """The age of the oldest event that is not applied; 0 where all are."""
-        oldest = self.behind[place].oldest_ms
+    def seconds(self, topic_partition: LagPartition) -> float:
+        """Returns the age of the oldest event that is not applied; 0 if all are."""
+        oldest = self.behind[topic_partition].oldest_ms
         return 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
 
     def events(self, read_model: str) -> int:
-        """How many the read model has not applied, over all partitions."""
-        return sum(behind.records for place, behind in self.behind.items() if place.read_model == read_model)
+        """Returns how many events the read model has not applied, over all partitions."""
+        return sum(
+            behind.records
+            for topic_partition, behind in self.behind.items()
+            if topic_partition.read_model == read_model
+        )
 
 
 class Lag:
-    """`follow` measures; `stored` and `measured` are what is known now, None where it is not."""
+    """`follow` measures; `stored` and `measured` are the latest results, None if unknown."""
 
     def __init__(self, kafka: str, models: Sequence[ReadModel[Any]]) -> None:
         self._tail, self._models = LogTail(kafka), models
         self._topics = sorted({topic for model in models for topic in model.topics})
-        self._stored: Stored | None = None
-        self._measured: Measured | None = None
+        self._stored: StoredPositions | None = None
+        self._measured: LagMeasurement | None = None
         self._stalled: str | None = None
         self._why_unknown = ""
 
     async def follow(self, connections: asyncpg.Pool[Any]) -> None:
-        """Measures for ever."""
+        """Measures until cancelled."""
         while True:
             try:
                 await self._measure(connections)
@@ -103,88 +107,98 @@ class Lag:
             await asyncio.sleep(REFRESH_SECONDS)
 
     @property
-    def stored(self) -> Stored | None:
+    def stored(self) -> StoredPositions | None:
         return self._stored if self._stored and _fresh(self._stored) else None
 
     @property
-    def measured(self) -> Measured | None:
+    def measured(self) -> LagMeasurement | None:
         return self._measured if self._measured and _fresh(self._measured.stored) else None
 
     def seconds(self) -> float | None:
-        """Of the read model that is furthest behind."""
+        """Returns the lag of the read model that is furthest behind."""
         if (measured := self.measured) is None:
             return None
         return max(map(measured.seconds, measured.behind), default=0.0)
 
     def stalled(self) -> str | None:
-        """Since when events wait and none is applied, if for too long.
+        """Returns since when events wait and none is applied, if for too long.
 
-        While the broker is silent, that is what was last known: nothing can have been applied since.
+        While the broker does not respond, this is the last result: nothing can have been applied since.
         """
         return self._stalled
 
     async def _measure(self, connections: asyncpg.Pool[Any]) -> None:
         read_at, observed_at = time.monotonic(), now_micros()
-        async with asyncio.timeout(ASK_SECONDS), connections.acquire() as connection:
+        async with asyncio.timeout(REQUEST_SECONDS), connections.acquire() as connection:
             rows = await connection.fetch(_POSITIONS, [model.name for model in self._models])
             parked = {row["read_model"]: row["keys"] for row in await connection.fetch(PARKED_KEYS)}
         parked = {model.name: parked.get(model.name, 0) for model in self._models}
         stored = {
-            LagPlace(row["read_model"], row["topic"], row["partition"]): AppliedPosition(
+            LagPartition(row["read_model"], row["topic"], row["partition"]): AppliedPosition(
                 row["next_offset"], row["applied_at"]
             )
             for row in rows
         }
-        self._stored = Stored(read_at, observed_at, stored, parked)
-        measured = await asyncio.to_thread(self._ask_the_log, self._stored)
+        self._stored = StoredPositions(read_at, observed_at, stored, parked)
+        measured = await asyncio.to_thread(self._measure_log, self._stored)
         self._stalled = _stalled(measured, self._measured)
         self._measured = measured
 
-    def _ask_the_log(self, stored: Stored) -> Measured:
-        partitions = self._tail.partitions(self._topics, ASK_SECONDS)
+    def _measure_log(self, stored: StoredPositions) -> LagMeasurement:
+        partitions = self._tail.partitions(self._topics, REQUEST_SECONDS)
         if {topic for topic, _ in partitions} != set(self._topics):
             raise NotKnown(f"the broker does not have all of {', '.join(self._topics)}")
-        at = {place: _position(stored, place)[0] for place in self._places(partitions)}
+        offsets = {
+            topic_partition: _position(stored, topic_partition)[0]
+            for topic_partition in self._partitions_of_models(partitions)
+        }
         behind = self._tail.behind(
-            {((place.topic, place.partition), offset) for place, offset in at.items()}, ASK_SECONDS
+            {
+                ((topic_partition.topic, topic_partition.partition), offset)
+                for topic_partition, offset in offsets.items()
+            },
+            REQUEST_SECONDS,
         )
-        return Measured(
+        return LagMeasurement(
             stored,
-            {place: behind[(place.topic, place.partition), offset] for place, offset in at.items()},
+            {
+                topic_partition: behind[(topic_partition.topic, topic_partition.partition), offset]
+                for topic_partition, offset in offsets.items()
+            },
         )
 
-    def _places(self, partitions: Sequence[Partition]) -> Sequence[LagPlace]:
-        """Also those where a read model stands nowhere yet: there it has applied nothing."""
+    def _partitions_of_models(self, partitions: Sequence[Partition]) -> Sequence[LagPartition]:
+        """Includes partitions without a position: there the read model has applied nothing."""
         return [
-            LagPlace(model.name, topic, partition)
+            LagPartition(model.name, topic, partition)
             for model in self._models
             for topic, partition in partitions
             if topic in model.topics
         ]
 
 
-def _position(stored: Stored, place: LagPlace) -> AppliedPosition:
-    return stored.positions.get(place, AppliedPosition(0, None))
+def _position(stored: StoredPositions, topic_partition: LagPartition) -> AppliedPosition:
+    return stored.positions.get(topic_partition, AppliedPosition(0, None))
 
 
-def _fresh(stored: Stored) -> bool:
+def _fresh(stored: StoredPositions) -> bool:
     return time.monotonic() - stored.read_at < KNOWN_SECONDS
 
 
-def _stalled(measured: Measured, before: Measured | None) -> str | None:
-    """Which read models apply nothing, and since when; None where each one moves, or has nothing to do.
+def _stalled(measured: LagMeasurement, before: LagMeasurement | None) -> str | None:
+    """Returns which read models apply nothing, and since when; None if each one moves or is caught up.
 
-    Two measurements must say so: an event may be old when it arrives, from another site.
+    Two measurements must agree: an event of another site may be old when it arrives.
     """
     late: dict[str, int] = {}
-    for place, (_, oldest_ms) in measured.behind.items():
-        position = _position(measured.stored, place)
-        if oldest_ms is None or before is None or not before.behind.get(place, _NOTHING).records:
+    for topic_partition, (_, oldest_ms) in measured.behind.items():
+        position = _position(measured.stored, topic_partition)
+        if oldest_ms is None or before is None or not before.behind.get(topic_partition, _NOTHING).records:
             continue
         since = max(position.applied_at or 0, oldest_ms * 1000)
         too_long = measured.stored.observed_at - since > STALLED_SECONDS * 1_000_000
-        if too_long and _position(before.stored, place) == position:
-            late[place.read_model] = min(since, late.get(place.read_model, since))
+        if too_long and _position(before.stored, topic_partition) == position:
+            late[topic_partition.read_model] = min(since, late.get(topic_partition.read_model, since))
     if not late:
         return None
     events = max(measured.events(name) for name in late)

@@ -35,7 +35,7 @@ def committed(read_model: str, events: int, seconds: float) -> None:
 
 @contextmanager
 def scraped(collector: Collector) -> Iterator[None]:
-    """Ask `collector` too at every scrape."""
+    """Registers `collector` until the end of the block."""
     REGISTRY.register(collector)
     try:
         yield
@@ -44,36 +44,36 @@ def scraped(collector: Collector) -> Iterator[None]:
 
 
 class LagMetrics(Collector):
-    """What is known of the read models when Prometheus asks; what is not known is absent."""
+    """Collects the lag of the read models at each scrape; unknown values are absent."""
 
     def __init__(self, lag: Lag) -> None:
         self._lag = lag
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the registry would have to ask for values before there are any."""
+        """Describes nothing: otherwise the registry would collect before there are values."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
         stored, measured = self._lag.stored, self._lag.measured
-        known = GaugeMetricFamily("daybook_lag_known", "1 where the lag is known, else 0")
-        known.add_metric((), float(measured is not None))
-        yield known
+        known_gauge = GaugeMetricFamily("daybook_lag_known", "1 where the lag is known, else 0")
+        known_gauge.add_metric((), float(measured is not None))
+        yield known_gauge
         events = GaugeMetricFamily("daybook_lag_events", "Events not applied yet", labels=PLACE)
         seconds = GaugeMetricFamily(
             "daybook_lag_seconds", "Age of the oldest event that is not applied yet", labels=PLACE
         )
         if measured:
-            for place, behind in measured.behind.items():
-                events.add_metric(place.labels, behind.records)
-                seconds.add_metric(place.labels, measured.seconds(place))
+            for topic_partition, behind in measured.behind.items():
+                events.add_metric(topic_partition.labels, behind.records)
+                seconds.add_metric(topic_partition.labels, measured.seconds(topic_partition))
         yield from (events, seconds)
         positions = GaugeMetricFamily("daybook_position", "Next offset to apply", labels=PLACE)
         parked = GaugeMetricFamily(
             "daybook_parked_keys", "Keys that wait behind an event that cannot be applied", labels=PLACE[:1]
         )
         if stored:
-            for place, position in stored.positions.items():
-                positions.add_metric(place.labels, position.next_offset)
+            for topic_partition, position in stored.positions.items():
+                positions.add_metric(topic_partition.labels, position.next_offset)
             for name, keys in stored.parked.items():
                 parked.add_metric((name,), keys)
         yield from (positions, parked)

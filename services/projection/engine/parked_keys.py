@@ -1,4 +1,4 @@
-"""Keys that wait behind an event that was not applied: list, show, try again, leave the event out."""
+"""Parked keys: lists and shows them, retries their events, skips an event."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import msgspec
 from services.kernel.log.rule import Event, Judged, digest_of, stream_of
 from services.kernel.record.envelope import Malformed, Metadata, read_headers
 from services.projection.engine.parking import apply_run
-from services.projection.engine.position import CHANNEL, hold, notification
-from services.projection.engine.read_model import Arrival, Connection, ReadModel, arrive
+from services.projection.engine.position import CHANNEL, lock_positions, notification
+from services.projection.engine.read_model import Arrival, Connection, ReadModel, decode_arrival
+from services.projection.errors import ProjectionError
 
-PORTION = 500  # events of a key that are applied in one transaction, for which the projection waits
-# from key to key through the index: there are few, but one may have 100,000s of events waiting
+PORTION = 500  # events of a key per transaction; the projection waits for it
+# Steps from key to key in the index: there are few keys, but one may have 100,000s of parked events.
 PARKED_KEYS = """
-WITH RECURSIVE held AS (
+WITH RECURSIVE waiting AS (
     (SELECT read_model, key FROM parked ORDER BY read_model, key LIMIT 1)
     UNION ALL
-    SELECT following.* FROM held, LATERAL (
-        SELECT p.read_model, p.key FROM parked p WHERE (p.read_model, p.key) > (held.read_model, held.key)
+    SELECT following.* FROM waiting, LATERAL (
+        SELECT p.read_model, p.key FROM parked p WHERE (p.read_model, p.key) > (waiting.read_model, waiting.key)
         ORDER BY p.read_model, p.key LIMIT 1) AS following)
-SELECT read_model, count(*) AS keys FROM held GROUP BY read_model"""
+SELECT read_model, count(*) AS keys FROM waiting GROUP BY read_model"""
 _LIST = """
 SELECT DISTINCT ON (read_model, key) read_model, key, version, topic, partition, "offset",
        kind, reason, parked_at, count(*) OVER (PARTITION BY read_model, key) AS events
@@ -31,7 +32,7 @@ FROM parked WHERE read_model = $1 OR $1 IS NULL AND right(read_model, 9) <> '_pr
 ORDER BY read_model, key, topic, partition, "offset" """
 _OF_KEY = """
 SELECT * FROM parked WHERE read_model = $1 AND key = $2 ORDER BY topic, partition, "offset" LIMIT $3"""
-_DRAINED = """
+_REMOVE = """
 DELETE FROM parked WHERE read_model = $1 AND key = $2 AND (topic, partition, "offset") <= ($3, $4, $5)"""
 _THIS = 'read_model = $1 AND topic = $2 AND partition = $3 AND "offset" = $4'
 _COUNT = "SELECT count(*) FROM parked WHERE read_model = $1 AND key = $2"
@@ -39,21 +40,21 @@ _LEFT = f"UPDATE parked SET kind = $5, reason = $6 WHERE {_THIS}"
 _SKIP = "INSERT INTO skipped (read_model, key, version, reason) VALUES ($1, $2, $3, $4)"
 _JUDGED = "SELECT version, event_id, digest, verdict FROM judged WHERE read_model = $1 AND stream = $2"
 _UNREADABLE = "SELECT read_model, key FROM parked WHERE kind = 'unreadable' AND read_model = ANY($1)"
-# What was parked before foreign records were passed over, and has no envelope.
+# Parked by an older version, without an envelope: foreign records are skipped now.
 _NO_EVENT = Event(Metadata("", "", "", "", 0, "", "", 0), "foreign")
 
 
-class NothingParked(LookupError):
+class NothingParked(ProjectionError, LookupError):
     """No event of that key is parked in that read model."""
 
 
-class StreamForked(Exception):
-    """The log has two records at one version, or a gap: to leave a version out would not mend that."""
+class StreamForked(ProjectionError):
+    """The log has two records at one version, or a gap: skipping a version does not repair it."""
 
 
 @dataclass(frozen=True)
 class ParkedKey:
-    """A key that waits; version, position, kind and reason are those of its first event; times are micros
+    """A parked key; version, position, kind and reason are those of its first event; times are micros
     UTC. `kind` is failed, forked or unreadable."""
 
     read_model: str
@@ -70,7 +71,7 @@ class ParkedKey:
 
 @dataclass(frozen=True)
 class ParkedEvent:
-    """`metadata` is None where the headers cannot be read; `body` is the event's fields, if they can."""
+    """`metadata` is None if the headers cannot be read; `body` is the event's fields, if they can be decoded."""
 
     topic: str
     partition: int
@@ -84,8 +85,8 @@ class ParkedEvent:
 
 
 @dataclass(frozen=True)
-class Drained:
-    """What a retry did: events applied, events left, and why the first of those still cannot be applied."""
+class RetryResult:
+    """The result of a retry: events applied, events left, and why the first of those cannot be applied."""
 
     applied: int
     left: int
@@ -93,7 +94,7 @@ class Drained:
 
 
 class StoredRecord(NamedTuple):
-    """A parked record as the log had it."""
+    """A parked record, as it was in the log."""
 
     topic: str
     partition: int
@@ -109,50 +110,50 @@ async def parked_keys(connection: Connection, read_model: str | None = None) -> 
 
 
 async def show(connection: Connection, read_model: str, key: str) -> list[ParkedEvent]:
-    """The key's events, in order. Raises `NothingParked`."""
+    """Returns the key's events, in order. Raises `NothingParked`."""
     rows = await connection.fetch(_OF_KEY, read_model, key, None)
     if not rows:
         raise NothingParked(f"{read_model} has nothing parked for {key}")
     return [_event(row) for row in rows]
 
 
-async def retry(connection: Connection, model: ReadModel[Any], key: str) -> Drained:
-    """Apply the key's events in order, up to the first that still cannot be.
+async def retry(connection: Connection, model: ReadModel[Any], key: str) -> RetryResult:
+    """Applies the key's events in order, up to the first that still cannot be applied.
 
-    The projection may run: it waits while this holds the read model's position, a portion at a time. What
-    is left keeps the key parked, so the order holds; an interrupted retry keeps what it has done.
+    The projection may run: it waits while a portion has the read model's position locked. Remaining events keep the
+    key parked, so the order is kept. An interrupted retry keeps what it has applied.
     Raises `NothingParked`, `OtherCode`.
     """
     await _first(connection, model, key)
-    return await _drain(connection, model, key)
+    return await _retry_all(connection, model, key)
 
 
-async def skip(connection: Connection, model: ReadModel[Any], key: str, reason: str) -> Drained:
-    """Leave the key's first event out of the read model for good, and retry those behind it.
+async def skip(connection: Connection, model: ReadModel[Any], key: str, reason: str) -> RetryResult:
+    """Excludes the key's first event from the read model permanently, and retries the later ones.
 
-    By its version, which the next one must follow. Raises `NothingParked`, `StreamForked`, `OtherCode`.
+    It skips the event's version, so the next version may follow. Raises `NothingParked`, `StreamForked`, `OtherCode`.
     """
     async with connection.transaction():
-        await hold(connection, model)
+        await lock_positions(connection, model)
         first = await _first(connection, model, key)
         if first["kind"] == "forked":
             raise StreamForked(stream_of(first["topic"], key))
         await connection.execute(_SKIP, model.name, key, first["version"], reason)
-        await connection.execute(_DRAINED, model.name, key, *_place(first))
-    return await _drain(connection, model, key)
+        await connection.execute(_REMOVE, model.name, key, *_location_of(first))
+    return await _retry_all(connection, model, key)
 
 
 async def retry_readable(connection: Connection, models: Sequence[ReadModel[Any]]) -> list[str]:
-    """Retry the keys that waited for a reader of their first event, where this one is; which those are."""
+    """Retries the keys whose first event an older version could not read; returns them."""
     by_name = {model.name: model for model in models}
-    done = []
+    applied_now = []
     for name, key in await connection.fetch(_UNREADABLE, list(by_name)):
         row = await connection.fetchrow(_OF_KEY, name, key, 1)
         first = None if row is None else _arrival(row, {})
         if first is not None and (first.event is not None or first.kind is _NO_EVENT):
-            await _drain(connection, by_name[name], key)
-            done.append(f"{name}:{key}")
-    return done
+            await _retry_all(connection, by_name[name], key)
+            applied_now.append(f"{name}:{key}")
+    return applied_now
 
 
 async def _first(connection: Connection, model: ReadModel[Any], key: str) -> Any:
@@ -162,29 +163,29 @@ async def _first(connection: Connection, model: ReadModel[Any], key: str) -> Any
     return row
 
 
-async def _drain(connection: Connection, model: ReadModel[Any], key: str) -> Drained:
+async def _retry_all(connection: Connection, model: ReadModel[Any], key: str) -> RetryResult:
     applied = 0
     while True:
         async with connection.transaction():
-            await hold(connection, model)
+            await lock_positions(connection, model)
             verdicts = await _verdicts(connection, model, key)
             rows = await connection.fetch(_OF_KEY, model.name, key, PORTION)
             run = [_arrival(row, verdicts) for row in rows]
-            done, stop = await apply_run(connection, model, run) if run else (0, None)
-            if done:
-                await connection.execute(_DRAINED, model.name, key, *_place(rows[done - 1]))
+            applied_now, stop = await apply_run(connection, model, run) if run else (0, None)
+            if applied_now:
+                await connection.execute(_REMOVE, model.name, key, *_location_of(rows[applied_now - 1]))
                 await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, notification(model.name, [key]))
-            applied += done
+            applied += applied_now
             if stop is not None:
-                await connection.execute(_LEFT, model.name, *_place(rows[done]), *stop)
+                await connection.execute(_LEFT, model.name, *_location_of(rows[applied_now]), *stop)
                 left = await connection.fetchval(_COUNT, model.name, key)
-                return Drained(applied, left, stop.reason)
+                return RetryResult(applied, left, stop.reason)
         if len(rows) < PORTION:
-            return Drained(applied, 0, "")
+            return RetryResult(applied, 0, "")
 
 
 async def _verdicts(connection: Connection, model: ReadModel[Any], key: str) -> Mapping[Judged, Any]:
-    """The decisions on the key's stream that the read model honours."""
+    """Returns the decisions on the key's stream that the read model has applied."""
     stream = f"{model.stream}/{key}"
     rows = await connection.fetch(_JUDGED, model.name, stream)
     return {Judged(stream, *row[:3]): row["verdict"] for row in rows}
@@ -198,16 +199,16 @@ def _arrival(row: Mapping[str, Any], verdicts: Mapping[Judged, Any]) -> Arrival:
         return Arrival(record, row["key"], _NO_EVENT, None, row["reason"])
     stream = stream_of(record.topic, metadata.subject)
     judged = Judged(stream, metadata.version, metadata.id, digest_of(record.value))
-    return arrive(record, Event(metadata, verdicts.get(judged)))
+    return decode_arrival(record, Event(metadata, verdicts.get(judged)))
 
 
-def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
+def _location_of(row: Mapping[str, Any]) -> tuple[str, int, int]:
     return row["topic"], row["partition"], row["offset"]
 
 
 def _record(row: Mapping[str, Any]) -> StoredRecord:
     headers = msgspec.msgpack.decode(row["headers"], type=list[tuple[str, bytes | None]])
-    return StoredRecord(*_place(row), row["record_key"], row["value"], headers)
+    return StoredRecord(*_location_of(row), row["record_key"], row["value"], headers)
 
 
 def _event(row: Mapping[str, Any]) -> ParkedEvent:

@@ -1,4 +1,4 @@
-"""What is not applied: keys wait, in order, until somebody decides; foreign records are counted."""
+"""Parks keys whose events cannot be applied, until an operator decides; counts foreign records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.projection.engine.read_model import (
 )
 from services.projection.engine.row_fold import Stop, fold
 
-KEPT = 10_000  # foreign records of a partition that are kept with their offset; all are counted
+KEPT = 10_000  # foreign records per partition that are stored with their offset; all are counted
 _SKIPPED = "SELECT key, version FROM skipped WHERE read_model = $1 AND key = ANY($2)"
 _PARK = """
 INSERT INTO parked
@@ -35,7 +35,7 @@ ON CONFLICT DO NOTHING"""
 async def skipped_versions(
     connection: Connection, name: str, keys: Sequence[str]
 ) -> frozenset[tuple[str, int]]:
-    """Which events (key, version) of these keys somebody decided to leave out of the read model."""
+    """Returns the events (key, version) of these keys that an operator has skipped."""
     rows = await connection.fetch(_SKIPPED, name, keys)
     return frozenset((row["key"], row["version"]) for row in rows)
 
@@ -43,7 +43,7 @@ async def skipped_versions(
 async def apply_run(
     connection: Connection, model: ReadModel[Any], run: Sequence[Arrival]
 ) -> tuple[int, Stop | None]:
-    """Apply one key's events under a savepoint: how many, and why the next one cannot be applied."""
+    """Applies one key's events under a savepoint; returns how many, and why the next one cannot be applied."""
     store, key = model.store(model.name), run[0].key
     skipped = await skipped_versions(connection, model.name, [key])
     folded = fold(model, await store.load(connection, [key]), run, skipped)
@@ -53,7 +53,7 @@ async def apply_run(
                 await store.save(connection, folded.rows)
     except INFRASTRUCTURE:
         raise
-    except Exception as error:  # a value that no column holds
+    except Exception as error:  # a value that no column can store
         if len(run) == 1:
             return 0, Stop("failed", str(error) or repr(error))
         for done, arrival in enumerate(run):
@@ -64,7 +64,7 @@ async def apply_run(
 
 
 async def park(connection: Connection, name: str, arrival: Arrival, stop: Stop) -> None:
-    """Keep an event that is not applied, with its whole record."""
+    """Stores an event that is not applied, with its whole record."""
     record = arrival.record
     headers = msgspec.msgpack.encode(list(record.headers))
     where = (record.topic, record.partition, record.offset)
@@ -73,18 +73,18 @@ async def park(connection: Connection, name: str, arrival: Arrival, stop: Stop) 
     await connection.execute(_PARK, name, arrival.key, version, *where, *raw, *stop)
 
 
-async def count_foreign(connection: Connection, found: Sequence[ForeignRecord]) -> list[ForeignRecord]:
-    """Count foreign records once, whichever read model meets them first; those that are new.
+async def count_foreign(connection: Connection, records: Sequence[ForeignRecord]) -> list[ForeignRecord]:
+    """Counts each foreign record once, for the first read model that meets it; returns the new ones.
 
-    Partitions are locked in order, so that two read models never wait for each other in a circle.
+    It locks partitions in order, so that two read models cannot deadlock.
     """
     fresh: list[ForeignRecord] = []
-    for place, records in groupby(sorted(found), lambda one: one[:2]):
-        await connection.execute(_BEGIN_COUNT, *place)
-        counted: Any = await connection.fetchrow(_COUNTED, *place)
-        new = [record for record in records if record.offset >= counted["counted_to"]]
+    for partition, group in groupby(sorted(records), lambda record: record[:2]):
+        await connection.execute(_BEGIN_COUNT, *partition)
+        counted: Any = await connection.fetchrow(_COUNTED, *partition)
+        new = [record for record in group if record.offset >= counted["counted_to"]]
         if new:
-            await connection.execute(_COUNT, *place, len(new), new[-1].offset + 1)
+            await connection.execute(_COUNT, *partition, len(new), new[-1].offset + 1)
             await connection.executemany(_KEEP, new[: max(0, KEPT - counted["records"])])
         fresh += new
     return fresh

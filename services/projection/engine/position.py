@@ -1,4 +1,4 @@
-"""Where a read model stands: its positions, the decisions that its rows honour, the code that made them."""
+"""The state of a read model: its positions, the decisions that its rows honour, the code that made them."""
 
 from __future__ import annotations
 
@@ -44,10 +44,9 @@ _JUDGED = "SELECT stream, version, event_id, digest, verdict FROM judged WHERE r
 
 
 class Position(NamedTuple):
-    """Where one read model stands in one partition, as far as this process knows.
+    """The position of one read model in one partition, as far as this process knows.
 
-    `generation` counts how often a rebuild brought rows in that honour other decisions, or that other code
-    made.
+    `generation` counts the rebuilds whose rows honour other decisions or come from other code.
     """
 
     next_offset: int
@@ -56,21 +55,20 @@ class Position(NamedTuple):
 
 
 async def begin(
-    connection: Connection, model: ReadModel[Any], places: Iterable[TopicPartition]
+    connection: Connection, model: ReadModel[Any], topic_partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Position]:
-    """The positions in these partitions; the beginning of those where the read model never stood.
+    """Returns the positions in these partitions; a new partition starts at its beginning.
 
-    Raises `OtherCode`: checked after the positions are read, so that a rebuild in between changes their
-    generation.
+    Raises `OtherCode`. The check follows the read, so that a rebuild in between changes the generation.
     """
-    own = {place for place in places if place[0] in model.topics}
+    own = {topic_partition for topic_partition in topic_partitions if topic_partition[0] in model.topics}
     await connection.execute(_START, model.name, [topic for topic, _ in own], [number for _, number in own])
     rows = await connection.fetch("SELECT * FROM position WHERE read_model = $1", model.name)
     await require_own_tables(connection, [model])
     return {
-        place: Position(row["next_offset"], row["epoch"], row["generation"])
+        topic_partition: Position(row["next_offset"], row["epoch"], row["generation"])
         for row in rows
-        if (place := (row["topic"], row["partition"])) in own
+        if (topic_partition := (row["topic"], row["partition"])) in own
     }
 
 
@@ -81,9 +79,9 @@ async def move(
     moves: Mapping[TopicPartition, Position],
     keys: Iterable[str],
 ) -> None:
-    """Move the positions and notify which keys change.
+    """Moves the positions and notifies which keys change.
 
-    Raises `PositionLost` where they, or their generation, are not those from before.
+    Raises `PositionLost` if the positions or their generations have changed.
     """
     moved = await connection.fetchval(
         _MOVE,
@@ -92,8 +90,8 @@ async def move(
         [partition for _, partition in moves],
         [after.next_offset for after in moves.values()],
         [after.epoch for after in moves.values()],
-        [before[place].next_offset for place in moves],
-        [before[place].generation for place in moves],
+        [before[topic_partition].next_offset for topic_partition in moves],
+        [before[topic_partition].generation for topic_partition in moves],
         CHANNEL,
         notification(name, keys),
     )
@@ -101,8 +99,8 @@ async def move(
         raise PositionLost(f"{name} {list(moves)}")
 
 
-async def hold(connection: Connection, model: ReadModel[Any]) -> None:
-    """Keep the positions where they are, and the tables in their place, until the transaction's end.
+async def lock_positions(connection: Connection, model: ReadModel[Any]) -> None:
+    """Locks the positions and the tables until the end of the transaction.
 
     Raises `OtherCode`.
     """
@@ -113,22 +111,24 @@ async def hold(connection: Connection, model: ReadModel[Any]) -> None:
 async def require_own_tables(
     connection: Connection | asyncpg.Pool[Any], models: Iterable[ReadModel[Any]]
 ) -> None:
-    """Raises `OtherCode` where the tables are not those of the code that runs."""
+    """Raises `OtherCode` if other code made the tables."""
     own = {model.name: model.fingerprint for model in models}
     rows = await connection.fetch(_OTHERS, list(own), list(own.values()))
     if rows:
         names = ", ".join(row["name"] for row in rows)
-        raise OtherCode(f"the tables of {names} were made by other code: `./daybook rebuild` makes them anew")
+        raise OtherCode(
+            f"the tables of {names} were made by other code: `./daybook rebuild` builds them again"
+        )
 
 
 def notification(name: str, keys: Iterable[str]) -> str:
-    """Read model and keys that changed, one a line; `*` where they are too many to name."""
+    """Returns the read model and its changed keys, one per line; `*` if there are too many."""
     text = "\n".join((name, *keys))
     return text if len(text.encode()) <= _NOTIFY_BYTES else f"{name}\n{EVERY_KEY}"
 
 
 async def honoured(connection: Connection, model: ReadModel[Any], latest: Journal) -> Journal:
-    """The decisions that the rows honour; `latest` itself where these are all that concern them."""
+    """Returns the decisions that the rows honour; `latest` itself if the rows honour all that concern them."""
     rows = await connection.fetch(_JUDGED, model.name)
     verdicts = {Judged(*row[:4]): row["verdict"] for row in rows}
     if verdicts == about(model, latest):
@@ -137,7 +137,7 @@ async def honoured(connection: Connection, model: ReadModel[Any], latest: Journa
 
 
 def about(model: ReadModel[Any], journal: Journal) -> Mapping[Judged, str]:
-    """The verdicts on the streams of a read model."""
+    """Returns the verdicts on the streams of a read model."""
     streams = f"{model.stream}/"
     return {
         judged: verdict for judged, verdict in journal.verdicts.items() if judged.stream.startswith(streams)

@@ -6,8 +6,8 @@ from pydantic import BaseModel
 
 from services.edge.app import api_router
 from services.kernel.record.envelope import format_time
-from services.projection.engine.database import borrowed
-from services.projection.engine.lag import LagPlace, Measured
+from services.projection.engine.database import query_connection
+from services.projection.engine.lag import LagMeasurement, LagPartition
 from services.projection.engine.read_model import Connection
 from services.projection.read_docs import RECORDED, Time, of_status
 from services.projection.reader import AppSources, ReadRoute
@@ -34,7 +34,7 @@ class PartitionStatus(BaseModel):
     """`position`: the next offset to apply; `applied_at`: when it moved last.
 
     The lag is that of `observed_at`: the events that are not applied (above 500 a bound), and the age of the
-    oldest. It is null where it is not known, and for a read model that is being built again.
+    oldest. It is null if unknown, and for a read model that is being rebuilt.
     """
 
     topic: str
@@ -48,7 +48,7 @@ class PartitionStatus(BaseModel):
 
 
 class ProjectionStatus(BaseModel):
-    """`parked_keys`: entities that wait behind an event that cannot be applied; `parked_events`: theirs."""
+    """`parked_keys`: entities that wait behind an event that cannot be applied; `parked_events`: their events."""
 
     read_model: str
     parked_keys: int
@@ -57,28 +57,28 @@ class ProjectionStatus(BaseModel):
 
 
 class ProjectionsStatus(BaseModel):
-    """Every read model, rebuilds that are under way included."""
+    """Every read model, including running rebuilds."""
 
     projections: list[ProjectionStatus]
 
 
 @router.get(
     "/projections",
-    summary="Where the read models stand",
+    summary="Positions and lag of the read models",
     **of_status("All of them", {"projections": [PROJECTION]}),
 )
 async def list_projections(sources: AppSources) -> ProjectionsStatus:
     lag = sources.lag.measured
     partitions: dict[str, list[PartitionStatus]] = {}
-    async with borrowed(sources.pool) as connection:
+    async with query_connection(sources.pool) as connection:
         parked = await _parked(connection)
         for row in await connection.fetch(_PARTITIONS):
-            place = LagPlace(row["read_model"], row["topic"], row["partition"])
-            events, seconds, observed_at = _lag(lag, place)
-            partitions.setdefault(place.read_model, []).append(
+            topic_partition = LagPartition(row["read_model"], row["topic"], row["partition"])
+            events, seconds, observed_at = _lag(lag, topic_partition)
+            partitions.setdefault(topic_partition.read_model, []).append(
                 PartitionStatus(
-                    topic=place.topic,
-                    partition=place.partition,
+                    topic=topic_partition.topic,
+                    partition=topic_partition.partition,
                     position=row["next_offset"],
                     epoch=row["epoch"],
                     applied_at=format_time(row["applied_at"]),
@@ -88,20 +88,26 @@ async def list_projections(sources: AppSources) -> ProjectionsStatus:
                 )
             )
     statuses = []
-    for name, found in partitions.items():
+    for name, entries in partitions.items():
         keys, events = parked.get(name, (0, 0))
         statuses.append(
-            ProjectionStatus(read_model=name, parked_keys=keys, parked_events=events, partitions=found)
+            ProjectionStatus(read_model=name, parked_keys=keys, parked_events=events, partitions=entries)
         )
     return ProjectionsStatus(projections=statuses)
 
 
 async def _parked(connection: Connection) -> dict[str, tuple[int, int]]:
-    """The parked keys and events of each read model that has any."""
+    """Returns the parked keys and events of each read model that has any."""
     return {row["read_model"]: (row["keys"], row["events"]) for row in await connection.fetch(_PARKED)}
 
 
-def _lag(lag: Measured | None, place: LagPlace) -> tuple[int, float, str] | tuple[None, None, None]:
-    if lag is None or place not in lag.behind:
+def _lag(
+    lag: LagMeasurement | None, topic_partition: LagPartition
+) -> tuple[int, float, str] | tuple[None, None, None]:
+    if lag is None or topic_partition not in lag.behind:
         return None, None, None
-    return lag.behind[place].records, lag.seconds(place), format_time(lag.stored.observed_at)
+    return (
+        lag.behind[topic_partition].records,
+        lag.seconds(topic_partition),
+        format_time(lag.stored.observed_at),
+    )

@@ -27,17 +27,17 @@ from services.projection.engine.source import Source, Stalled
 from services.projection.read_models import READ_MODELS
 
 OBSERVE_SECONDS = 1.0
-OBSERVED_SECONDS = 10.0  # no look at the broker and PostgreSQL for so long: not ready
+OBSERVED_SECONDS = 10.0  # without a successful check of broker and PostgreSQL for so long: not ready
 START_SECONDS = 120.0
 STOP_SECONDS = 10.0
-NAMED = 100  # foreign records of one transaction that the log names one by one
+NAMED = 100  # foreign records of one transaction that are logged one by one
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass
 class Health:
-    """`reason` says why the process is not ready; `observed` is when it last was well (monotonic seconds)."""
+    """`reason`: why the process is not ready; `observed`: its last successful check (monotonic seconds)."""
 
     reason: str | None = "starting"
     observed: float = 0.0
@@ -45,13 +45,13 @@ class Health:
     def not_ready(self) -> str | None:
         """None when the process is ready."""
         if self.reason is None and time.monotonic() - self.observed > OBSERVED_SECONDS:
-            return "the broker or PostgreSQL does not answer"
+            return "the broker or PostgreSQL does not respond"
         return self.reason
 
 
 @dataclass
-class Watch:
-    """Whether the read models move. The query API measures how far they are behind."""
+class ProgressWatch:
+    """Checks that the read models make progress. The query API measures their lag."""
 
     source: Source
     pool: asyncpg.Pool[Any]
@@ -60,26 +60,26 @@ class Watch:
     moved: float = field(default_factory=time.monotonic)
 
     async def observe(self) -> None:
-        """Once. Raises `Stalled` after `stall_seconds` without progress while behind, and `OtherCode`."""
+        """Checks once. Raises `Stalled` after `stall_seconds` without progress while behind, and `OtherCode`."""
         behind = await self.source.lags()
         now = time.monotonic()
-        places = {
+        current = {
             key: self.source.projector.positions[key[0]][key[1]].next_offset
             for key in behind
             if key[1] in self.source.projector.positions[key[0]]
         }
-        if places != self.before or not any(behind.values()):
-            self.before, self.moved = places, now
+        if current != self.before or not any(behind.values()):
+            self.before, self.moved = current, now
         if now - self.moved > self.stall_seconds:
             raise Stalled(f"nothing applied for {self.stall_seconds:g} s: {behind}")
-        # An idle projection notices too that PostgreSQL is away, or that a rebuild changed the tables.
+        # So an idle projection also detects that PostgreSQL is down or that a rebuild changed the tables.
         await require_own_tables(self.pool, self.source.projector.models.values())
-        await self.source.commit_for_dashboards({place for _, place in behind})
+        await self.source.commit_for_dashboards({partition for _, partition in behind})
 
 
 async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health) -> None:
-    """Project until `stop`. Whatever it raises must end the process: the supervisor starts it again."""
-    await _database_there(settings.database_url, START_SECONDS)
+    """Runs the projection until `stop`. Any error must end the process: the supervisor restarts it."""
+    await _wait_for_database(settings.database_url, START_SECONDS)
     async with pool(settings.database_url, len(READ_MODELS) + 3, WRITER_SETTINGS) as connections:
         async with connections.acquire() as connection:
             await migrate(connection, READ_MODELS)
@@ -97,26 +97,26 @@ async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health)
         source = Source(settings, projector)
         failed = add_agents(source, settings.batch_events)
         await source.start()
-        deciding: asyncio.Task[None] | None = None
+        decision_task: asyncio.Task[None] | None = None
         try:
             await source.started(START_SECONDS)
             keep_what_is_here()
             health.reason, health.observed = None, time.monotonic()
             log.info("projecting", read_models=sorted(projector.models))
-            deciding = asyncio.create_task(_decide(connections, decisions, failed))
-            await _watch(Watch(source, connections, settings.stall_seconds), health, failed, stop)
+            decision_task = asyncio.create_task(_apply_decisions(connections, decisions, failed))
+            await _watch(ProgressWatch(source, connections, settings.stall_seconds), health, failed, stop)
         except PositionLost:
-            await require_own_tables(connections, READ_MODELS)  # names the reason, where it is a rebuild
+            await require_own_tables(connections, READ_MODELS)  # names a rebuild, if it is the reason
             raise
         finally:
             health.reason = "stopping"
-            if deciding is not None:
-                deciding.cancel()
+            if decision_task is not None:
+                decision_task.cancel()
             await asyncio.wait_for(source.stop(), STOP_SECONDS)
 
 
-async def _database_there(url: str, seconds: float) -> None:
-    """Return when PostgreSQL takes connections: who lost it starts sooner than it does."""
+async def _wait_for_database(url: str, seconds: float) -> None:
+    """Waits until PostgreSQL accepts connections: after an outage the projection may start first."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -128,7 +128,7 @@ async def _database_there(url: str, seconds: float) -> None:
 
 
 def _count_foreign(records: Sequence[ForeignRecord]) -> None:
-    """Name each once; of a flood the first."""
+    """Logs each record once; of many, only the first."""
     for number, (topic, partition, offset, reason) in enumerate(records):
         FOREIGN.labels(topic).inc()
         if number < NAMED:
@@ -138,27 +138,31 @@ def _count_foreign(records: Sequence[ForeignRecord]) -> None:
         log.warning("foreign_records", unnamed=len(records) - NAMED, next="`daybook streams list`")
 
 
-async def _decide(connections: asyncpg.Pool[Any], decisions: Decisions, failed: asyncio.Future[None]) -> None:
-    """Beside the agents: first what an older version of this process could not read, then what is decided."""
+async def _apply_decisions(
+    connections: asyncpg.Pool[Any], decisions: Decisions, failed: asyncio.Future[None]
+) -> None:
+    """Runs beside the agents: retries keys that an older version could not read, then applies decisions."""
     try:
         async with connections.acquire() as connection:
             if keys := await retry_readable(connection, READ_MODELS):
                 log.info("parked_keys_read", keys=keys[:NAMED], count=len(keys))
         while True:
-            if keys := await decisions.honour():
-                log.info("folded_anew", keys=keys[:NAMED], count=len(keys))
+            if keys := await decisions.apply():
+                log.info("refolded", keys=keys[:NAMED], count=len(keys))
             await asyncio.sleep(OBSERVE_SECONDS)
     except Exception as error:
         if not failed.done():
             failed.set_exception(error)
 
 
-async def _watch(watch: Watch, health: Health, failed: asyncio.Future[None], stop: asyncio.Event) -> None:
+async def _watch(
+    watch: ProgressWatch, health: Health, failed: asyncio.Future[None], stop: asyncio.Event
+) -> None:
     stopped = asyncio.ensure_future(stop.wait())
-    waited: set[asyncio.Future[Any]] = {failed, stopped}
+    futures: set[asyncio.Future[Any]] = {failed, stopped}
     try:
         while not stop.is_set():
-            await asyncio.wait(waited, timeout=OBSERVE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(futures, timeout=OBSERVE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
                 failed.result()
             watch.source.check()

@@ -1,4 +1,4 @@
-"""The projection's transaction: fold rows, write rows and position, all or nothing."""
+"""The projection's transaction: folds events, writes rows and position, all or nothing."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ from services.projection.engine.read_model import (
 )
 from services.projection.engine.row_fold import BEHIND, Stop, fold
 
-# one entry of the index for each key: a popular one may have 100,000s of events waiting
-_HELD = """
+# Reads one index entry per key: one key may have 100,000s of parked events.
+_PARKED_KEYS = """
 SELECT n.key FROM unnest($2::text[]) AS n(key) WHERE n.key = (
     SELECT p.key FROM parked p WHERE p.read_model = $1 AND p.key >= n.key ORDER BY p.key LIMIT 1)"""
 _ANY = "SELECT min(key) FROM parked WHERE read_model = $1"
 _FAILED = "SELECT count(DISTINCT key) FROM parked WHERE read_model = $1 AND kind = 'failed'"
 _NO_DECISIONS = Journal()
 
-Committed = Callable[[str, int, float], None]
-SkippedForeign = Callable[[Sequence[ForeignRecord]], None]
+OnCommit = Callable[[str, int, float], None]
+OnForeign = Callable[[Sequence[ForeignRecord]], None]
 
 
 class Projector:
     """Applies batches to read models. Any exception out of `apply` must end the process.
 
-    `max_parked_keys` bounds the keys that one read model's code may fail on; 0: nothing may be parked, for
-    whatever reason. `committed(read model, events, seconds)` is called after every transaction,
-    `skipped(records)` for foreign records that no read model met before. `journal()` are the decisions
-    that are recorded; `honoured` are those that the rows of each read model honour (`decisions.py` of the
-    projection brings them up to date).
+    `max_parked_keys` bounds the keys on which one read model's code may fail; 0: nothing may be parked for any
+    reason. It calls `committed(read model, events, seconds)` after every transaction and `skipped(records)` for
+    new foreign records. `journal()` returns the recorded decisions; `honoured` are those that the rows of each
+    read model honour (`decisions.py` applies the others).
     """
 
     def __init__(
@@ -54,8 +53,8 @@ class Projector:
         models: Iterable[ReadModel[Any]],
         *,
         max_parked_keys: int = 100,
-        committed: Committed = lambda *_: None,
-        skipped: SkippedForeign = lambda _: None,
+        committed: OnCommit = lambda *_: None,
+        skipped: OnForeign = lambda _: None,
         journal: Callable[[], Journal] = lambda: _NO_DECISIONS,
     ) -> None:
         self._pool = pool
@@ -70,73 +69,77 @@ class Projector:
         self.honoured: dict[str, Journal] = {}
 
     async def assigned(
-        self, places: Iterable[TopicPartition], partitions: Mapping[str, int]
+        self, topic_partitions: Iterable[TopicPartition], partitions: Mapping[str, int]
     ) -> dict[TopicPartition, int]:
-        """Where to seek: the least position over a partition's read models. What was fetched is void.
+        """Returns the offsets to seek to: the least position of a partition's read models. Drops fetched batches.
 
-        `partitions` is how many each topic has.
+        `partitions` is the number of partitions by topic.
         """
-        wanted, self.partitions = set(places), partitions
+        assigned, self.partitions = set(topic_partitions), partitions
         await self.revoked()
         async with self._pool.acquire() as connection:
             latest = self._journal()
             for name, model in self.models.items():
-                self.positions[name] = await begin(connection, model, wanted)
+                self.positions[name] = await begin(connection, model, assigned)
                 self.honoured[name] = await honoured(connection, model, latest)
         return {
-            place: min(at[place].next_offset for at in self.positions.values() if place in at)
-            for place in wanted
+            topic_partition: min(
+                position[topic_partition].next_offset
+                for position in self.positions.values()
+                if topic_partition in position
+            )
+            for topic_partition in assigned
         }
 
     async def revoked(self) -> None:
-        """Forget the positions, after the transactions under way."""
+        """Forgets the positions after the running transactions."""
         self.seek += 1
         for name, lock in self.locks.items():
             async with lock:
                 self.positions[name] = {}
 
     async def apply(self, name: str, batches: Sequence[Batch]) -> int:
-        """One transaction; returns after its commit, with the number of events."""
+        """Runs one transaction; returns the number of events after its commit."""
         async with self.locks[name]:
             current = [batch for batch in batches if batch.seek == self.seek]
-            found, moves = self._take(name, current)
+            contents, moves = self._read_new(name, current)
             if not moves:
                 return 0
-            arrivals = [arrival for contents in found for arrival in contents.arrivals]
-            foreign = [record for contents in found for record in contents.foreign]
+            arrivals = [arrival for part in contents for arrival in part.arrivals]
+            foreign = [record for part in contents for record in part.foreign]
             begun = time.perf_counter()
             try:
-                fresh = await self._transaction(name, arrivals, foreign, moves, self._all_at_once)
+                new_foreign = await self._transaction(name, arrivals, foreign, moves, self._all_at_once)
             except Exception as error:
                 if isinstance(error, INFRASTRUCTURE):
                     raise
-                fresh = await self._transaction(name, arrivals, foreign, moves, self._one_by_one)
+                new_foreign = await self._transaction(name, arrivals, foreign, moves, self._one_by_one)
             self.positions[name].update(moves)
             self._committed(name, len(arrivals), time.perf_counter() - begun)
-            if fresh:
-                self._skipped(fresh)
+            if new_foreign:
+                self._skipped(new_foreign)
             return len(arrivals)
 
-    def read(self, name: str, batch: Batch, at: int, epoch: int) -> Contents:
-        """What the batch's records from offset `at` on are to a read model, where `epoch` is open before."""
-        return batch.read(at, epoch, self.partitions[batch.place[0]], self.honoured[name])
+    def read(self, name: str, batch: Batch, position: int, epoch: int) -> Contents:
+        """Returns the contents of the batch from offset `position` on; `epoch` is open before it."""
+        return batch.read(position, epoch, self.partitions[batch.topic_partition[0]], self.honoured[name])
 
-    def _take(
+    def _read_new(
         self, name: str, batches: Sequence[Batch]
     ) -> tuple[list[Contents], dict[TopicPartition, Position]]:
-        """What is new to the read model, and the positions after it. Raises SourceGap."""
-        found: list[Contents] = []
+        """Returns what is new to the read model, and the positions after it. Raises `SourceGap`."""
+        contents: list[Contents] = []
         moves: dict[TopicPartition, Position] = {}
         for batch in batches:
-            at = moves.get(batch.place) or self.positions[name][batch.place]
-            if batch.start > at.next_offset:
-                jump = f"at {at.next_offset}, the source jumped to {batch.start}"
-                raise SourceGap(f"{name} {batch.place}: {jump}")
-            if batch.next_offset > at.next_offset:
-                new = self.read(name, batch, at.next_offset, at.epoch)
-                found.append(new)
-                moves[batch.place] = Position(batch.next_offset, new.epoch, at.generation)
-        return found, moves
+            position = moves.get(batch.topic_partition) or self.positions[name][batch.topic_partition]
+            if batch.start > position.next_offset:
+                jump = f"at {position.next_offset}, the source jumped to {batch.start}"
+                raise SourceGap(f"{name} {batch.topic_partition}: {jump}")
+            if batch.next_offset > position.next_offset:
+                new = self.read(name, batch, position.next_offset, position.epoch)
+                contents.append(new)
+                moves[batch.topic_partition] = Position(batch.next_offset, new.epoch, position.generation)
+        return contents, moves
 
     async def _transaction(
         self,
@@ -146,7 +149,7 @@ class Projector:
         moves: Mapping[TopicPartition, Position],
         write: Callable[[Connection, str, Sequence[Arrival]], Awaitable[Sequence[tuple[Arrival, Stop]]]],
     ) -> list[ForeignRecord]:
-        """The foreign records that are counted for the first time."""
+        """Returns the foreign records that are counted for the first time."""
         keys = list({arrival.key for arrival in arrivals})
         async with self._pool.acquire() as connection, connection.transaction():
             await move(connection, name, self.positions[name], moves, keys)
@@ -157,15 +160,19 @@ class Projector:
     async def _not_parked(
         self, connection: Connection, name: str, keys: Sequence[str], arrivals: Sequence[Arrival]
     ) -> Sequence[Arrival]:
-        """Parks what stands behind a parked event and returns the rest.
+        """Parks events behind a parked event and returns the others.
 
-        Asked every time: a rebuild or a decision may have parked keys that this process never saw.
+        It queries every time: a rebuild or a decision may have parked keys that this process never saw.
         """
         if not arrivals or await connection.fetchval(_ANY, name) is None:
             return arrivals
-        held = {row["key"] for row in await connection.fetch(_HELD, name, keys)}
-        await self._park(connection, name, [(one, BEHIND) for one in arrivals if one.key in held])
-        return [arrival for arrival in arrivals if arrival.key not in held] if held else arrivals
+        parked_keys = {row["key"] for row in await connection.fetch(_PARKED_KEYS, name, keys)}
+        await self._park(
+            connection, name, [(entry, BEHIND) for entry in arrivals if entry.key in parked_keys]
+        )
+        return (
+            [arrival for arrival in arrivals if arrival.key not in parked_keys] if parked_keys else arrivals
+        )
 
     async def _all_at_once(
         self, connection: Connection, name: str, arrivals: Sequence[Arrival]
@@ -173,7 +180,7 @@ class Projector:
         model, store = self.models[name], self._stores[name]
         rows = await store.load(connection, list({arrival.key for arrival in arrivals}))
         folded = fold(model, rows, arrivals)
-        if folded.parked:  # behind a version that somebody skipped an event looks like a fork
+        if folded.parked:  # after a skipped version an event looks like a fork
             stopped = list({arrival.key for arrival, _ in folded.parked})
             if skipped := await skipped_versions(connection, name, stopped):
                 folded = fold(model, rows, arrivals, skipped)
@@ -190,14 +197,14 @@ class Projector:
                 parked[arrival.key].append((arrival, BEHIND))
             elif (stop := (await apply_run(connection, self.models[name], [arrival]))[1]) is not None:
                 parked[arrival.key] = [(arrival, stop)]
-        return [one for waiting in parked.values() for one in waiting]
+        return [entry for waiting in parked.values() for entry in waiting]
 
     async def _park(self, connection: Connection, name: str, parked: Sequence[tuple[Arrival, Stop]]) -> None:
         for arrival, stop in parked:
             await park(connection, name, arrival, stop)
-        ours = [one for one in parked if one[1].kind == "failed" or not self._max_parked_keys]
-        if ours:
+        own_failures = [entry for entry in parked if entry[1].kind == "failed" or not self._max_parked_keys]
+        if own_failures:
             count = max(1, await connection.fetchval(_FAILED, name))
             if count > self._max_parked_keys:
-                (*_, (last, stop)), most = ours, f"at most {self._max_parked_keys}"
+                (*_, (last, stop)), most = own_failures, f"at most {self._max_parked_keys}"
                 raise TooManyParked(f"{name}: {count} keys, {most}; the last is {last.key}: {stop.reason}")

@@ -1,10 +1,10 @@
 """What a read model is, and what its source must guarantee. `projector.py` runs the transaction.
 
 Two guards together make the rows exact, whatever the source does:
-1. a batch carries the *seek* it was fetched under; what was fetched before the last seek is dropped;
-2. a batch carries where the source stood before it; a start beyond the stored position is a `SourceGap`.
-`log_rule.py` says what each record is. Foreign records are passed over. An event that forks its stream, that
-cannot be read or that cannot be applied parks its key: it and all later events of that key wait, in order.
+1. a batch carries the *seek* under which it was fetched; batches from before the last seek are dropped;
+2. a batch carries the offset before it; a start beyond the stored position is a `SourceGap`.
+`services/kernel/log/rule.py` classifies records. Foreign records are skipped. An event that forks its stream, or
+that cannot be read or applied, parks its key: it and all later events of that key wait, in order.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import asyncpg
 from services.kernel.log.rule import FIRST_EPOCH, Event, Foreign, Journal, epoch_after, kind_of
 from services.kernel.record.codec import decode
 from services.kernel.record.envelope import Envelope, Metadata
+from services.projection.errors import ProjectionError
 
 Connection: TypeAlias = "asyncpg.Connection[Any] | asyncpg.pool.PoolConnectionProxy[Any]"
 TopicPartition = tuple[str, int]
 
 
-class Stopped(Exception):
-    """The process must end: going on would make a read model wrong."""
+class Stopped(ProjectionError):
+    """The process must end: continuing would make a read model wrong."""
 
 
 class SourceGap(Stopped):
@@ -32,7 +33,7 @@ class SourceGap(Stopped):
 
 
 class PositionLost(Stopped):
-    """Another process moved this read model's position: this one is a zombie."""
+    """Another process moved this read model's position: this process no longer owns it."""
 
 
 class OtherCode(Stopped):
@@ -40,7 +41,7 @@ class OtherCode(Stopped):
 
 
 class TooManyParked(Stopped):
-    """So many keys are parked that the code is at fault, not the events."""
+    """So many keys are parked that the code must be wrong, not the events."""
 
 
 # A timeout is an OSError.
@@ -67,10 +68,10 @@ Row = TypeVar("Row")
 
 
 class Versioned(NamedTuple, Generic[Row]):
-    """A row and how far its entity's events are folded into it, which the engine manages.
+    """A row and the last event folded into it; the engine manages the latter.
 
     `version` is that of the last event, `event_id` its id, `changed_at` its recorded time (micros UTC). A
-    store may keep the version alone.
+    store may keep only the version.
     """
 
     row: Row
@@ -81,7 +82,7 @@ class Versioned(NamedTuple, Generic[Row]):
 
 
 Fold: TypeAlias = Callable[[Row | None, Any, Metadata], Row]
-"""`fold(row, event, metadata) -> row`: pure; a key's first event finds the row None."""
+"""`fold(row, event, metadata) -> row`: pure; for a key's first event, the row is None."""
 
 
 class Store(Protocol[Row]):
@@ -92,18 +93,18 @@ class Store(Protocol[Row]):
     async def save(self, connection: Connection, rows: Mapping[str, Versioned[Row]]) -> None: ...
 
     async def forget(self, connection: Connection, key: str, row: Row) -> None:
-        """Removes what a key's events contributed; `row` is what they make of nothing."""
+        """Removes what a key's events contributed; `row` is their fold."""
 
 
 StoreIn: TypeAlias = Callable[[str], Store[Row]]
-"""The store on the tables of the schema that it is given."""
+"""Creates the store on the tables of a schema."""
 
 
 @dataclass(frozen=True)
 class ReadModel(Generic[Row]):
-    """`ddl` makes the tables that `store` reads and writes; `stream` is what the keys are: order or stock.
+    """`ddl` creates the tables of `store`; `stream` is the kind of the keys: order or stock.
 
-    `fingerprint` names the code and the tables: where it differs, rows may differ.
+    `fingerprint` identifies the code and the tables: if it differs, rows may differ.
     """
 
     name: str
@@ -116,7 +117,7 @@ class ReadModel(Generic[Row]):
 
 
 class Record(Protocol):
-    """A record of the log, as any consumer gives it."""
+    """A record of the log, from any consumer."""
 
     @property
     def topic(self) -> str: ...
@@ -135,7 +136,7 @@ class Record(Protocol):
 class Arrival(NamedTuple):
     """An event of the log, decoded once for all read models.
 
-    `event` is None where `error` says why its body cannot be read.
+    `event` is None if the body cannot be read; `error` says why.
     """
 
     record: Record
@@ -145,8 +146,8 @@ class Arrival(NamedTuple):
     error: str
 
 
-def arrive(record: Record, kind: Event) -> Arrival:
-    """Never raises: whatever is wrong with a body, its key waits and the others go on."""
+def decode_arrival(record: Record, kind: Event) -> Arrival:
+    """Decodes an event. Never raises: a bad body parks only its own key."""
     try:
         return Arrival(record, kind.metadata.subject, kind, Envelope(kind.metadata, decode(record.value)), "")
     except Exception as error:
@@ -154,7 +155,7 @@ def arrive(record: Record, kind: Event) -> Arrival:
 
 
 class ForeignRecord(NamedTuple):
-    """Where a foreign record stands, and which of `log_rule.REASONS` makes it foreign."""
+    """The location of a foreign record, and the reason from `rule.REASONS`."""
 
     topic: str
     partition: int
@@ -163,7 +164,7 @@ class ForeignRecord(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What the records of a batch are, and the epoch that is open behind them."""
+    """The events and foreign records of a batch, and the epoch that is open after it."""
 
     arrivals: Sequence[Arrival]
     foreign: Sequence[ForeignRecord]
@@ -172,41 +173,43 @@ class Contents(NamedTuple):
 
 @dataclass
 class Batch:
-    """A fetched run of one partition. `start` is where the source stood before it.
+    """Fetched records of one partition. `start`: the source's offset before them.
 
-    `given` are its contents where they are known: all events, of a copy of the log that holds no others.
+    `known_contents`: their contents if known, from a copy of the log that contains only events.
     """
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     seek: int
     start: int
     records: Sequence[Record]
-    given: Contents | None = None
+    known_contents: Contents | None = None
     _read: dict[tuple[int, int, int], tuple[Journal, Contents]] = field(default_factory=dict)
 
     @property
     def next_offset(self) -> int:
         return self.records[-1].offset + 1
 
-    def read(self, at: int, epoch: int, partitions: int, journal: Journal) -> Contents:
-        """What the records from offset `at` on are, where `epoch` is open before them (0: nothing was read).
+    def read(self, offset: int, epoch: int, partitions: int, journal: Journal) -> Contents:
+        """Returns the contents from `offset` on; `epoch` is open before them (0: nothing was read).
 
-        Read and decoded once for all read models that stand there.
+        They are decoded once for all read models at that position.
         """
-        if self.given is not None:
-            arrivals = [arrival for arrival in self.given.arrivals if arrival.record.offset >= at]
-            return self.given._replace(arrivals=arrivals)
-        asked = (max(at, self.start), epoch or FIRST_EPOCH, id(journal))
-        if asked not in self._read:
-            self._read[asked] = journal, self._classify(*asked[:2], partitions, journal)
-        return self._read[asked][1]
+        if self.known_contents is not None:
+            arrivals = [
+                arrival for arrival in self.known_contents.arrivals if arrival.record.offset >= offset
+            ]
+            return self.known_contents._replace(arrivals=arrivals)
+        range_ = (max(offset, self.start), epoch or FIRST_EPOCH, id(journal))
+        if range_ not in self._read:
+            self._read[range_] = journal, self._classify(*range_[:2], partitions, journal)
+        return self._read[range_][1]
 
-    def _classify(self, at: int, epoch: int, partitions: int, journal: Journal) -> Contents:
-        topic, partition = self.place
+    def _classify(self, offset: int, epoch: int, partitions: int, journal: Journal) -> Contents:
+        topic, partition = self.topic_partition
         arrivals: list[Arrival] = []
         foreign: list[ForeignRecord] = []
         for record in self.records:
-            if record.offset < at:
+            if record.offset < offset:
                 continue
             kind = kind_of(
                 record.key,
@@ -220,7 +223,7 @@ class Batch:
             )
             epoch = epoch_after(kind, epoch)
             if isinstance(kind, Event):
-                arrivals.append(arrive(record, kind))
+                arrivals.append(decode_arrival(record, kind))
             elif isinstance(kind, Foreign) and kind.reason != "decided":
                 foreign.append(ForeignRecord(topic, partition, record.offset, kind.reason))
         return Contents(arrivals, foreign, epoch)

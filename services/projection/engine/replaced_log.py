@@ -1,4 +1,4 @@
-"""Is the log the one that the rows were made from? A position outside it says no."""
+"""Detects that the log was replaced: a stored position lies outside the log's offsets."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from services.kernel.log.reader import end_offsets
 from services.projection.engine.read_model import Stopped, TopicPartition
 
 
-class AnotherLog(Stopped):
-    """A position lies outside the log: it is not, or no longer, the log that the rows were made from."""
+class LogReplaced(Stopped):
+    """A position lies outside the log: the rows were made from another log, or the log was truncated."""
 
-    def __init__(self, places: str) -> None:
+    def __init__(self, positions: str) -> None:
         super().__init__(
-            f"{places}: restore the log that the read models were made from; "
+            f"{positions}: restore the log that the read models were made from; "
             "or, if this one is to be kept, start on an empty database, which is filled from the log"
         )
 
 
-def require_within_the_log(kafka: str, positions: Mapping[str, Mapping[TopicPartition, int]]) -> None:
-    """Raises `AnotherLog` where a read model's position lies beyond the end. Blocks.
+def require_positions_in_log(kafka: str, positions: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    """Raises `LogReplaced` if a read model's position lies beyond the end. Blocks.
 
-    What is beyond the end would be waited for until others have written there.
+    Otherwise the projection would wait until new records reach that position.
     """
-    ends = _ends(kafka, {place for at in positions.values() for place in at})
-    for name, at in positions.items():
-        for place, position in at.items():
-            if position > ends[place]:
-                where = f"{name} is at position {position} of {place[0]}/{place[1]}"
-                raise AnotherLog(f"{where}, which ends at {ends[place]}")
+    ends = _ends(kafka, {partition for offsets in positions.values() for partition in offsets})
+    for name, offsets in positions.items():
+        for topic_partition, position in offsets.items():
+            if position > ends[topic_partition]:
+                where = f"{name} is at position {position} of {topic_partition[0]}/{topic_partition[1]}"
+                raise LogReplaced(f"{where}, which ends at {ends[topic_partition]}")
 
 
-def no_longer_there(positions: Mapping[TopicPartition, int]) -> AnotherLog:
-    """The log begins behind these positions."""
-    places = (f"{topic}/{number}: position {at}" for (topic, number), at in positions.items())
-    return AnotherLog(f"{', '.join(places)} is no longer in the log")
+def log_truncated(positions: Mapping[TopicPartition, int]) -> LogReplaced:
+    """Returns the error for positions before the log's first offset."""
+    lost = (f"{topic}/{number}: position {offset}" for (topic, number), offset in positions.items())
+    return LogReplaced(f"{', '.join(lost)} is no longer in the log")
 
 
-def _ends(kafka: str, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """High watermarks: an open transaction holds the last stable offset back, and is no loss."""
+def _ends(kafka: str, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Returns high watermarks: an open transaction delays the last stable offset, which is no loss."""
     partitions: dict[str, list[int]] = {}
-    for topic, partition in places:
+    for topic, partition in topic_partitions:
         partitions.setdefault(topic, []).append(partition)
     return {
         (topic, partition): end
-        for topic, some in partitions.items()
-        for partition, end in end_offsets(kafka, topic, some).items()
+        for topic, numbers in partitions.items()
+        for partition, end in end_offsets(kafka, topic, numbers).items()
     }

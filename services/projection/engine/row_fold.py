@@ -1,4 +1,4 @@
-"""The fold of a read model: rows and events in, rows out, and the keys that stop."""
+"""Folds events into rows; returns the rows, and the keys that stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEHIND = Stop("behind", "behind a parked event")
 
 
 class Folded(NamedTuple, Generic[Row]):
-    """The rows that changed; the events at which keys stopped, and those behind them."""
+    """The changed rows; the events at which keys stopped, and those behind them."""
 
     rows: dict[str, Versioned[Row]]
     parked: list[tuple[Arrival, Stop]]
@@ -35,7 +35,7 @@ def fold(
     arrivals: Iterable[Arrival],
     skipped: frozenset[tuple[str, int]] = frozenset(),
 ) -> Folded[Row]:
-    """`rows` after the events. `skipped` are (key, version) that somebody decided to leave out."""
+    """Returns `rows` after the events. `skipped`: (key, version) that an operator skipped."""
     changed: dict[str, Versioned[Row]] = {}
     parked: list[tuple[Arrival, Stop]] = []
     stopped: set[str] = set()
@@ -45,17 +45,17 @@ def fold(
             parked.append((arrival, BEHIND))
             continue
         row = changed.get(key) or rows.get(key)
-        done = _apply(model, row, arrival, skipped)
-        if isinstance(done, Stop):
-            parked.append((arrival, done))
+        result = _apply(model, row, arrival, skipped)
+        if isinstance(result, Stop):
+            parked.append((arrival, result))
             stopped.add(key)
-        elif done is not None:
-            changed[key] = done
+        elif result is not None:
+            changed[key] = result
     return Folded(changed, parked)
 
 
 def versioned(fold: Fold[Row], before: Versioned[Row] | None, event: Envelope[Any]) -> Versioned[Row]:
-    """The row after the event, at the event's version."""
+    """Returns the row after the event, at the event's version."""
     metadata = event.metadata
     row, lineage = (before.row, before.lineage) if before else (None, ())
     after = fold(row, event.body, metadata)
@@ -64,7 +64,7 @@ def versioned(fold: Fold[Row], before: Versioned[Row] | None, event: Envelope[An
 
 
 def extend(lineage: Lineage, epoch: int, version: int) -> Lineage:
-    """The lineage with the version that `epoch` wrote."""
+    """Returns the lineage with the version that `epoch` wrote."""
     if lineage and lineage[-1][0] == epoch:
         return lineage
     return (*lineage, (epoch, version))
@@ -76,17 +76,17 @@ def _apply(
     arrival: Arrival,
     skipped: frozenset[tuple[str, int]],
 ) -> Versioned[Row] | Stop | None:
-    """The row after the event; None where the event changes nothing."""
+    """Returns the row after the event; None if the event changes nothing."""
     metadata, verdict = arrival.kind
     if verdict == "foreign" or (skipped and (arrival.key, metadata.version) in skipped):
         return None
     read = row.version if row is not None else 0
     while skipped and (arrival.key, read + 1) in skipped:
         read += 1
-    meant = step(read, arrival.kind)
-    if meant is Step.APPLIED:
+    step_ = step(read, arrival.kind)
+    if step_ is Step.APPLIED:
         return None
-    if meant is Step.FORKED:
+    if step_ is Step.FORKED:
         return Stop("forked", _forked(row, read, arrival.kind))
     if arrival.event is None:
         return Stop("unreadable", arrival.error)
@@ -97,10 +97,10 @@ def _apply(
 
 
 def _forked(row: Versioned[Any] | None, read: int, event: Event) -> str:
-    """Names both records, as far as the row knows its last one."""
+    """Names both records, if the row knows its last event."""
     this = f"version {event.metadata.version} (event {event.metadata.id})"
     if event.verdict == "suspect":
         return f"{this} was not written by the owner of the stream"
-    known = row.event_id if row is not None and row.version == read else ""
-    last = f"version {read} (event {known})" if known else f"version {read}"
+    event_id = row.event_id if row is not None and row.version == read else ""
+    last = f"version {read} (event {event_id})" if event_id else f"version {read}"
     return f"{this} follows {last}"

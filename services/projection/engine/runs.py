@@ -1,4 +1,4 @@
-"""The log from given positions up to given ends, for a rebuild: no group, no waiting for more."""
+"""Reads the log from given positions up to given ends, for a rebuild: without a consumer group."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Assignment
 
 from services.projection.engine.parked_keys import StoredRecord
-from services.projection.engine.read_model import Batch
-from services.projection.engine.read_model import TopicPartition as Place
-from services.projection.engine.replaced_log import no_longer_there
+from services.projection.engine.projector import Projector
+from services.projection.engine.read_model import Batch, TopicPartition
+from services.projection.engine.replaced_log import log_truncated
+from services.projection.errors import ProjectionError
 
 FETCH = 5000
 RUN_BYTES = 8 * 2**20  # of values; decoded, an order of many lines takes twenty times as much
@@ -20,20 +23,28 @@ WAIT_SECONDS = 0.5
 STALL_SECONDS = 60.0
 
 
-class SourceUnreachable(TimeoutError):
-    """Nothing came for too long, though there is more."""
+class SourceUnreachable(ProjectionError, TimeoutError):
+    """No record arrived for too long, although the log has more."""
+
+
+class BatchReader(Protocol):
+    """Reads the log in order: `fetch` returns the next batches below `ends`, none at the end."""
+
+    def fetch(self, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]: ...
 
 
 class Runs:
     """Reads committed records, at most `most` or (but for the last one) `RUN_BYTES` of a partition at a time.
 
-    An end is a position that a read model has stored: one after a record.
+    An end is a stored position of a read model: the offset after a record.
     """
 
-    def __init__(self, kafka: str, starts: Mapping[Place, int], most: int = FETCH) -> None:
+    def __init__(self, kafka: str, starts: Mapping[TopicPartition, int], most: int = FETCH) -> None:
         self.next = dict(starts)
         self._most = most
-        self._fetched: dict[Place, deque[StoredRecord]] = {place: deque() for place in starts}
+        self._fetched: dict[TopicPartition, deque[StoredRecord]] = {
+            topic_partition: deque() for topic_partition in starts
+        }
         self._consumer = Consumer(
             {
                 "bootstrap.servers": kafka,
@@ -46,41 +57,49 @@ class Runs:
                 "log_level": 3,
             }
         )
-        self._consumer.assign([TopicPartition(*place, offset) for place, offset in starts.items()])
+        self._consumer.assign(
+            [Assignment(*topic_partition, offset) for topic_partition, offset in starts.items()]
+        )
 
     def __enter__(self) -> Runs:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._consumer.close()
 
-    def fetch(self, ends: Mapping[Place, int], seek: int) -> list[Batch]:
-        """The next run of each partition, none at or beyond its end; empty when all ends are reached.
+    def fetch(self, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]:
+        """Returns the next run of each partition, none at or beyond its end; empty when all ends are reached.
 
-        Blocks. Raises `AnotherLog`, `SourceUnreachable`, KafkaException.
+        Blocks. Raises `LogReplaced`, `SourceUnreachable`, KafkaException.
         """
         deadline = time.monotonic() + STALL_SECONDS
-        while any(self.next[place] < end for place, end in ends.items()):
+        while any(self.next[topic_partition] < end for topic_partition, end in ends.items()):
             starts = dict(self.next)
-            runs = {place: self._take(place, end) for place, end in ends.items()}
+            runs = {
+                topic_partition: self._next_run(topic_partition, end) for topic_partition, end in ends.items()
+            }
             if any(runs.values()):
-                return [Batch(place, seek, starts[place], run) for place, run in runs.items() if run]
+                return [
+                    Batch(topic_partition, seek, starts[topic_partition], run)
+                    for topic_partition, run in runs.items()
+                    if run
+                ]
             if time.monotonic() > deadline:
-                raise SourceUnreachable(f"at {self.next}, and nothing more came for {STALL_SECONDS:g} s")
+                raise SourceUnreachable(f"at {self.next}, and no record arrived for {STALL_SECONDS:g} s")
             self._consume()
         return []
 
-    def _take(self, place: Place, end: int) -> list[StoredRecord]:
-        fetched = self._fetched[place]
+    def _next_run(self, topic_partition: TopicPartition, end: int) -> list[StoredRecord]:
+        fetched = self._fetched[topic_partition]
         run: list[StoredRecord] = []
         size = 0
         while fetched and fetched[0].offset < end and len(run) < self._most and size < RUN_BYTES:
             run.append(record := fetched.popleft())
             size += len(record.value or b"")
         if run:
-            self.next[place] = run[-1].offset + 1
+            self.next[topic_partition] = run[-1].offset + 1
         return run
 
     def _consume(self) -> None:
@@ -88,11 +107,34 @@ class Runs:
             error = message.error()
             if error is not None:
                 if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                    place = message.topic(), message.partition()
-                    raise no_longer_there({place: self.next[place]})
+                    topic_partition = message.topic(), message.partition()
+                    raise log_truncated({topic_partition: self.next[topic_partition]})
                 if not error.retriable():
                     raise KafkaException(error)
                 continue
             where = (message.topic(), message.partition(), message.offset())
             record = StoredRecord(*where, message.key(), message.value(), message.headers() or ())
             self._fetched[record.topic, record.partition].append(record)
+
+
+class Prefetch:
+    """Reads and decodes the next batches in a thread, while PostgreSQL writes the previous ones.
+
+    All read models of the projector begin at the same positions, with the same decisions.
+    """
+
+    def __init__(self, reader: BatchReader, projector: Projector, ends: Mapping[TopicPartition, int]) -> None:
+        self._reader, self._projector, self._ends = reader, projector, ends
+        positions = projector.positions.values()
+        self._epochs = {
+            partition: position.epoch for stored in positions for partition, position in stored.items()
+        }
+
+    def next_batches(self) -> list[Batch]:
+        """Returns the next batches; none at the end."""
+        batches = self._reader.fetch(self._ends, self._projector.seek)
+        for batch in batches:
+            name = next(iter(self._projector.models))
+            contents = self._projector.read(name, batch, batch.start, self._epochs[batch.topic_partition])
+            self._epochs[batch.topic_partition] = contents.epoch
+        return batches

@@ -1,4 +1,4 @@
-"""Where an answer comes from: the headers Daybook-Site, Daybook-Role and Daybook-Lag-Seconds."""
+"""The site of a response: the headers Daybook-Site, Daybook-Role and Daybook-Lag-Seconds."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from services.projection.engine.database import QUERY_SECONDS
 from services.projection.engine.read_model import DATABASE_AWAY
 
 REFRESH_SECONDS = 1.0
-# The guard writes its row each second. One that is older says less the older it is, and then nothing.
+# The guard writes its row each second. A row older than this is ignored.
 GUARD_SECONDS = 10.0
-_STANDING = """
+_STATUS = """
 SELECT role, mirror_seconds, extract(epoch FROM now() - observed_at)::float8 - 1 AS silent
 FROM (VALUES ($1::text)) AS own(site) LEFT JOIN site USING (site)"""
 
 log = structlog.get_logger(__name__)
 
 
-class Standing:
-    """What is known of this site; `behind` is how many seconds its read models are, None where not known."""
+class SiteStatus:
+    """The state of this site; `behind` returns the lag of its read models in seconds, None if unknown."""
 
     def __init__(self, site: str, behind: Callable[[], float | None]) -> None:
         self._site, self._behind = site, behind
         self._role: bytes | None = None
         self._mirror: float | None = 0.0
-        self._heard = time.monotonic()
+        self._responded_at = time.monotonic()
 
     def silent(self) -> float:
-        """For how many seconds PostgreSQL has told nothing."""
-        return time.monotonic() - self._heard
+        """Returns for how many seconds PostgreSQL has not responded."""
+        return time.monotonic() - self._responded_at
 
     async def follow(self, pool: asyncpg.Pool[Any]) -> None:
-        """For ever."""
+        """Updates the status until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(QUERY_SECONDS):
-                    self._hear(await pool.fetchrow(_STANDING, self._site))
-                self._heard = time.monotonic()
+                    self._update(await pool.fetchrow(_STATUS, self._site))
+                self._responded_at = time.monotonic()
             except (*DATABASE_AWAY, asyncpg.PostgresError) as error:
-                log.warning("standing not known", error=repr(error))
+                log.warning("site status not known", error=repr(error))
             await asyncio.sleep(REFRESH_SECONDS)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """What is not known has no header."""
+        """Returns the headers; an unknown value has none."""
         headers = [(b"daybook-site", self._site.encode())]
         if self._role is not None and self.silent() < GUARD_SECONDS:
             headers.append((b"daybook-role", self._role))
@@ -58,8 +58,8 @@ class Standing:
             return headers
         return [*headers, (b"daybook-lag-seconds", f"{behind + mirror:.3f}".encode())]
 
-    def _hear(self, row: Any) -> None:
-        """The mirror's part of the lag is 0 at an active site and where there is one site alone."""
+    def _update(self, row: Any) -> None:
+        """Sets role and mirror lag; the mirror lag is 0 at an active site and with one site."""
         self._role, self._mirror = None, 0.0
         if row["role"] is None:
             return
@@ -73,15 +73,15 @@ class Standing:
 
 
 class SiteHeaders:
-    """ASGI middleware: the standing's headers on every answer."""
+    """ASGI middleware: adds the site's headers to every response."""
 
-    def __init__(self, app: ASGIApp, standing: Standing) -> None:
-        self._app, self._standing = app, standing
+    def __init__(self, app: ASGIApp, status: SiteStatus) -> None:
+        self._app, self._status = app, status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sending(event: Message) -> None:
+        async def send_with_headers(event: Message) -> None:
             if event["type"] == "http.response.start":
-                event["headers"] = [*event.get("headers", ()), *self._standing.headers()]
+                event["headers"] = [*event.get("headers", ()), *self._status.headers()]
             await send(event)
 
-        await self._app(scope, receive, sending if scope["type"] == "http" else send)
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)

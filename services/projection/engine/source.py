@@ -23,8 +23,9 @@ from faust.types import TP, ConsumerMessage
 from services.kernel.log.reader import partition_counts
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch, OtherCode, Stopped, TopicPartition
-from services.projection.engine.replaced_log import AnotherLog, no_longer_there, require_within_the_log
+from services.projection.engine.replaced_log import LogReplaced, log_truncated, require_positions_in_log
 from services.projection.engine.settings import ProjectionSettings
+from services.projection.errors import ProjectionError
 
 PINNED: Mapping[type, tuple[str, ...]] = {
     driver.AIOKafkaConsumerThread: ("_create_worker_consumer", "_commit", "_ensure_consumer"),
@@ -35,7 +36,7 @@ PINNED_ATTRIBUTES = ("_isolation_level", "_fetch_max_wait_ms", "_fetcher", "_cli
 METADATA_SECONDS = 10  # a topic made anew leaves us without partitions until the next look; 300 otherwise
 
 
-class Unfit(RuntimeError):
+class UnsupportedVersion(ProjectionError):
     """Faust or aiokafka is not as this module needs it: the versions in the lock were changed."""
 
 
@@ -44,15 +45,15 @@ class Stalled(Stopped):
 
 
 def check_pinned() -> None:
-    """Raises `Unfit` where a private name is gone."""
-    gone = [
+    """Raises `UnsupportedVersion` where a private name is gone."""
+    missing = [
         f"{owner.__name__}.{name}"
         for owner, names in PINNED.items()
         for name in names
         if not hasattr(owner, name)
     ]
-    if gone:
-        raise Unfit(f"gone from faust: {', '.join(gone)}")
+    if missing:
+        raise UnsupportedVersion(f"gone from faust: {', '.join(missing)}")
 
 
 class Thread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -60,9 +61,9 @@ class Thread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
-        gone = [name for name in PINNED_ATTRIBUTES if not hasattr(consumer, name)]
-        if gone:
-            raise Unfit(f"gone from aiokafka: {', '.join(gone)}")
+        missing = [name for name in PINNED_ATTRIBUTES if not hasattr(consumer, name)]
+        if missing:
+            raise UnsupportedVersion(f"gone from aiokafka: {', '.join(missing)}")
         consumer._isolation_level = "read_committed"  # Faust's own setting is out of reach
         consumer._fetch_max_wait_ms = int(self.app.fetch_wait_seconds * 1000)
         consumer._client._metadata_max_age_ms = METADATA_SECONDS * 1000
@@ -84,44 +85,44 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
         return Thread(self, loop=self.loop, beacon=self.beacon)
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        places = {(tp.topic, tp.partition): tp for tp in self.assignment()}
+        topic_partitions = {(tp.topic, tp.partition): tp for tp in self.assignment()}
         self.next = {}  # what is fetched before the seek is done does not count
         counts = await asyncio.to_thread(partition_counts, self.app.kafka)
         try:
-            starts = await self.app.projector.assigned(places, counts)
+            starts = await self.app.projector.assigned(topic_partitions, counts)
         except OtherCode as error:
             raise self.app.stop_for(error) from error
         await self._stand_within_the_log()
-        offsets = {places[place]: offset for place, offset in starts.items()}
+        offsets = {topic_partitions[topic_partition]: offset for topic_partition, offset in starts.items()}
         await self.seek_wait(offsets)
         self.next = starts
         return offsets
 
     async def _stand_within_the_log(self) -> None:
         positions = {
-            name: {place: position.next_offset for place, position in at.items()}
-            for name, at in self.app.projector.positions.items()
+            name: {topic_partition: position.next_offset for topic_partition, position in offset.items()}
+            for name, offset in self.app.projector.positions.items()
         }
         try:
-            await asyncio.to_thread(require_within_the_log, self.app.kafka, positions)
-        except AnotherLog as error:
+            await asyncio.to_thread(require_positions_in_log, self.app.kafka, positions)
+        except LogReplaced as error:
             raise self.app.stop_for(error) from error
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Mapping[TP, Any]:
         try:
             fetched = await super()._getmany(active_partitions, timeout)
         except OffsetOutOfRangeError as error:
-            lost = {(tp.topic, tp.partition): at for tp, at in error.args[0].items()}
-            raise self.app.stop_for(no_longer_there(lost)) from error
+            lost = {(tp.topic, tp.partition): offset for tp, offset in error.args[0].items()}
+            raise self.app.stop_for(log_truncated(lost)) from error
         return {
             tp: [self._batch((tp.topic, tp.partition), records)]
             for tp, records in fetched.items()
             if records and (tp.topic, tp.partition) in self.next
         }
 
-    def _batch(self, place: TopicPartition, records: list[Any]) -> Batch:
-        batch = Batch(place, self.app.projector.seek, self.next[place], records)
-        self.next[place] = batch.next_offset
+    def _batch(self, topic_partition: TopicPartition, records: list[Any]) -> Batch:
+        batch = Batch(topic_partition, self.app.projector.seek, self.next[topic_partition], records)
+        self.next[topic_partition] = batch.next_offset
         return batch
 
     def _to_message(self, tp: TP, batch: Batch) -> ConsumerMessage:
@@ -169,7 +170,7 @@ class Source(faust.App):  # type: ignore[misc]
         )
         self.projector, self.fetch_wait_seconds = projector, settings.fetch_wait_seconds
         self.kafka = settings.kafka
-        self._ended_by: Stopped | None = None
+        self._stop_error: Stopped | None = None
         self.transport = Transport(self.conf.broker_consumer, self)
         self.on_partitions_revoked.connect(self._forget)
 
@@ -177,24 +178,24 @@ class Source(faust.App):  # type: ignore[misc]
         await self.projector.revoked()
 
     async def started(self, seconds: float) -> None:
-        """Wait for the first assignment, then raise `Unfit` unless aborted records are kept out."""
+        """Wait for the first assignment, then raise `UnsupportedVersion` unless aborted records are kept out."""
         async with asyncio.timeout(seconds):
             while not self.consumer.next:
                 self.check()
                 await asyncio.sleep(0.05)
         isolation = await self.consumer._thread.call_thread(self.consumer._thread.isolation)
         if isolation not in ("read_committed", 1):
-            raise Unfit(f"the fetcher's isolation level is {isolation!r}")
+            raise UnsupportedVersion(f"the fetcher's isolation level is {isolation!r}")
 
     def stop_for(self, error: Stopped) -> Stopped:
         """Keep what Faust would only log, for `check`."""
-        self._ended_by = error
+        self._stop_error = error
         return error
 
     def check(self) -> None:
         """Raises `Stopped` when nothing will be fetched any more."""
-        if self._ended_by is not None:
-            raise self._ended_by
+        if self._stop_error is not None:
+            raise self._stop_error
         if self.crashed:
             raise Stalled(f"faust crashed: {self.crash_reason!r}")
         if self._fetcher is not None and self._fetcher.crashed:
@@ -210,21 +211,25 @@ class Source(faust.App):  # type: ignore[misc]
         ends = await self.consumer.highwaters(*tps)
         behind = {}
         for tp in tps:
-            place = (tp.topic, tp.partition)
+            topic_partition = (tp.topic, tp.partition)
             fetched_to = await self.consumer.position(tp)
             for name, positions in self.projector.positions.items():
-                if place in positions:
-                    at = positions[place].next_offset
-                    if at == self.consumer.next.get(place):
-                        at = max(at, fetched_to)
-                    behind[name, place] = max(0, ends[tp] - at)
+                if topic_partition in positions:
+                    offset = positions[topic_partition].next_offset
+                    if offset == self.consumer.next.get(topic_partition):
+                        offset = max(offset, fetched_to)
+                    behind[name, topic_partition] = max(0, ends[tp] - offset)
         return behind
 
-    async def commit_for_dashboards(self, places: Iterable[TopicPartition]) -> None:
+    async def commit_for_dashboards(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Tell Kafka the least position, for consumer-lag tools only: nothing of ours reads it."""
         offsets = {
-            TP(*place): min(at[place].next_offset for at in self.projector.positions.values() if place in at)
-            for place in places
+            TP(*topic_partition): min(
+                offset[topic_partition].next_offset
+                for offset in self.projector.positions.values()
+                if topic_partition in offset
+            )
+            for topic_partition in topic_partitions
         }
         if offsets:
             await self.consumer._commit(offsets)

@@ -1,6 +1,6 @@
-"""Rows that are older than the log: their key waits behind an event that could not be applied.
+"""Stale rows: their key is parked behind an event that could not be applied.
 
-Whoever reads such a row is told so, until an operator has decided (`./daybook parked`).
+A response that contains such a row says so, until an operator decides (`./daybook parked`).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _ANY = "SELECT EXISTS (SELECT FROM parked WHERE read_model = $1)"
 
 
 async def stale_keys(connection: Connection, model: ReadModel[Any], keys: Sequence[str]) -> frozenset[str]:
-    """Those of `keys` that wait in the read model."""
+    """Returns those of `keys` that are parked in the read model."""
     return frozenset(row["key"] for row in await connection.fetch(_KEYS, model.name, list(keys)))
 
 
 async def stale(connection: Connection, model: ReadModel[Any], key: str | None = None) -> Stale:
-    """Whether the key waits in the read model; without a key, whether any does."""
+    """Tells whether the key is parked in the read model; without a key, whether any key is."""
     if key is None:
         return PARKED if await connection.fetchval(_ANY, model.name) else None
     return PARKED if await stale_keys(connection, model, [key]) else None
 
 
 def key_parked(model: ReadModel[Any], key: str, what: str) -> Problem:
-    """503: time alone does not bring `what`. There is no Retry-After."""
+    """Returns a 503 without Retry-After: an operator must decide first."""
     detail = (
         f"{what} waits in {model.name} behind an event that could not be applied; it is in the log, and an "
         f"operator has to decide: `./daybook parked show {model.name}:{key}`"

@@ -1,7 +1,7 @@
-"""Read your writes: hold an answer back until it is at least as new as a token says.
+"""Read-your-writes: delays a response until the read model has the token's version.
 
-The projection notifies in its transaction which keys it changed; a reader that is too early waits for
-that, it does not poll. The token's event may also be gone for good: then that is said.
+The projection notifies in its transaction which keys it changed; an early reader waits for that notification and does
+not poll. If the token's event is lost for good, the response says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from services.edge.problems import Problem
 from services.edge.server import end_process
 from services.kernel.record.envelope import partition_of
 from services.kernel.record.tokens import Token
-from services.projection.engine.database import borrowed
+from services.projection.engine.database import query_connection
 from services.projection.engine.position import CHANNEL, EVERY_KEY, require_own_tables
 from services.projection.engine.read_model import Connection, Lineage, OtherCode, ReadModel
 from services.projection.engine.staleness import key_parked, stale
@@ -28,7 +28,7 @@ from services.projection.read_models import ORDERS, READ_MODELS, STOCK
 
 RECONNECT_SECONDS = 0.5
 TABLES_CHANGED = Event()
-"""Set where the process ends because a rebuild with other code changed the tables."""
+"""Set if the process ends because a rebuild with other code changed the tables."""
 # Of each partition: the highest epoch seen, and whether all that was mirrored before a promotion to a later
 # epoch than the token's is applied.
 _EPOCHS = """
@@ -43,52 +43,52 @@ log = structlog.get_logger(__name__)
 
 
 class Notifications:
-    """Who waits for which key of which read model."""
+    """Requests that wait for a key of a read model."""
 
     def __init__(self) -> None:
         self.listening = False
         self._rebuilt = asyncio.Event()
-        self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
+        self._events: dict[tuple[str, str], set[asyncio.Event]] = {}
 
     @contextmanager
     def changes(self, model: str, key: str) -> Iterator[asyncio.Event]:
-        """An event that is set whenever the key may have changed."""
+        """Yields an event that is set whenever the key may have changed."""
         changed = asyncio.Event()
-        self._waiting.setdefault((model, key), set()).add(changed)
+        self._events.setdefault((model, key), set()).add(changed)
         try:
             yield changed
         finally:
-            waiting = self._waiting[model, key]
+            waiting = self._events[model, key]
             waiting.discard(changed)
             if not waiting:
-                del self._waiting[model, key]
+                del self._events[model, key]
 
     def notified(self, payload: str) -> None:
         model, *keys = payload.split("\n")
         if keys == [EVERY_KEY]:
             self._rebuilt.set()
-        for name, key in list(self._waiting) if keys == [EVERY_KEY] else [(model, key) for key in keys]:
-            for changed in self._waiting.get((name, key), ()):
+        for name, key in list(self._events) if keys == [EVERY_KEY] else [(model, key) for key in keys]:
+            for changed in self._events.get((name, key), ()):
                 changed.set()
 
-    def everything_may_have_changed(self) -> None:
-        for waiting in self._waiting.values():
+    def notify_all(self) -> None:
+        for waiting in self._events.values():
             for changed in waiting:
                 changed.set()
 
     async def listen(self, database_url: str) -> None:
-        """For ever: whoever waited while the connection was down looks again when it is back.
+        """Listens until cancelled. After a lost connection, all waiting requests check again.
 
-        Ends the process where a rebuild with other code changed the tables.
+        Ends the process if a rebuild with other code changed the tables.
         """
         while True:
             try:
                 async with _listening(database_url, self.notified) as (connection, lost):
                     await require_own_tables(connection, READ_MODELS)
                     self.listening = True
-                    self.everything_may_have_changed()
+                    self.notify_all()
                     while not lost.is_set():
-                        await _either(lost, self._rebuilt)
+                        await _wait_for_any(lost, self._rebuilt)
                         self._rebuilt.clear()
                         await require_own_tables(connection, READ_MODELS)
             except OtherCode as error:
@@ -113,7 +113,7 @@ async def _listening(database_url: str, notified: Any) -> AsyncIterator[tuple[Co
         connection.terminate()
 
 
-async def _either(*events: asyncio.Event) -> None:
+async def _wait_for_any(*events: asyncio.Event) -> None:
     waiting = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -123,7 +123,7 @@ async def _either(*events: asyncio.Event) -> None:
 
 
 class Visibility:
-    """Answers `visible` from the tables."""
+    """Waits until the tables have the version of a token."""
 
     def __init__(self, pool: asyncpg.Pool[Any], notifications: Notifications) -> None:
         self._pool = pool
@@ -132,26 +132,26 @@ class Visibility:
     async def visible(self, token: Token, models: Sequence[ReadModel[Any]], wait: float) -> None:
         """Returns when all read models of the token's stream have its version.
 
-        Raises `Problem`: 503 `not_yet_visible` after `wait` seconds, 503 `key_parked` where the version waits
-        for an operator, 410 `lost_in_failover` where a failover is recorded behind the token's epoch, 503
-        `stream_forked` where another event has its version.
+        Raises `Problem`: 503 `not_yet_visible` after `wait` seconds, 503 `key_parked` if the version waits for an
+        operator, 410 `lost_in_failover` if a failover ended the token's epoch before it, 503 `stream_forked` if
+        another event has its version.
         """
         kind, _, key = token.stream.partition("/")
-        concerned = [model for model in models if model.stream == kind]
-        if not concerned:
+        matching = [model for model in models if model.stream == kind]
+        if not matching:
             return
         deadline = time.monotonic() + wait
         guard = ORDERS if kind == "order" else STOCK
-        for model in dict.fromkeys((guard, *concerned)):
-            await self._reached(model, key, token, deadline, guard)
+        for model in dict.fromkeys((guard, *matching)):
+            await self._wait_for_version(model, key, token, deadline, guard)
 
-    async def _reached(
+    async def _wait_for_version(
         self, model: ReadModel[Any], key: str, token: Token, deadline: float, guard: ReadModel[Any]
     ) -> None:
         with self._notifications.changes(model.name, key) as changed:
             while True:
                 changed.clear()
-                if await self._holds(model, key, token, guard):
+                if await self._has_version(model, key, token, guard):
                     return
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
@@ -159,15 +159,17 @@ class Visibility:
                 try:
                     await asyncio.wait_for(changed.wait(), remaining)
                 except TimeoutError:
-                    continue  # one last look
+                    continue  # check one last time
 
-    async def _holds(self, model: ReadModel[Any], key: str, token: Token, guard: ReadModel[Any]) -> bool:
-        async with borrowed(self._pool) as connection:
+    async def _has_version(
+        self, model: ReadModel[Any], key: str, token: Token, guard: ReadModel[Any]
+    ) -> bool:
+        async with query_connection(self._pool) as connection:
             row = (await model.store(model.name).load(connection, [key])).get(key)
             if row is None or row.version < token.version:
                 if await stale(connection, model, key):
                     raise key_parked(model, key, f"version {token.version} of {token.stream}")
-                if await self._ended(connection, guard, key, token.epoch):
+                if await self._epoch_ended(connection, guard, key, token.epoch):
                     raise _lost(token)
                 return token.version == 0
         if model is guard and token.version:
@@ -177,7 +179,7 @@ class Visibility:
                 raise _forked(token)
         return True
 
-    async def _ended(self, connection: Connection, guard: ReadModel[Any], key: str, epoch: int) -> bool:
+    async def _epoch_ended(self, connection: Connection, guard: ReadModel[Any], key: str, epoch: int) -> bool:
         """Whether no event of `epoch` can follow in the key's partition: a later epoch is open there, or all
         that had come over when the site was promoted was applied."""
         partitions = await connection.fetch(_EPOCHS, guard.name, epoch)

@@ -1,4 +1,4 @@
-"""Histories over HTTP: as the audit trail, and folded to what an order was."""
+"""Histories over HTTP: the audit trail of an order, and its past states."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ router = api_router("orders", route_class=ReadRoute)
 
 
 class HistoryEntry(BaseModel):
-    """One event: `recorded_at` is when we knew, `occurred_at` when it was so."""
+    """One event: `recorded_at` is when it was written, `occurred_at` when it happened."""
 
     version: int
     event_id: str
@@ -112,14 +112,14 @@ async def get_order_history(
 
 @dataclass(frozen=True)
 class PointInHistory:
-    """A version, or a recorded time in micros UTC: what we knew then."""
+    """A version, or a recorded time in micros UTC."""
 
     version: int | None = None
     recorded_at: int | None = None
 
     @classmethod
     def parse(cls, at: str) -> PointInHistory:
-        """Of the parameter `at`, which has its form. Raises `Problem` 422 for a time that there is not."""
+        """Parses the parameter `at`. Raises `Problem` 422 for a time that does not exist."""
         if at.startswith("version:"):
             return cls(version=int(at.removeprefix("version:")))
         try:
@@ -129,7 +129,7 @@ class PointInHistory:
 
 
 async def order_as_of(connection: Connection, order_id: str, at: PointInHistory) -> Versioned[Order] | None:
-    """The order then, by the same fold as the live rows. None: it did not exist, or not in that version."""
+    """Returns the order at that point, by the fold of the live rows; None if it did not exist."""
     rows = await connection.fetch(_UNTIL, order_id, at.version, at.recorded_at)
     if not rows or (at.version is not None and rows[-1]["version"] != at.version):
         return None
@@ -176,7 +176,7 @@ def _entry(row: Mapping[str, Any]) -> HistoryEntry:
 
 
 def readable(value: Any, name: str = "") -> Any:
-    """Micros as people read them: money as decimals, times as RFC 3339."""
+    """Renders micros for people: money as decimals, times as RFC 3339."""
     match value:
         case dict():
             return {key: readable(part, key) for key, part in value.items()}

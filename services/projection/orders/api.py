@@ -92,7 +92,7 @@ class OrderCharge(BaseModel):
 
 
 class OrderSummary(BaseModel):
-    """`gross` as ordered, `net` after refunds. `stale`: `parked` where later events wait for an operator."""
+    """`gross` as ordered, `net` after refunds. `stale`: `parked` if later events wait for an operator."""
 
     order_id: str
     version: int
@@ -150,13 +150,13 @@ async def get_order(
             order = None if row is None else order_of(row, content_of(row))
         else:
             order = await order_as_of(connection, order_id, then)
-        old = await stale(connection, model, order_id)
+        staleness = await stale(connection, model, order_id)
     if order is None:
-        raise missing("order", order_id, model, old, at)
+        raise missing("order", order_id, model, staleness, at)
     if then is not None and then.version is not None:
-        old = None  # a version is what it always was
-    reads.label(old, order.version)
-    return _details(order, old)
+        staleness = None  # a version never changes
+    reads.label(staleness, order.version)
+    return _details(order, staleness)
 
 
 @router.get(
@@ -202,11 +202,11 @@ async def _page(
     )
 
 
-def _details(found: Versioned[Order], old: Stale) -> OrderDetails:
-    order = found.row
+def _details(stored: Versioned[Order], staleness: Stale) -> OrderDetails:
+    order = stored.row
     content = order.content or Content((), ())
     return OrderDetails(
-        **_summary(found),
+        **_summary(stored),
         lines=[
             OrderLine(sku=line.sku, quantity=line.quantity, unit_price=decimal_text(line.unit_price))
             for line in content.lines
@@ -219,21 +219,21 @@ def _details(found: Versioned[Order], old: Stale) -> OrderDetails:
         carrier=order.carrier,
         reference=order.reference,
         reason=order.reason,
-        stale=old,
+        stale=staleness,
     )
 
 
-def _summary(found: Versioned[Order]) -> Mapping[str, Any]:
-    order = found.row
+def _summary(stored: Versioned[Order]) -> Mapping[str, Any]:
+    order = stored.row
     return {
         "order_id": order.order_id,
-        "version": found.version,
+        "version": stored.version,
         "status": order.status,
         "customer_id": order.customer_id,
         "country": order.country,
         "currency": order.currency,
         "placed_at": format_time(order.placed_at),
-        "changed_at": format_time(found.changed_at),
+        "changed_at": format_time(stored.changed_at),
         "units": order.units,
         "gross": decimal_text(order.gross),
         "refunded": decimal_text(order.refunded),

@@ -84,7 +84,7 @@ async def list_daily_sales(
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> SalesPage:
-    """An order counts on its own day once it is confirmed, and is taken back from that day when it is
+    """An order counts on its own day once it is confirmed, and is removed from that day when it is
     cancelled; a return counts on the day of the return."""
     after = from_cursor(cursor, _KEYS)
     async with reads.connection(SALES_DAILY) as connection:

@@ -52,7 +52,7 @@ router = api_router("stock", route_class=ReadRoute)
 
 class StockLevel(BaseModel):
     """Units. `on_hand` = received + adjusted + returned − issued; `available` = on_hand − reserved.
-    `stale`: `parked` where later events wait for an operator."""
+    `stale`: `parked` if later events wait for an operator."""
 
     sku: str
     version: int
@@ -86,11 +86,11 @@ async def get_stock(
 ) -> StockLevel:
     async with reads.connection(STOCK) as connection:
         row = await connection.fetchrow("SELECT * FROM stock.stock WHERE sku = $1", sku)
-        old = await stale(connection, STOCK, sku)
+        staleness = await stale(connection, STOCK, sku)
     if row is None:
-        raise missing("stock", sku, STOCK, old)
-    level = _level(stock_of(row), old)
-    reads.label(old, level.version)
+        raise missing("stock", sku, STOCK, staleness)
+    level = _level(stock_of(row), staleness)
+    reads.label(staleness, level.version)
     return level
 
 
@@ -125,12 +125,12 @@ async def _page(
     return StockPage(stock=levels, next=to_cursor((levels[-1].available, levels[-1].sku)) if more else None)
 
 
-def _level(found: Versioned[StockRow], old: Stale = None) -> StockLevel:
-    stock = found.row
+def _level(stored: Versioned[StockRow], staleness: Stale = None) -> StockLevel:
+    stock = stored.row
     return StockLevel(
         sku=stock.sku,
-        version=found.version,
-        changed_at=format_time(found.changed_at),
+        version=stored.version,
+        changed_at=format_time(stored.changed_at),
         on_hand=stock.on_hand,
         reserved=stock.reserved,
         available=stock.available,
@@ -138,5 +138,5 @@ def _level(found: Versioned[StockRow], old: Stale = None) -> StockLevel:
         adjusted=stock.adjusted,
         returned=stock.returned,
         issued=stock.issued,
-        stale=old,
+        stale=staleness,
     )

@@ -17,7 +17,7 @@ from contracts.order.commands import PlaceOrder
 from services.edge.app import Lifespan, api_router, application
 from services.edge.json_logs import configure_logging
 from services.edge.server import serve
-from services.edge.write_headers import Correlated, Headers
+from services.edge.write_headers import CorrelationMiddleware, Headers
 from services.edge.write_route import WriteRoute
 from services.edge.writes import Resource, Write, Writer, command_id, entity_of_key
 from services.kernel.record.envelope import now_micros
@@ -46,7 +46,7 @@ def serve_orders(
 
     configure_logging(name, "WARNING")
     app = application([router], lambda: None, lifespan)
-    app.add_middleware(Correlated)
+    app.add_middleware(CorrelationMiddleware)
     serve(app, os.environ["DAYBOOK_HTTP_HOST"], int(os.environ["DAYBOOK_HTTP_PORT"]))
 
 

@@ -34,8 +34,8 @@ def create_topics(kafka: str) -> Topics:
     suffix = uuid.uuid4().hex[:8]
     topics = Topics(f"order.events.{suffix}", f"inventory.events.{suffix}")
     admin = AdminClient({"bootstrap.servers": kafka})
-    wanted = [NewTopic(name, PARTITIONS, 1) for name in (topics.orders, topics.inventory)]
-    for answer in admin.create_topics(wanted).values():
+    selection = [NewTopic(name, PARTITIONS, 1) for name in (topics.orders, topics.inventory)]
+    for answer in admin.create_topics(selection).values():
         answer.result(30)
     return topics
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from analytics.jobs.inputs import Wanted
+from analytics.jobs.inputs import Selection
 from analytics.jobs.marts import run
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
@@ -25,13 +25,13 @@ def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def main() -> None:
     out, *names = sys.argv[1:]
     settings = AnalyticsSettings.model_validate({})
-    run(names, Wanted(settings.kafka), Path(out), settings)
+    run(names, Selection(settings.kafka), Path(out), settings)
     session = open_session("marts", settings)
-    places = session.range(0, 16, 1, 8).mapInArrow(seen, "folder string, code string").distinct().collect()
+    folders = session.range(0, 16, 1, 8).mapInArrow(seen, "folder string, code string").distinct().collect()
     workers = session.sparkContext._jsc.sc().statusStore().executorList(True)
     each = [workers.apply(number) for number in range(workers.size())]
     tasks = {worker.id(): worker.completedTasks() for worker in each}
-    Path(out, "seen.json").write_text(json.dumps({"places": [tuple(row) for row in places], "tasks": tasks}))
+    Path(out, "seen.json").write_text(json.dumps({"places": [tuple(row) for row in folders], "tasks": tasks}))
 
 
 if __name__ == "__main__":

@@ -152,8 +152,8 @@ async def _project(kafka: str, topics: Topics, database_url: str) -> None:
         async with connections.acquire() as connection:
             await migrate(connection, models)
         projector = Projector(connections, models)
-        places = [(topic, n) for topic in (topics.orders, topics.inventory) for n in range(PARTITIONS)]
-        starts = await projector.assigned(places, {topics.orders: PARTITIONS, topics.inventory: PARTITIONS})
+        folders = [(topic, n) for topic in (topics.orders, topics.inventory) for n in range(PARTITIONS)]
+        starts = await projector.assigned(folders, {topics.orders: PARTITIONS, topics.inventory: PARTITIONS})
         for (topic, number), start in starts.items():
             if records := read(kafka, topic, number, start):
                 batch = Batch((topic, number), projector.seek, start, records)

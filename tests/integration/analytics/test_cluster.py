@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.jobs.inputs import Wanted, events, sources
+from analytics.jobs.inputs import Selection, events, sources
 from analytics.jobs.outputs import LOG_FILE, OutputReading, write
 from analytics.marts.catalogue import MARTS
 from infra.base.ports import HOST
@@ -84,8 +84,8 @@ def test_a_job_on_the_cluster_makes_the_local_rows(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    wanted = Wanted(kafka)
-    made_of = sources(spark, events(spark, wanted), wanted)
+    selection = Selection(kafka)
+    made_of = sources(spark, events(spark, selection), selection)
     here.mkdir()
     for name in COMPARED:
         write(

@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.envelope import POSITION
 from analytics.lake.compaction import compact
-from analytics.lake.log_copy import LakeOfAnotherLog, rebuild, update
+from analytics.lake.log_copy import LakeLogReplaced, rebuild, update
 from analytics.lake.manifest import LakeDamaged, NoLake, part_folder
 from analytics.lake.parts import LakeBusy, only_writer
 from analytics.lake.reader import open_lake
-from analytics.lake.report import described
+from analytics.lake.report import lake_report
 from analytics.offsets import AheadOfLog
 from analytics.replay import Replay, replay
 from contracts.lock import load_lock
@@ -177,7 +177,7 @@ def test_the_lake_says_how_far_it_is_complete(
 ) -> None:
     everything(kafka, topics.orders, range(1, 10))
     done = update(spark, kafka, lake, quiet, [topics.orders])
-    said = described(done, lake)
+    said = lake_report(done, lake)
     for number, end in replay(spark, kafka, [topics.orders]).ends[topics.orders].items():
         assert f"complete to {topics.orders}/{number}/{end}" in said
     assert " 3 daybook.order.OrderPlaced version 1" in said
@@ -191,7 +191,7 @@ def test_a_lake_of_another_log_is_refused(
 ) -> None:
     everything(kafka, topics.orders, range(1, 10))
     update(spark, kafka, lake, quiet, [topics.orders])
-    with pytest.raises(LakeOfAnotherLog, match="rebuild"):
+    with pytest.raises(LakeLogReplaced, match="rebuild"):
         update(spark, kafka, lake, quiet, [create_topics(kafka).orders])
     manifest = json.loads((lake / "manifest.json").read_text())
     manifest["ends"][topics.orders]["0"] += 1000

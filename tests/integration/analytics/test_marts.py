@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.jobs.inputs import Wanted, events, sources
+from analytics.jobs.inputs import Selection, events, sources
 from analytics.jobs.outputs import LOG_FILE, OutputReading, preview, read_ends, write
 from analytics.marts.catalogue import MARTS
 from analytics.offsets import AheadOfLog, end_offsets
@@ -32,11 +32,11 @@ def test_every_mart_is_written_with_how_far_it_was_read(
     spark: SparkSession, kafka: str, shop: Topics, tmp_path: Path
 ) -> None:
     ends = end_offsets(kafka, (shop.orders, shop.inventory))
-    wanted = Wanted(kafka, ends=ends)
-    log = events(spark, wanted).kept()
+    selection = Selection(kafka, ends=ends)
+    log = events(spark, selection).kept()
     aside = [row.asDict() for row in log.set_aside.collect()]
     reading = OutputReading("log", log.ends, None, None, len(aside), tuple(aside))
-    made_of = sources(spark, log, wanted)
+    made_of = sources(spark, log, selection)
     made_of.orders.persist()
     counts = {}
     for name, mart in MARTS.items():
@@ -61,4 +61,4 @@ def test_every_mart_is_written_with_how_far_it_was_read(
 def test_offsets_of_another_log_are_refused(spark: SparkSession, kafka: str, shop: Topics) -> None:
     beyond = {shop.orders: {0: 10**6, 1: 0}}
     with pytest.raises(AheadOfLog, match="the earlier output"):
-        events(spark, Wanted(kafka, ends=beyond))
+        events(spark, Selection(kafka, ends=beyond))

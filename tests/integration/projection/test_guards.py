@@ -15,7 +15,7 @@ from services.kernel.record.envelope import write_headers
 from services.projection.engine import parking
 from services.projection.engine.database import MIGRATIONS, migrate, pool
 from services.projection.engine.parked_keys import StoredRecord
-from services.projection.engine.position import hold, require_own_tables
+from services.projection.engine.position import lock_positions, require_own_tables
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch, ForeignRecord, OtherCode, PositionLost, SourceGap
 from services.projection.read_models import READ_MODELS, STOCK
@@ -174,7 +174,7 @@ async def test_tables_that_other_code_made_stop_the_process(bench: Bench) -> Non
         await bench.projector.assigned([PLACE], {PLACE[0]: 1})
     async with bench.pool.acquire() as connection:
         with pytest.raises(OtherCode, match="stock"):
-            await hold(connection, STOCK)
+            await lock_positions(connection, STOCK)
 
 
 async def test_tables_from_before_fingerprints_are_those_of_the_code_that_migrates(bench: Bench) -> None:

@@ -15,7 +15,7 @@ from infra.base.waiting import wait_until_async
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import write_headers
 from services.projection.engine.database import migrate, pool
-from services.projection.engine.parked_keys import PARKED_KEYS, Drained, StoredRecord, parked_keys, retry
+from services.projection.engine.parked_keys import PARKED_KEYS, RetryResult, StoredRecord, parked_keys, retry
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch
 from services.projection.read_models import READ_MODELS, STOCK
@@ -87,7 +87,7 @@ async def park_popular(bench: Bench, behind: int) -> None:
     await bench.operator.execute("UPDATE parked SET value = $1 WHERE version = 1", cured)
 
 
-async def drain_in_portions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[Drained]:
+async def drain_in_portions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[RetryResult]:
     """A retry under way: a thousand events of one key, 50 at a time."""
     monkeypatch.setattr("services.projection.engine.parked_keys.PORTION", 50)
     await park_popular(bench, 999)

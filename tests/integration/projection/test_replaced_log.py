@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from services.projection.engine.bulk import replay_into
-from services.projection.engine.replaced_log import AnotherLog
+from services.projection.engine.replaced_log import LogReplaced
 from services.projection.read_models import SALES_DAILY
 from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import applied, tables, until
@@ -34,7 +34,7 @@ async def test_no_read_model_is_rebuilt_from_a_log_that_ends_before_its_position
     await now_shorter(shop)
     before = await tables(shop.connection, SALES_DAILY)
 
-    with pytest.raises(AnotherLog, match="which ends at"):
+    with pytest.raises(LogReplaced, match="which ends at"):
         await replay_into(shop.kafka, shop.database_url, [SALES_DAILY])
     assert await tables(shop.connection, SALES_DAILY) == before
 
@@ -43,7 +43,7 @@ async def test_no_read_model_is_rebuilt_from_a_log_that_has_lost_its_beginning(s
     await lived(shop, 1, 40)
     lose_everything(shop.kafka)
 
-    with pytest.raises(AnotherLog, match="is no longer in the log"):
+    with pytest.raises(LogReplaced, match="is no longer in the log"):
         await replay_into(shop.kafka, shop.database_url, [SALES_DAILY])
 
 
@@ -52,7 +52,7 @@ async def test_a_log_that_is_made_anew_under_the_projection_stops_it(shop: Shop)
     fresh_topics(shop.kafka)
     LogWriter(shop.kafka).write(order_life("new", random.Random(1)))
 
-    await stopped_and_said(shop, "AnotherLog")
+    await stopped_and_said(shop, "LogReplaced")
 
 
 async def test_a_log_that_has_lost_what_comes_next_stops_the_projection(shop: Shop) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.lake.log_copy import LakeOfAnotherLog, update
+from analytics.lake.log_copy import LakeLogReplaced, update
 from infra.log import lake_runs
 from infra.log.lake_runs import NotInTheLake, lake_for
 from services.projection.engine import bulk
@@ -143,5 +143,5 @@ async def test_from_a_lake_that_ends_before_the_log(
     with pytest.raises(NotInTheLake):
         lake_for(shop.kafka, folder, [ORDER_HISTORY])
     fresh_topics(shop.kafka)
-    with pytest.raises(LakeOfAnotherLog):
+    with pytest.raises(LakeLogReplaced):
         lake_for(shop.kafka, folder, LAKE_MODELS)

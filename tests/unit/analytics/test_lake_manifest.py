@@ -19,7 +19,7 @@ from analytics.lake.manifest import (
     read_manifest,
     write_manifest,
 )
-from analytics.lake.report import described
+from analytics.lake.report import lake_report
 from contracts.lock import load_lock
 from contracts.order.events import OrderPlaced
 from tests.unit.analytics.test_jobs import run
@@ -54,7 +54,7 @@ def test_a_lake_of_an_older_form_is_none(tmp_path: Path) -> None:
 
 
 def test_a_lake_tells_its_ends_and_its_schema_versions() -> None:
-    said = described(LAKE, Path("lake")).splitlines()
+    said = lake_report(LAKE, Path("lake")).splitlines()
     assert said[0] == "lake: 13 records, 0.0 MB in 2 parts"
     assert said[1:3] == ["complete to order.events/0/12", "complete to order.events/1/7"]
     assert said[3].endswith(", the same as now")
@@ -67,7 +67,7 @@ def test_a_lake_tells_its_ends_and_its_schema_versions() -> None:
 
 
 def test_it_tells_that_the_contracts_have_changed_since() -> None:
-    assert "others than now" in described(replace(LAKE, contracts="0" * 64), Path("lake"))
+    assert "others than now" in lake_report(replace(LAKE, contracts="0" * 64), Path("lake"))
 
 
 def test_a_part_that_is_cut_is_told(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from analytics.jobs import replacement
-from analytics.jobs.replacement import exchanged, replaced
+from analytics.jobs.replacement import exchange, replaced
 
 
 def written(folder: Path, text: str) -> None:
@@ -17,7 +17,7 @@ def written(folder: Path, text: str) -> None:
 @pytest.fixture(params=["in one step", "step by step"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "step by step":
-        monkeypatch.setattr(replacement, "exchanged", lambda _one, _other: False)
+        monkeypatch.setattr(replacement, "exchange", lambda _one, _other: False)
 
 
 @pytest.mark.usefixtures("way")
@@ -48,4 +48,4 @@ def test_killed_between_two_renames_the_old_output_comes_back(tmp_path: Path) ->
 def test_an_exchange_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     with pytest.raises(FileNotFoundError):
-        exchanged(tmp_path / "one", tmp_path / "other")
+        exchange(tmp_path / "one", tmp_path / "other")

@@ -33,7 +33,7 @@ def answered(
 
 
 def test_conversations_by_their_end(spark: SparkSession) -> None:
-    turns = [
+    conversation_events = [
         asked("a", "reserve", 3),
         answered("a", "reserve", 2, 1),
         answered("a", "reserve", 1, 4, ends_as="confirmed"),
@@ -43,10 +43,10 @@ def test_conversations_by_their_end(spark: SparkSession) -> None:
         answered("b", "release", 1, 3),
         asked("c", "reserve", 1),
     ]
-    asks = spark.createDataFrame(
+    outgoing_commands = spark.createDataFrame(
         [("x", "a-reserve-0", 3), ("y", "a-reserve-0", 1), ("z", "c-reserve-0", 2)], ASKS
     )
-    assert collected(saga_health(spark.createDataFrame(turns, TURNS), asks)) == [
+    assert collected(saga_health(spark.createDataFrame(conversation_events, TURNS), outgoing_commands)) == [
         (DAY, "release", "done", 1, 1, 1, 0, 3.0, 3.0, 3.0),
         (DAY, "reserve", "confirmed", 1, 3, 2, 2, 4.0, 4.0, 4.0),
         (DAY, "reserve", "open", 1, 1, 0, 1, None, None, None),
@@ -55,7 +55,7 @@ def test_conversations_by_their_end(spark: SparkSession) -> None:
 
 
 def test_movements_are_done_when_all_is_answered(spark: SparkSession) -> None:
-    turns = [
+    conversation_events = [
         asked("a", "issue", 2),
         answered("a", "issue", 1, 1),
         asked("b", "return", 1, number=1),
@@ -64,7 +64,7 @@ def test_movements_are_done_when_all_is_answered(spark: SparkSession) -> None:
         answered("b", "return", 1, 7, number=2),
         answered("stranger", "issue", 1, 7),
     ]
-    frame = saga_health(spark.createDataFrame(turns, TURNS), None)
+    frame = saga_health(spark.createDataFrame(conversation_events, TURNS), None)
     assert collected(frame, "step", "outcome", "conversations", "retries", "seconds_max") == [
         ("issue", "open", 1, None, None),
         ("return", "done", 1, None, 7.0),
@@ -84,7 +84,7 @@ def test_an_ask_belongs_to_the_event_that_first_asked(spark: SparkSession) -> No
     frame = spark.createDataFrame(
         commands, "id string, causation_id string, recorded_at timestamp, offset long"
     )
-    assert sorted(map(tuple, conversations.asks(frame).collect()), key=str) == [
+    assert sorted(map(tuple, conversations.outgoing_commands(frame).collect()), key=str) == [
         ("receipt", None, 1),
         ("x", "placed-event", 3),
         ("y", "placed-event", 1),

@@ -125,14 +125,14 @@ class Waiting:
 
     def shed(self) -> None:
         self.gone = True
-        self.connections.settled(self)
+        self.connections.stop_waiting(self)
         self.connections.buffer(self, 0)
 
 
 async def test_when_there_are_too_many_who_was_waited_for_the_longest_goes() -> None:
     connections = Connections(EdgeSettings())
     first, second, third = (Waiting(connections) for _ in range(3))
-    connections.settled(first)
+    connections.stop_waiting(first)
     connections.make_room(connections.most)
     assert not second.gone
     connections.make_room(connections.most + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from services.edge.json_logs import REPEAT_SECONDS, Repeats
+from services.edge.json_logs import REPEAT_SECONDS, RepeatFilter
 
 
 class Clock:
@@ -15,14 +15,14 @@ class Clock:
         return self.now
 
 
-def passed(repeats: Repeats, template: str, *values: object, name: str = "aiokafka") -> str | None:
+def passed(repeats: RepeatFilter, template: str, *values: object, name: str = "aiokafka") -> str | None:
     record = logging.LogRecord(name, logging.ERROR, "", 0, template, values, None)
     return record.getMessage() if repeats.filter(record) else None
 
 
 def test_a_template_passes_once_in_a_while_and_says_what_was_left_out() -> None:
     clock = Clock()
-    repeats = Repeats(clock)
+    repeats = RepeatFilter(clock)
     assert passed(repeats, "no node %s: %s", 1, "refused") == "no node 1: refused"
     for number in range(50):
         assert passed(repeats, "no node %s: %s", number, "gone") is None
@@ -35,7 +35,7 @@ def test_a_template_passes_once_in_a_while_and_says_what_was_left_out() -> None:
 
 
 def test_exceptions_always_pass() -> None:
-    repeats = Repeats(Clock())
+    repeats = RepeatFilter(Clock())
     try:
         raise ValueError("x")
     except ValueError:
@@ -45,7 +45,7 @@ def test_exceptions_always_pass() -> None:
 
 
 def test_a_library_that_makes_every_line_anew_takes_no_memory() -> None:
-    repeats = Repeats(Clock())
+    repeats = RepeatFilter(Clock())
     for number in range(5000):
         assert passed(repeats, f"line {number}") is not None
     assert len(repeats._passed) <= 1000

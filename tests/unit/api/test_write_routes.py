@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 
 from contracts.kernel.records import Outcome
 from services.edge.app import application
-from services.edge.write_headers import Correlated
+from services.edge.write_headers import CorrelationMiddleware
 from services.edge.write_route import WriteRoute
 from services.edge.writes import Resource, Writer
 from services.inventory.api import StockApi
@@ -100,7 +100,7 @@ def app(gateway: Gateway, route_class: type[APIRoute]) -> FastAPI:
         ],
         lambda: None,
     )
-    made.add_middleware(Correlated)
+    made.add_middleware(CorrelationMiddleware)
     return made
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from contracts.kernel.records import SiteHold, SiteRole, StorageBlock
-from services.edge.unavailable import NotTaking
+from services.edge.unavailable import SiteUnavailable
 from services.kernel.log.control import HOLD, ROLE, STORAGE, TOPIC, Control
 from services.kernel.record.codec import encode
 
@@ -38,7 +38,7 @@ def test_a_write_block_for_storage_stands_beside_role_and_hold(
 ) -> None:
     control = after(steps)
     assert not control.taking
-    refused = NotTaking(control)
+    refused = SiteUnavailable(control)
     assert (refused.code, refused.status) == (code, status)
 
 

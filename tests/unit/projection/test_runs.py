@@ -16,9 +16,9 @@ def record(offset: int, size: int) -> StoredRecord:
 def test_large_events_make_short_runs_and_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "RUN_BYTES", 100)
     sizes = [30, 30, 30, 30, 500, 10, 10, 10, 10]
-    with Runs("127.0.0.1:1", {PLACE: 0}, most=3) as stretch:
-        stretch._fetched[PLACE].extend(record(offset, size) for offset, size in enumerate(sizes))
+    with Runs("127.0.0.1:1", {PLACE: 0}, most=3) as reader:
+        reader._fetched[PLACE].extend(record(offset, size) for offset, size in enumerate(sizes))
         taken = []
-        while run := stretch._take(PLACE, end=len(sizes)):
+        while run := reader._next_run(PLACE, end=len(sizes)):
             taken.append([one.offset for one in run])
     assert taken == [[0, 1, 2], [3, 4], [5, 6, 7], [8]]
