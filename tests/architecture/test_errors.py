@@ -57,14 +57,7 @@ def drawn(name: str, bases: Mapping[str, list[str]], indent: str = "") -> Iterat
 def strays(base: str | None, bases: Mapping[str, list[str]]) -> set[str]:
     """Errors of the package that are not of its tree. A foreign base, like HTTPException, counts as one."""
     below = {line.rpartition(" ")[2] for line in drawn(base, bases)} | {base} if base else set()
-    return (
-        {name for name in bases if is_error(name, bases)}
-        - below
-        - SIGNALS
-        - FINGERPRINTED
-        - SIGNALS
-        - FINGERPRINTED
-    )
+    return {name for name in bases if is_error(name, bases)} - below - SIGNALS - FINGERPRINTED
 
 
 @pytest.mark.parametrize("package", BASES)
