@@ -39,7 +39,7 @@ def exceptions(
     for batch in batches:
         if batch.num_rows:
             steps.add_batch({name: batch.column(name) for name in batch.schema.names})
-    rows = [dict(zip(schema.names, row, strict=True)) for row in (*steps.found, *steps.ranges())]
+    rows = [dict(zip(schema.names, row, strict=True)) for row in (*steps.exception_rows, *steps.ranges())]
     yield pa.RecordBatch.from_pylist(rows, schema)
 
 
@@ -48,7 +48,7 @@ class _Steps:
     """`name`: the current key; `home`: whether it is in its own partition; `read`: its version."""
 
     partitions: Mapping[str, int]
-    found: list[tuple[Any, ...]] = field(default_factory=list)
+    exception_rows: list[tuple[Any, ...]] = field(default_factory=list)
     name: tuple[str, int, str | None] | None = None
     home: bool = True
     read: int = 0
@@ -102,7 +102,7 @@ class _Steps:
             self.name, self.read, self.stopped = name, 0, False
         what = self._foreign(row, home) or self._step(row)
         if what is not None:
-            self.found.append((*name[:2], row["offset"], name[2], row["epoch"], what))
+            self.exception_rows.append((*name[:2], row["offset"], name[2], row["epoch"], what))
 
     def _foreign(self, row: Mapping[str, Any], home: bool) -> str | None:
         """The reason; `opening` for what is no event either."""

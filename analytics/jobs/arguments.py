@@ -52,11 +52,11 @@ def existing_file(text: str) -> Path:
 
 
 @contextmanager
-def exit_on(*known: type[Exception]) -> Iterator[None]:
+def exit_on(*expected: type[Exception]) -> Iterator[None]:
     """Known failures become one line on stderr and exit code 2."""
     try:
         yield
-    except known as failure:
+    except expected as failure:
         print(f"daybook: {plain(str(failure), None)}", file=sys.stderr)
         sys.exit(FAILED)
 

@@ -31,13 +31,13 @@ def replaced(folder: Path) -> Iterator[Path]:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(folder: Path, other: Path) -> bool:
     """Let two folders change their names in one step; False where the system or its file system cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
         return False
-    if rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+    if rename(_HERE, os.fsencode(folder), _HERE, os.fsencode(other), _EXCHANGE) == 0:
         return True
     number = ctypes.get_errno()
     if number in _NOT_HERE:

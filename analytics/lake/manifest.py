@@ -108,8 +108,8 @@ def write_manifest(manifest: Manifest, file: Path) -> None:
 
 def fingerprint(lock: Lock) -> str:
     """Of all schemas: changes with every new one."""
-    known = sorted((entry.subject, entry.version, entry.id, entry.fingerprint) for entry in lock.entries)
-    spaced = msgspec.json.format(msgspec.json.encode(known), indent=0)
+    identities = sorted((entry.subject, entry.version, entry.id, entry.fingerprint) for entry in lock.entries)
+    spaced = msgspec.json.format(msgspec.json.encode(identities), indent=0)
     return hashlib.sha256(spaced).hexdigest()
 
 

@@ -22,28 +22,28 @@ def again(event: InventoryEvent, stock: Stock, epoch: int) -> Sequence[Ask]:
     """Asks whether a reservation is still valid, after a failover; `epoch` gives the command a new id."""
     match event:
         case StockReserved(sku=sku, order_id=order_id, occurred_at=at) if order_id in stock.reservations:
-            ask_id = derived_id(NAMESPACE, f"{epoch}/{order_id}/{sku}")
-            return [Ask(ask_id, order_id, JustifyReservation(order_id, sku, at), tag=str(at))]
+            command_id = derived_id(NAMESPACE, f"{epoch}/{order_id}/{sku}")
+            return [Ask(command_id, order_id, JustifyReservation(order_id, sku, at), tag=str(at))]
         case _:
             return ()
 
 
-def record(sku: str, answered: Sequence[Answered]) -> Sequence[Any]:
+def record(sku: str, outcomes: Sequence[Answered]) -> Sequence[Any]:
     """Returns the commands that end reservations which are no longer valid.
 
     Raises ValueError for the outcome of a command that stock does not send.
     """
     commands: list[Any] = []
-    for answer in answered:
-        if answer.command_type != JustifyReservation.TYPE:
-            raise ValueError(f"stock {sku} never asks for {answer.command_type}")
-        if answer.accepted or answer.code == FAILED:
+    for outcome in outcomes:
+        if outcome.command_type != JustifyReservation.TYPE:
+            raise ValueError(f"stock {sku} never asks for {outcome.command_type}")
+        if outcome.accepted or outcome.code == FAILED:
             continue
-        order_id, at = answer.subject, int(answer.tag)
-        if answer.code == ALREADY_SHIPPED:
+        order_id, at = outcome.subject, int(outcome.tag)
+        if outcome.code == ALREADY_SHIPPED:
             commands.append(IssueStock(sku, order_id, at))
         else:
-            commands.append(ReleaseStock(sku, order_id, at, order_lost=answer.code == ORDER_NOT_FOUND))
+            commands.append(ReleaseStock(sku, order_id, at, order_lost=outcome.code == ORDER_NOT_FOUND))
     return commands
 
 

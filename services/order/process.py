@@ -45,7 +45,7 @@ NAMESPACE = UUID("6b1f3b1e-7a53-5d0c-9b0e-0d1a7b00c0de").bytes
 STEPS = {ReleaseStock.TYPE: "release", IssueStock.TYPE: "issue", ReturnStock.TYPE: "return"}
 FAILED = "command_failed"
 
-Answer: TypeAlias = RecordReservations | RecordMovements
+RecordCommand: TypeAlias = RecordReservations | RecordMovements
 
 
 def react(event: OrderEvent, order: Order) -> Sequence[Ask]:
@@ -54,7 +54,7 @@ def react(event: OrderEvent, order: Order) -> Sequence[Ask]:
         case OrderPlaced() | OrderRejected() | OrderCancelled() | OrderExpired() | OrderShipped():
             return pending(order)
         case OrderReturned(return_number=number):
-            return [ask for ask in pending(order) if ask.tag == str(number)]
+            return [outgoing for outgoing in pending(order) if outgoing.tag == str(number)]
         case ReservationsRecorded() | OrderConfirmed() | MovementsRecorded():
             return ()
         case _:
@@ -122,21 +122,21 @@ def _reserves(order_id: str, lines: tuple[LineState, ...], at: int, skus: Sequen
 
 def _movement(order_id: str, owed: Owed) -> Ask:
     step, sku, number, units, at = owed
-    ask_id = _id(order_id, step, sku, number)
+    command_id = _id(order_id, step, sku, number)
     match step:
         case "release":
-            return Ask(ask_id, sku, ReleaseStock(sku, order_id, at))
+            return Ask(command_id, sku, ReleaseStock(sku, order_id, at))
         case "issue":
-            return Ask(ask_id, sku, IssueStock(sku, order_id, at))
+            return Ask(command_id, sku, IssueStock(sku, order_id, at))
         case _:
-            return Ask(ask_id, sku, ReturnStock(sku, order_id, number, units, at), tag=str(number))
+            return Ask(command_id, sku, ReturnStock(sku, order_id, number, units, at), tag=str(number))
 
 
 def _id(order_id: str, step: str, sku: str, number: int) -> str:
     return derived_id(NAMESPACE, f"{order_id}/{step}/{sku}/{number}")
 
 
-def record(order_id: str, answered: Sequence[Answered]) -> Sequence[Answer]:
+def record(order_id: str, outcomes: Sequence[Answered]) -> Sequence[RecordCommand]:
     """Returns the outcomes as commands to the order: at most one per kind.
 
     A failed command is parked for an operator: it stays pending. Raises ValueError for the outcome of a command
@@ -145,16 +145,16 @@ def record(order_id: str, answered: Sequence[Answered]) -> Sequence[Answer]:
     reserved: list[str] = []
     short: list[str] = []
     movements: list[Movement] = []
-    for answer in answered:
-        if answer.code == FAILED:
+    for outcome in outcomes:
+        if outcome.code == FAILED:
             continue
-        if answer.command_type == ReserveStock.TYPE:
-            (reserved if answer.accepted else short).append(answer.subject)
-        elif answer.command_type in STEPS:
-            movements.append(_ended(answer))
+        if outcome.command_type == ReserveStock.TYPE:
+            (reserved if outcome.accepted else short).append(outcome.subject)
+        elif outcome.command_type in STEPS:
+            movements.append(_movement_of(outcome))
         else:
-            raise ValueError(f"order {order_id} never asks for {answer.command_type}")
-    commands: list[Answer] = []
+            raise ValueError(f"order {order_id} never asks for {outcome.command_type}")
+    commands: list[RecordCommand] = []
     if reserved or short:
         commands.append(RecordReservations(order_id, tuple(reserved), tuple(short)))
     if movements:
@@ -162,13 +162,13 @@ def record(order_id: str, answered: Sequence[Answered]) -> Sequence[Answer]:
     return commands
 
 
-def _ended(answer: Answered) -> Movement:
+def _movement_of(outcome: Answered) -> Movement:
     return Movement(
-        step=STEPS[answer.command_type],
-        sku=answer.subject,
-        return_number=int(answer.tag or 0),
-        accepted=answer.accepted,
-        code="" if answer.accepted else answer.code,
+        step=STEPS[outcome.command_type],
+        sku=outcome.subject,
+        return_number=int(outcome.tag or 0),
+        accepted=outcome.accepted,
+        code="" if outcome.accepted else outcome.code,
     )
 
 
