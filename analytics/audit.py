@@ -1,8 +1,8 @@
-"""Log = read models = Spark: every order, every SKU and every day's sales, from accounts that share no code.
+"""Compares log, read models and Spark: every order, SKU and day's sales, from accounts that share no code.
 
 1. the log folded by the domain's own `evolve`;  2. the read models in PostgreSQL;  3. Spark SQL's aggregates;
-and, for orders, 4. what the sender of the commands expects, where that is known: the first three all come
-from the log, so they would agree on a record that is in it twice.
+and 4. what the sender of the commands expects, if known: the first three all come from the log, so they would
+agree on a duplicate record.
 """
 
 import time
@@ -40,7 +40,7 @@ class AuditSources:
 
 
 def _observe_order(order: Order, event: Any, row: Row) -> Row:
-    """Gross and units as the domain holds them while it needs them; the refunds of its events."""
+    """Returns gross and units while the domain has them, and the refunds of its events."""
     row = {**row, "status": order_decider.status(order)}
     if isinstance(order, Placed):
         row |= {"gross": order.gross, "units": units_of(order.lines)}
@@ -76,7 +76,7 @@ STOCK = DomainFold(
 def audit(
     session: SparkSession, sources: AuditSources, wait_seconds: float, report: Callable[[str], None]
 ) -> Verdict:
-    """Compare everything up to where the read models stand, after they have read what is committed now.
+    """Compares everything up to the read models' positions, after they have read what is committed now.
 
     `report` is told each step. Raises LogUnreachable, DatabaseUnreachable, NotCaughtUp, AheadOfLog and
     BadExpectation.
@@ -121,7 +121,7 @@ def audit(
 
 
 def _caught_up(sources: AuditSources, seconds: float, report: Callable[[str], None]) -> ReadModels:
-    """The read models, once each has read what the log holds now."""
+    """Returns the read models, once each has read what the log contains now."""
     ends = end_offsets(sources.kafka, (sources.orders, sources.inventory))
     deadline = time.monotonic() + seconds
     topics = {"orders": sources.orders, "stock": sources.inventory, "sales_daily": sources.orders}

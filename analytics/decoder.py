@@ -1,6 +1,6 @@
-"""The log's values in Python: for older schemas, and for the audit's fold.
+"""Decodes the log's values in Python: for older schemas, and for the audit's fold.
 
-The second reader of the same bytes, on purpose: the audit compares what the two of them say.
+A second reader of the same bytes, on purpose: the audit compares both.
 """
 
 import io
@@ -23,11 +23,11 @@ _BROKEN = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError,
 
 
 class UndecodableValue(AnalyticsError):
-    """A value that is not what its schema id says."""
+    """A value that does not match its schema id."""
 
 
 def read_record(value: bytes, lock: Lock) -> tuple[str, Record]:
-    """The full record name and the record in its newest shape, timestamps as micros. Raises Undecodable."""
+    """Returns the record name and the record in its newest shape, timestamps as micros. Raises UndecodableValue."""
     try:
         _, schema_id = HEADER.unpack_from(value)
         body = io.BytesIO(value[HEADER.size :])
@@ -40,7 +40,7 @@ def read_record(value: bytes, lock: Lock) -> tuple[str, Record]:
 
 
 def read_event(value: bytes, lock: Lock) -> Any:
-    """The generated dataclass of the value. Raises Undecodable."""
+    """Returns the value as its generated dataclass. Raises UndecodableValue."""
     type_name, record = read_record(value, lock)
     event_type = RECORDS[type_name]
     items = _list_items(event_type)

@@ -182,7 +182,7 @@ def _open_epoch(epochs: Intervals) -> Column:
 
 
 def _verdict(decisions: RecordedDecisions) -> Column:
-    """What was decided about a record; the digest of its value is asked only in streams with decisions."""
+    """What was decided about a record; it compares the value's digest only in streams with decisions."""
     if not decisions.verdicts:
         return F.lit(None).cast("string")
     of_topic = [part for topic, name in STREAMS.items() for part in (F.lit(topic), F.lit(name))]

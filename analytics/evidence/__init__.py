@@ -1,1 +1,1 @@
-"""What the audit lays side by side: Spark's own fold, the read models, what was expected."""
+"""The accounts that the audit compares: Spark's fold, the read models, the expectation."""

@@ -1,4 +1,4 @@
-"""Several accounts of the same entities, side by side: where do they differ, and from which version on?"""
+"""Compares several accounts of the same entities: where they differ, and from which version on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Difference:
 class Comparison:
     """The accounts of one kind of entity. `fingerprints` and `totals` are by account.
 
-    `left_out` entities are not compared: others than the expectation's sender touched them.
+    `left_out` entities are not compared: their commands came from another sender too.
     """
 
     kind: str
@@ -79,7 +79,7 @@ def _rendering(fields: Sequence[str]) -> Column:
 def first_difference(
     log: Mapping[int, str], sql: Mapping[int, str], row: tuple[int, str] | None, broken_at: int | None
 ) -> int:
-    """The first version of an entity on which its accounts differ.
+    """Returns the first version of an entity on which its accounts differ.
 
     `log` and `sql` are the digests of every prefix, by version; `row` is the read model's version and digest;
     `broken_at` is where the stream itself repeats or misses a version. A row that equals the prefix of its

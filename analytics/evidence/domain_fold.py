@@ -24,9 +24,9 @@ _CANNOT_FOLLOW = (UndecodableValue, AssertionError, LookupError, AttributeError,
 
 @dataclass(frozen=True)
 class DomainFold:
-    """How one kind of entity is folded and looked at.
+    """How one kind of entity is folded and observed.
 
-    `evolve` and `forget` are the domain's own; `observe(state, event, row)` answers the fields as they are after
+    `evolve` and `forget` are the domain's own; `observe(state, event, row)` returns the fields as they are after
     `event`, from those before it (`start` at first). `fields` are the result's columns as SQL types.
     """
 

@@ -1,4 +1,4 @@
-"""What the sender of the commands expects: the account that does not come from the log."""
+"""The expectation of the commands' sender: the only account that does not come from the log."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,9 +45,9 @@ def read_expectation(file: Path) -> Expectation:
 
 
 def touched_by_others(session: SparkSession, expectation: Expectation, events: DataFrame) -> DataFrame:
-    """The entities (`entity`) of which an event goes back to somebody else than the expectation's sender.
+    """Returns the entities (`entity`) with an event that another sender caused.
 
-    What an order asks for again by itself is correlated with the order.
+    A retry by an order is correlated with the order.
     """
     orders = session.createDataFrame(
         [(key,) for key, *_ in expectation.rows["orders"]], "correlation_id string"
@@ -59,9 +59,9 @@ def touched_by_others(session: SparkSession, expectation: Expectation, events: D
 def compare(
     session: SparkSession, expectation: Expectation, kind: str, log: DataFrame, events: DataFrame
 ) -> tuple[Comparison, list[Difference]]:
-    """The expected entities of a kind beside the log's, but for those that others touched: they are counted.
+    """Compares the expected entities of a kind with the log's; counts those that another sender changed.
 
-    `events` are the envelopes of the kind. What nobody expected and nobody else sent differs, too.
+    `events` are the envelopes of the kind. An entity that is only in the log differs too.
     """
     others = touched_by_others(session, expectation, events).persist()
     rows = session.createDataFrame(expectation.rows[kind], SCHEMAS[kind]).join(others, "entity", "left_anti")

@@ -1,4 +1,4 @@
-"""The read models as they stand: rows and position of one moment, by plain SQL."""
+"""Reads the read models: rows and positions of one moment, by plain SQL."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,7 +38,7 @@ REQUEST_SECONDS = 60.0
 
 
 class DatabaseUnreachable(AnalyticsError):
-    """The read models' database did not answer, or has no such tables."""
+    """The read models' database did not respond, or has no such tables."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class ReadModels:
 
 
 def read_positions(database_url: str) -> Mapping[str, Offsets]:
-    """How far each read model has read. Raises DatabaseUnreachable."""
+    """Returns the position of each read model. Raises DatabaseUnreachable."""
     return asyncio.run(_within(database_url, _positions))
 
 
 def read_models(database_url: str) -> ReadModels:
-    """Rows and positions of one snapshot of the database. Raises DatabaseUnreachable."""
+    """Returns rows and positions of one database snapshot. Raises DatabaseUnreachable."""
     return asyncio.run(_within(database_url, _snapshot))
 
 
@@ -64,7 +64,7 @@ async def _within(database_url: str, read: Callable[[asyncpg.Connection], Awaita
     try:
         connection = await asyncpg.connect(database_url, timeout=REQUEST_SECONDS)
     except (OSError, asyncpg.PostgresError, TimeoutError) as error:
-        raise DatabaseUnreachable(f"the read models' database does not answer: {error}") from error
+        raise DatabaseUnreachable(f"the read models' database does not respond: {error}") from error
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             return await read(connection)

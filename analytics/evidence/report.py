@@ -1,4 +1,4 @@
-"""The verdict for people: a table in the terminal, and one HTML page without outside parts."""
+"""Shows the verdict: a table in the terminal, and a self-contained HTML page."""
 
 from collections.abc import Sequence
 from html import escape
@@ -22,7 +22,7 @@ svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; 
 
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
-    """One row per account of each kind; then what differs."""
+    """Prints one row per account of each kind, then the differences."""
     table = Table("kind", "account", "keys", "fingerprint", "totals", "differing")
     for comparison in verdict.comparisons:
         for name, fingerprint in comparison.fingerprints.items():
@@ -54,7 +54,7 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
 
 
 def to_html(verdict: Verdict) -> str:
-    """A page of its own: the verdict, the accounts, net sales by day, what differs, how far was read."""
+    """Returns a page with the verdict, the accounts, net sales by day, the differences and the offsets."""
     parts = [
         f'<h1 class="{"yes" if verdict.identical else "no"}">{escape(_headline(verdict))}</h1>',
         _rows(("kind", "account", "keys", "fingerprint", "totals", "differing"), _accounts(verdict)),
@@ -82,7 +82,7 @@ def to_html(verdict: Verdict) -> str:
 
 def _left_out(verdict: Verdict) -> list[str]:
     return [
-        f"{comparison.kind}: {comparison.left_out:,} not compared, somebody else than the loader touched them"
+        f"{comparison.kind}: {comparison.left_out:,} skipped, not created by the loader"
         for comparison in verdict.comparisons
         if comparison.left_out
     ]

@@ -1,4 +1,4 @@
-"""What an audit found, as values and as JSON."""
+"""The result of an audit, as values and as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,10 +22,10 @@ class BadExpectation(AnalyticsError):
 
 @dataclass(frozen=True)
 class Aside:
-    """What in the log does not count. `foreign` records are not of the log; of them `decided` by an operator.
+    """The records that do not count. `foreign`: foreign records; `decided`: those that an operator decided.
 
-    `named` are the first of them, (topic/partition/offset, reason). `stopped` are the keys at which somebody
-    must decide: (topic/partition/offset of the record, key, `forked` or `unreadable`).
+    `named` are the first of them, (topic/partition/offset, reason). `stopped` are the keys that wait for an
+    operator: (topic/partition/offset of the record, key, `forked` or `unreadable`).
     """
 
     foreign: int
@@ -35,7 +35,7 @@ class Aside:
 
 
 def aside(exceptions: Exceptions) -> Aside:
-    """From what was found in the log, in the log's order."""
+    """Returns the records that do not count, in the log's order."""
     foreign = [(f"{topic}/{n}/{at}", why) for topic, n, at, why in exceptions.records if why not in NO_FAULT]
     stopped = [(f"{topic}/{n}/{at}", key, why) for topic, n, key, at, why in exceptions.stopped]
     decided = sum(why == DECIDED for _, why in foreign)
@@ -61,15 +61,15 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """`stopped`: every account says the same, but keys wait for a decision: not all that is in the log
-        counts. Foreign records change nothing."""
+        """`stopped`: all accounts agree, but keys wait for a decision, so not every event counts. Foreign records
+        change nothing."""
         if any(comparison.differing for comparison in self.comparisons) or self.parked:
             return DIFFERENT
         return STOPPED if self.aside.stopped else IDENTICAL
 
     @property
     def identical(self) -> bool:
-        """Whether every account says the same, and no key waits for a decision."""
+        """Tells whether all accounts agree and no key waits for a decision."""
         return self.word == IDENTICAL
 
     def to_json(self) -> str:

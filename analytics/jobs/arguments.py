@@ -1,4 +1,4 @@
-"""What the jobs share: settings from the environment, arguments, exit codes."""
+"""Shared by the jobs: settings from the environment, arguments, exit codes."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ def existing_file(text: str) -> Path:
 
 @contextmanager
 def exit_on(*expected: type[Exception]) -> Iterator[None]:
-    """Known failures become one line on stderr and exit code 2."""
+    """Prints an expected error as one line on stderr and exits with code 2."""
     try:
         yield
     except expected as failure:

@@ -1,4 +1,4 @@
-"""What a run of marts reads: the log or the lake, all of it or as of some moment."""
+"""The input of a run of marts: the log or the lake, whole or as of a moment."""
 
 from dataclasses import dataclass
 from datetime import datetime

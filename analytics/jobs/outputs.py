@@ -1,4 +1,4 @@
-"""A mart as Parquet: whole or not at all, with how far was read beside it."""
+"""Writes a mart as Parquet, atomically, together with the offsets that were read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class OutputReading:
     """What one run has read, for every output of it.
 
     `ends`: topic → partition → exclusive offset. `as_of` (ISO) and `knowledge` are null where all was read.
-    `set_aside` counts what could not be read; `first` names some of it with position and reason.
+    `set_aside` counts records that do not count; `first` names some of them with position and reason.
     """
 
     source: str

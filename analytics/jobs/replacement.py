@@ -1,4 +1,4 @@
-"""An output is there whole, the old one or the new one, whenever a job is killed."""
+"""Replaces an output folder as a whole: a killed job leaves the old or the new one."""
 
 import ctypes
 import errno
@@ -15,7 +15,7 @@ _NOT_HERE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 @contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
-    """A folder to write; it takes the place of `folder` only when the block succeeds."""
+    """Yields a folder to write; it replaces `folder` only if the block succeeds."""
     fresh, former = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
     if former.exists() and not folder.exists():
         former.rename(folder)  # killed between two renames
@@ -32,7 +32,7 @@ def replaced(folder: Path) -> Iterator[Path]:
 
 
 def exchange(folder: Path, other: Path) -> bool:
-    """Let two folders change their names in one step; False where the system or its file system cannot."""
+    """Exchanges the names of two folders in one step; returns False if the system cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:

@@ -1,4 +1,4 @@
-"""From the log into the lake: a stream that ends, batch by batch, each of them once."""
+"""Copies the log into the lake: a stream with an end, each batch exactly once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ Report = Callable[[str], None]
 
 
 class LakeLogReplaced(AnalyticsError):
-    """The lake is a copy of topics that are gone."""
+    """The lake is a copy of topics that no longer exist."""
 
 
 def update(

@@ -1,4 +1,4 @@
-"""Parts come and go: written aside, measured, named; swept away when nothing names them."""
+"""Parts of the lake: written aside, measured, then named in the manifest; removed when no manifest names them."""
 
 import fcntl
 import shutil
@@ -36,9 +36,9 @@ class LakeBusy(AnalyticsError):
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the lake's lock; the system lets go of it however this process ends. Raises LakeBusy.
+    """Acquires the lake's lock; the system releases it when this process ends. Raises LakeBusy.
 
-    What an earlier writer left half done is removed first.
+    It first removes what an earlier writer left incomplete.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:

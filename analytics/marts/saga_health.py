@@ -1,4 +1,4 @@
-"""How orders' conversations with stock end, how long they take, and how often they had to ask again."""
+"""How orders' conversations with stock end, how long they take, and how many retries they need."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -11,7 +11,7 @@ def saga_health(conversation_events: DataFrame, outgoing_commands: DataFrame | N
     turns (events that answered), retries, seconds_p50, seconds_p95, seconds_max of recorded time.
 
     Outcomes: of a reservation confirmed, rejected, cancelled, expired or open; of release, issue and return
-    done, refused (all is answered, not all of it with yes) or open. `retries` counts the asks that were
+    done, refused (all have an outcome, some are refusals) or open. `retries` counts the asks that were
     written again; null where `outgoing_commands` is None. Commands are kept for days only: older retries are not seen.
     """
     asking = F.col("asked") > 0

@@ -1,4 +1,4 @@
-"""What the environment says. Every variable begins with DAYBOOK_."""
+"""Settings from the environment. Every variable begins with DAYBOOK_."""
 
 from __future__ import annotations
 

@@ -37,11 +37,11 @@ METADATA_SECONDS = 10  # a topic made anew leaves us without partitions until th
 
 
 class UnsupportedVersion(ProjectionError):
-    """Faust or aiokafka is not as this module needs it: the versions in the lock were changed."""
+    """Faust or aiokafka lacks a name that this module needs: the locked versions were changed."""
 
 
 class Stalled(Stopped):
-    """Behind, and nothing was applied for too long: the fetcher is dead, or PostgreSQL does not answer."""
+    """Behind, and nothing was applied for too long: the fetcher is dead, or PostgreSQL does not respond."""
 
 
 def check_pinned() -> None:
@@ -70,12 +70,12 @@ class Thread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         return consumer
 
     async def isolation(self) -> str:
-        """What the running fetcher really uses."""
+        """Returns the isolation level of the running fetcher."""
         return cast(str, self._ensure_consumer()._fetcher._isolation_level)
 
 
 class Consumer(driver.Consumer):  # type: ignore[misc]
-    """Stands where PostgreSQL says; `next` is where it stands: the offset after the last fetched record."""
+    """Starts at the positions in PostgreSQL; `next`: the offset after the last fetched record."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -86,7 +86,7 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
         topic_partitions = {(tp.topic, tp.partition): tp for tp in self.assignment()}
-        self.next = {}  # what is fetched before the seek is done does not count
+        self.next = {}  # drops batches that were fetched before the seek
         counts = await asyncio.to_thread(partition_counts, self.app.kafka)
         try:
             starts = await self.app.projector.assigned(topic_partitions, counts)
@@ -188,7 +188,7 @@ class Source(faust.App):  # type: ignore[misc]
             raise UnsupportedVersion(f"the fetcher's isolation level is {isolation!r}")
 
     def stop_for(self, error: Stopped) -> Stopped:
-        """Keep what Faust would only log, for `check`."""
+        """Keeps the error for `check`: Faust would only log it."""
         self._stop_error = error
         return error
 
@@ -222,7 +222,7 @@ class Source(faust.App):  # type: ignore[misc]
         return behind
 
     async def commit_for_dashboards(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Tell Kafka the least position, for consumer-lag tools only: nothing of ours reads it."""
+        """Commits the least position to Kafka, only for consumer-lag tools."""
         offsets = {
             TP(*topic_partition): min(
                 offset[topic_partition].next_offset
