@@ -76,11 +76,8 @@ STOCK = DomainFold(
 def audit(
     session: SparkSession, sources: AuditSources, wait_seconds: float, report: Callable[[str], None]
 ) -> Verdict:
-    """Compares everything up to the read models' positions, after they have read what is committed now.
-
-    `report` is told each step. Raises LogUnreachable, DatabaseUnreachable, NotCaughtUp, AheadOfLog and
-    BadExpectation.
-    """
+    """Compares everything up to the read models' positions, after they have read what is committed now. `report` is
+    told each step. Raises LogUnreachable, DatabaseUnreachable, NotCaughtUp, AheadOfLog and BadExpectation."""
     started = time.monotonic()
     models = _caught_up(sources, wait_seconds, report)
     ends = end_offsets(sources.kafka, (sources.orders, sources.inventory))

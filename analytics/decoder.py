@@ -50,10 +50,8 @@ def read_event(value: bytes, lock: Lock) -> Any:
 def upcast_batches(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, kept: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """For mapInArrow: the columns `kept`, then the record's own in their newest shape, then `undecodable`.
-
-    `schema` is that of the result; its names and types must match exactly.
-    """
+    """For mapInArrow: the columns `kept`, then the record's own in their newest shape, then `undecodable`. `schema`
+    is that of the result; its names and types must match exactly."""
     lock = load_lock()
     own = schema.names[len(kept) : -1]
     for batch in batches:

@@ -96,11 +96,8 @@ def _kind() -> Column:
 
 
 def searchable(source: DataFrame) -> DataFrame:
-    """Adds `names` and `texts`: the headers, the last one first.
-
-    If a record repeats a header, the last one counts, as in the services. Two arrays and a search cost half as
-    much as a map per record.
-    """
+    """Adds `names` and `texts`: the headers, the last one first. If a record repeats a header, the last one counts,
+    as in the services. Two arrays and a search cost half as much as a map per record."""
     arrays = {
         name: F.reverse(F.col(f"headers.{part}")) for name, part in (("names", "key"), ("texts", "value"))
     }

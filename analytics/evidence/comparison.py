@@ -20,10 +20,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The accounts of one kind of entity. `fingerprints` and `totals` are by account.
-
-    `left_out` entities are not compared: their commands came from another sender too.
-    """
+    """The accounts of one kind of entity. `fingerprints` and `totals` are by account. `left_out` entities are not
+    compared: their commands came from another sender too."""
 
     kind: str
     keys: int

@@ -29,10 +29,7 @@ class Expectation:
 
 
 def read_expectation(file: Path) -> Expectation:
-    """From a JSON object of objects by kind and key; more fields than these may stand in it.
-
-    Raises BadExpectation.
-    """
+    """From a JSON object of objects by kind and key; more fields than these may stand in it. Raises BadExpectation."""
     try:
         content = msgspec.json.decode(file.read_bytes())
         rows = {
@@ -45,10 +42,8 @@ def read_expectation(file: Path) -> Expectation:
 
 
 def touched_by_others(session: SparkSession, expectation: Expectation, events: DataFrame) -> DataFrame:
-    """Returns the entities (`entity`) with an event that another sender caused.
-
-    A retry by an order is correlated with the order.
-    """
+    """Returns the entities (`entity`) with an event that another sender caused. A retry by an order is correlated
+    with the order."""
     orders = session.createDataFrame(
         [(key,) for key, *_ in expectation.rows["orders"]], "correlation_id string"
     )
@@ -59,10 +54,8 @@ def touched_by_others(session: SparkSession, expectation: Expectation, events: D
 def compare(
     session: SparkSession, expectation: Expectation, kind: str, log: DataFrame, events: DataFrame
 ) -> tuple[Comparison, list[Difference]]:
-    """Compares the expected entities of a kind with the log's; counts those that another sender changed.
-
-    `events` are the envelopes of the kind. An entity that is only in the log differs too.
-    """
+    """Compares the expected entities of a kind with the log's; counts those that another sender changed. `events` are
+    the envelopes of the kind. An entity that is only in the log differs too."""
     others = touched_by_others(session, expectation, events).persist()
     rows = session.createDataFrame(expectation.rows[kind], SCHEMAS[kind]).join(others, "entity", "left_anti")
     log = log.join(others, "entity", "left_anti")

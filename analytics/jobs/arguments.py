@@ -17,10 +17,8 @@ IDENTICAL, DIFFERENT, FAILED = 0, 1, 2
 
 
 def run_job(job: Callable[..., Any], epilog: str = "") -> None:
-    """Run a job's function with the process's arguments. Errors are plain lines: a box would break them.
-
-    `epilog` ends the help; its lines stay as they are.
-    """
+    """Run a job's function with the process's arguments. Errors are plain lines: a box would break them. `epilog`
+    ends the help; its lines stay as they are."""
     command = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     command.command(epilog=f"\b\n{epilog}")(job)
     command()

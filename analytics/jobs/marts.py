@@ -25,10 +25,8 @@ WIDTH = 160
 
 
 def run(names: Sequence[str], selection: Selection, out: Path, settings: AnalyticsSettings) -> None:
-    """Write the marts one after the other, and show the first rows of each.
-
-    Raises JarsMissing, LogUnreachable, AheadOfLog, NoLake and LakeDamaged.
-    """
+    """Write the marts one after the other, and show the first rows of each. Raises JarsMissing, LogUnreachable,
+    AheadOfLog, NoLake and LakeDamaged."""
     arguments.report_step("starting Spark")
     session = open_session("marts", settings)
     source = "log" if selection.lake is None else "lake"

@@ -13,11 +13,8 @@ SMALL_BYTES = 128 * 1024 * 1024
 
 
 def compact(session: SparkSession, folder: Path, small_bytes: int = SMALL_BYTES) -> Manifest:
-    """Write the parts that are smaller than `small_bytes` as one, one file for each topic and day.
-
-    The parts before stay until the next compaction, for readers that have begun with them.
-    Raises NoLake, LakeBusy and LakeDamaged.
-    """
+    """Write the parts that are smaller than `small_bytes` as one, one file for each topic and day. The parts before
+    stay until the next compaction, for readers that have begun with them. Raises NoLake, LakeBusy and LakeDamaged."""
     with only_writer(folder):
         lake = read_manifest(folder)
         small = [part for part in lake.parts if part.bytes < small_bytes]

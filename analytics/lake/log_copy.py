@@ -42,10 +42,8 @@ def update(
     topics: Sequence[str] = EVENT_TOPICS,
     events_per_batch: int = EVENTS_PER_BATCH,
 ) -> Manifest:
-    """Copy what is committed now and not yet in the lake, and the decisions on it.
-
-    Raises LogUnreachable, LakeBusy, LogReplaced and AheadOfLog.
-    """
+    """Copy what is committed now and not yet in the lake, and the decisions on it. Raises LogUnreachable, LakeBusy,
+    LogReplaced and AheadOfLog."""
     with only_writer(folder):
         ids, ends = topic_ids(kafka, topics), end_offsets(kafka, topics)
         try:
@@ -66,10 +64,8 @@ def rebuild(
     topics: Sequence[str] = EVENT_TOPICS,
     events_per_batch: int = EVENTS_PER_BATCH,
 ) -> Manifest:
-    """Copy the log from its beginning; readers see the lake as it was until all is there.
-
-    Raises LogUnreachable and LakeBusy.
-    """
+    """Copy the log from its beginning; readers see the lake as it was until all is there. Raises LogUnreachable and
+    LakeBusy."""
     with only_writer(folder):
         ids, ends = topic_ids(kafka, topics), end_offsets(kafka, topics)
         beside = folder / REBUILDING

@@ -36,10 +36,8 @@ class LakeBusy(AnalyticsError):
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Acquires the lake's lock; the system releases it when this process ends. Raises LakeBusy.
-
-    It first removes what an earlier writer left incomplete.
-    """
+    """Acquires the lake's lock; the system releases it when this process ends. Raises LakeBusy. It first removes what
+    an earlier writer left incomplete."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         try:
@@ -51,10 +49,8 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 def write_part(records: DataFrame, folder: Path) -> tuple[Part, Offsets]:
-    """Write `records` as a new part that no manifest names yet; with the offsets behind its last records.
-
-    Where there are no records, the part has no rows and no folder.
-    """
+    """Write `records` as a new part that no manifest names yet; with the offsets behind its last records. Where there
+    are no records, the part has no rows and no folder."""
     name = uuid.uuid4().hex[:12]
     aside = folder / "aside" / name
     dated = records.withColumn("day", F.to_date("recorded_at"))

@@ -69,12 +69,8 @@ def lake_for(kafka: str, folder: Path, models: Sequence[ReadModel[Any]]) -> Lake
 
 def _files(folder: Path, lake: Manifest, topic: str) -> ds.Dataset | None:
     """A topic's files; None where it has no events."""
-    topic_partitions = [part_folder(folder, part.name) / f"topic={topic}" for part in lake.parts]
-    files = [
-        str(file)
-        for topic_partition in topic_partitions
-        for file in sorted(topic_partition.rglob("*.parquet"))
-    ]
+    tps = [part_folder(folder, part.name) / f"topic={topic}" for part in lake.parts]
+    files = [str(file) for tp in tps for file in sorted(tp.rglob("*.parquet"))]
     return ds.dataset(files, format="parquet") if files else None
 
 
@@ -100,37 +96,33 @@ class LakeRuns:
     def fetch(self, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]:
         """The next run of each partition, none at or beyond its end; empty when all ends are reached."""
         while going := [p for p, end in ends.items() if self._read_to[p] < end and p not in self._ended]:
-            batches = [
-                batch
-                for topic_partition in going
-                if (batch := self._run(topic_partition, ends[topic_partition], seek))
-            ]
+            batches = [batch for tp in going if (batch := self._run(tp, ends[tp], seek))]
             if batches:
                 return batches
         return []
 
-    def _run(self, topic_partition: TopicPartition, end: int, seek: int) -> Batch | None:
-        topic, number = topic_partition
-        first = self._read_to[topic_partition]
-        last = self._read_to[topic_partition] = min(end, first + OFFSETS_AT_A_TIME)
+    def _run(self, tp: TopicPartition, end: int, seek: int) -> Batch | None:
+        topic, number = tp
+        first = self._read_to[tp]
+        last = self._read_to[tp] = min(end, first + OFFSETS_AT_A_TIME)
         dataset = self.files.get(topic)
         if dataset is None:
             return None
         at = ds.field("offset")
         wanted = (ds.field("partition") == number) & (at >= first) & (at < last)
         table = dataset.to_table(columns=list(COLUMNS), filter=wanted).sort_by("offset")
-        arrivals = list(self._arrivals(topic_partition, table))
+        arrivals = list(self._arrivals(tp, table))
         if len(arrivals) < table.num_rows:
-            self._ended.add(topic_partition)
+            self._ended.add(tp)
         if not arrivals:
             return None
-        start, records = self._next[topic_partition], [arrival.record for arrival in arrivals]
-        self._next[topic_partition] = records[-1].offset + 1
+        start, records = self._next[tp], [arrival.record for arrival in arrivals]
+        self._next[tp] = records[-1].offset + 1
         # What stands behind the last event, an opening too, is read from the log.
         given = Contents(arrivals, (), arrivals[-1].kind.metadata.epoch)
-        return Batch(topic_partition, seek, start, records, given)
+        return Batch(tp, seek, start, records, given)
 
-    def _arrivals(self, topic_partition: TopicPartition, table: pa.Table) -> Iterable[Arrival]:
+    def _arrivals(self, tp: TopicPartition, table: pa.Table) -> Iterable[Arrival]:
         """Up to the first record that is no event."""
         times = table.column("recorded_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         columns = (times if name == "recorded_at" else table.column(name) for name in COLUMNS)
@@ -138,8 +130,8 @@ class LakeRuns:
             if by_itself is not None or None in meta:
                 return
             own_id, kind, entity, recorded_at, correlation_id, causation_id, epoch, version = meta
-            elsewhere = home_of(entity, self.partitions[topic_partition[0]]) != topic_partition[1]
-            if elsewhere or epoch != FIRST_EPOCH or stream_of(topic_partition[0], entity) in self.decided:
+            elsewhere = home_of(entity, self.partitions[tp[0]]) != tp[1]
+            if elsewhere or epoch != FIRST_EPOCH or stream_of(tp[0], entity) in self.decided:
                 return
             try:
                 body = decode(value)
@@ -156,5 +148,5 @@ class LakeRuns:
                 epoch,
                 version,
             )
-            record = StoredRecord(*topic_partition, offset, entity.encode(), value, ())
+            record = StoredRecord(*tp, offset, entity.encode(), value, ())
             yield Arrival(record, entity, Event(metadata), Envelope(metadata, body), "")

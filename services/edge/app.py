@@ -82,9 +82,7 @@ def application(
 
 def api_router(*tags: str, dependencies: Sequence[params.Depends] = (), **options: Any) -> APIRouter:
     """Returns a router whose routes refuse unknown parameters and document the problems that all can return.
-
-    `options` are the options of FastAPI's router.
-    """
+    `options` are the options of FastAPI's router."""
     return APIRouter(
         tags=[*tags],
         dependencies=[Depends(refuse_unknown_parameters), *dependencies],

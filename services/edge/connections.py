@@ -95,11 +95,8 @@ class Connections:
 
 @lru_cache(maxsize=4096)
 def client_of(address: str, trusted: Networks) -> str | None:
-    """Returns the client that an address counts for; None for a trusted proxy.
-
-    For IPv6 this is the 64-bit network, because one client owns all of it. Text that is no address counts as
-    itself.
-    """
+    """Returns the client that an address counts for; None for a trusted proxy. For IPv6 this is the 64-bit network,
+    because one client owns all of it. Text that is no address counts as itself."""
     try:
         parsed = ip_address(address)
     except ValueError:

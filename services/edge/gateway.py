@@ -108,10 +108,8 @@ class Gateway:
         expected_version: int | None = None,
         traceparent: str = "",
     ) -> Outcome:
-        """Sends one command to its entity's partition and returns the outcome. Raises `Unavailable`.
-
-        All requests that wait under the same id and hash get the first outcome.
-        """
+        """Sends one command to its entity's partition and returns the outcome. Raises `Unavailable`. All requests
+        that wait under the same id and hash get the first outcome."""
         if (reason := self.not_ready()) is not None:
             raise LogUnavailable(reason)
         if not self._reader.control.taking:

@@ -68,10 +68,8 @@ class RepeatFilter(logging.Filter):
 
 
 class _LossyFile:
-    """Ignores write errors: a full disk loses log lines, never requests or transactions.
-
-    The handlers of `logging` do the same.
-    """
+    """Ignores write errors: a full disk loses log lines, never requests or transactions. The handlers of `logging` do
+    the same."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

@@ -20,10 +20,8 @@ log = structlog.get_logger(__name__)
 
 
 class OutcomeReader:
-    """Runs in its own thread and calls `on_outcomes` there with the outcomes of one read, in order.
-
-    `not_ready` is None once both topics have been read to their ends: no later outcome is missed.
-    """
+    """Runs in its own thread and calls `on_outcomes` there with the outcomes of one read, in order. `not_ready` is
+    None once both topics have been read to their ends: no later outcome is missed."""
 
     def __init__(
         self, bootstrap: str, topic: str, partition: int, on_outcomes: Callable[[list[Outcome]], None]

@@ -22,10 +22,8 @@ class Waiter(NamedTuple):
 
 
 class PendingOutcomes:
-    """Waiting requests, each with the same timeout in seconds.
-
-    `expire` checks all of them now and then: a timer for each would cost more.
-    """
+    """Waiting requests, each with the same timeout in seconds. `expire` checks all of them now and then: a timer for
+    each would cost more."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout

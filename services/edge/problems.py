@@ -19,8 +19,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from services.edge.errors import EdgeError
-
 RETRY_AFTER_SECONDS = 1
 
 REFUSED = Counter("daybook_http_refused", "Requests refused before any route", ["code"])
@@ -32,6 +30,10 @@ Handler = Callable[[Request, Any], Coroutine[Any, Any, Response]]
 IN_WORDS: dict[str, str] = {}
 
 log = structlog.get_logger(__name__)
+
+
+class EdgeError(Exception):
+    """Everything that the edge raises; the package's docstring shows the tree."""
 
 
 class Problem(EdgeError):

@@ -76,10 +76,8 @@ def server_config(app: ASGIApp, host: str, port: int) -> uvicorn.Config:
 
 
 def serve(app: ASGIApp, host: str, port: int) -> int:
-    """Serves until SIGTERM or SIGINT, then gives running requests `GRACE_SECONDS`. Returns the exit code.
-
-    Signals stop it only in the main thread.
-    """
+    """Serves until SIGTERM or SIGINT, then gives running requests `GRACE_SECONDS`. Returns the exit code. Signals
+    stop it only in the main thread."""
     keep_what_is_here()
     server = _Server(server_config(app, host, port))
     try:

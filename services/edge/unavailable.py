@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.edge.errors import EdgeError
+from services.edge.problems import EdgeError
 from services.kernel.log.control import Control
 
 SITE_PROBLEMS = {

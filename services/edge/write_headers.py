@@ -86,10 +86,8 @@ def traceparent(header: str | None) -> str:
 
 
 def expected_version(if_match: str | None) -> int | None:
-    """Returns the version that If-Match names: None, a number, `ANY_VERSION` or `NO_VERSION`.
-
-    A weak tag matches nothing. Raises `Problem` 422 if it names several versions.
-    """
+    """Returns the version that If-Match names: None, a number, `ANY_VERSION` or `NO_VERSION`. A weak tag matches
+    nothing. Raises `Problem` 422 if it names several versions."""
     if if_match is None:
         return None
     if if_match == "*":

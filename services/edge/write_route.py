@@ -49,11 +49,8 @@ class _Signature:
     query: dict[str, tuple[TypeAdapter[Any], Any]] = field(default_factory=dict)
 
     def arguments(self, request: Request, raw: bytes) -> dict[str, Any]:
-        """Returns the endpoint's arguments.
-
-        Raises `RequestValidationError` or `Problem` in FastAPI's order: not JSON, unknown parameters, path,
-        query, headers, body.
-        """
+        """Returns the endpoint's arguments. Raises `RequestValidationError` or `Problem` in FastAPI's order: not
+        JSON, unknown parameters, path, query, headers, body."""
         errors: list[Any] = []
         body_name, model = self.body
         arguments_: dict[str, Any] = {self.request: request}

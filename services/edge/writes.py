@@ -69,9 +69,7 @@ def command_id(entity_id: str, key: str) -> str:
 @dataclass(frozen=True)
 class Resource:
     """The entities that a write API changes: `stream` in tokens, `field` in bodies, `location` for reads.
-
-    `not_found`: codes of refusals that become a 404.
-    """
+    `not_found`: codes of refusals that become a 404."""
 
     stream: str
     field: str

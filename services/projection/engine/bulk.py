@@ -58,10 +58,8 @@ Opened = Callable[[Mapping[TopicPartition, int]], AbstractContextManager[BatchRe
 
 @dataclass(frozen=True)
 class Lake:
-    """A copy of the log's beginning, complete up to `ends`.
-
-    It has no headers, so no key can be parked from it: there, a read model continues from the log.
-    """
+    """A copy of the log's beginning, complete up to `ends`. It has no headers, so no key can be parked from it:
+    there, a read model continues from the log."""
 
     open: Opened
     ends: Mapping[TopicPartition, int]
@@ -138,7 +136,7 @@ class _Filling:
                         if not self.from_lake:
                             raise
                         active.discard(name)
-                reached |= {batch.topic_partition: batch.next_offset for batch in batches}
+                reached |= {batch.tp: batch.next_offset for batch in batches}
                 self.progress(sum(reached.values()), sum(ends.values()))
         finally:
             await asyncio.wait({reading})  # do not close the reader while a thread reads
@@ -146,7 +144,7 @@ class _Filling:
 
     def _of(self, name: str, batches: Sequence[Batch]) -> list[Batch]:
         topics = self.projector.models[name].topics
-        return [batch for batch in batches if batch.topic_partition[0] in topics]
+        return [batch for batch in batches if batch.tp[0] in topics]
 
 
 class _WriteThroughStore(Generic[Row]):
@@ -206,9 +204,4 @@ async def _deferred_indexes(
 def _least(
     ends: Mapping[TopicPartition, int], others: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    return {
-        topic_partition: min(
-            offsets[topic_partition] for offsets in (ends, others) if topic_partition in offsets
-        )
-        for topic_partition in {*ends, *others}
-    }
+    return {tp: min(offsets[tp] for offsets in (ends, others) if tp in offsets) for tp in {*ends, *others}}

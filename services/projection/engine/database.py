@@ -83,10 +83,8 @@ async def migration_lock(connection: Connection) -> AsyncIterator[None]:
 
 
 async def migrate(connection: Connection, models: Iterable[ReadModel[Any]]) -> list[int]:
-    """Applies missing migrations and creates missing tables; returns the numbers applied.
-
-    Tables without a fingerprint count as made by the running code.
-    """
+    """Applies missing migrations and creates missing tables; returns the numbers applied. Tables without a
+    fingerprint count as made by the running code."""
     applied = []
     async with migration_lock(connection):
         await connection.execute(

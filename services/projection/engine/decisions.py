@@ -59,13 +59,11 @@ class Decisions:
     async def apply(self) -> list[str]:
         """Folds again the keys with new decisions; returns them as `read_model:key`."""
         latest, refolded = self._journal(), list[str]()
-        for topic_partition, streams in (await self._due(latest)).items():
+        for tp, streams in (await self._due(latest)).items():
             keys: dict[bytes | None, list[Arrival]] = {_key(stream).encode(): [] for stream in streams}
-            events = KeyEvents(
-                self._kafka, topic_partition, self._projector.partitions[topic_partition[0]], latest, keys
-            )
+            events = KeyEvents(self._kafka, tp, self._projector.partitions[tp[0]], latest, keys)
             try:
-                await asyncio.to_thread(events.read_to, self._furthest(topic_partition))
+                await asyncio.to_thread(events.read_to, self._furthest(tp))
                 for stream, models in streams.items():
                     for model in models:
                         await self._refold(model, stream, events, latest)
@@ -94,10 +92,10 @@ class Decisions:
                 changed = about(model, honoured_journal).items() ^ about(model, latest).items()
                 for stream in {judged.stream for judged, _ in changed}:
                     topic = next(topic for topic, called in STREAMS.items() if called == model.stream)
-                    topic_partition = topic, home_of(_key(stream), self._projector.partitions[topic])
+                    tp = topic, home_of(_key(stream), self._projector.partitions[topic])
                     refused = (name, stream, _verdicts(stream, latest)) in self._refused
-                    if topic_partition in self._projector.positions[name] and not refused:
-                        due.setdefault(topic_partition, {}).setdefault(stream, []).append(model)
+                    if tp in self._projector.positions[name] and not refused:
+                        due.setdefault(tp, {}).setdefault(stream, []).append(model)
         return due
 
     async def _refold(self, model: ReadModel[Any], stream: str, events: KeyEvents, latest: Journal) -> None:
@@ -107,7 +105,7 @@ class Decisions:
             try:
                 async with connection.transaction():
                     await connection.execute(_READS_THE_LOG)
-                    end = await connection.fetchval(_LOCK_POSITION, name, *events.topic_partition)
+                    end = await connection.fetchval(_LOCK_POSITION, name, *events.tp)
                     await require_own_tables(connection, [model])
                     await asyncio.to_thread(events.read_to, end)
                     arrivals = events.arrivals[_key(stream).encode()]

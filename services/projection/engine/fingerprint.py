@@ -11,10 +11,8 @@ CODE = ("fold.py", "store.py")
 
 
 def fingerprint(package: str) -> str:
-    """Equal where comments, docstrings, imports and layout alone differ.
-
-    What the folder imports does not count: a change of it that changes rows needs a rebuild by hand.
-    """
+    """Equal where comments, docstrings, imports and layout alone differ. What the folder imports does not count: a
+    change of it that changes rows needs a rebuild by hand."""
     folder = files(package)
     parts = [_code(folder.joinpath(name).read_text("utf-8")) for name in CODE]
     tables = re.sub(r"--.*", "", folder.joinpath("schema.sql").read_text("utf-8"))

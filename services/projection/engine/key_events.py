@@ -25,13 +25,11 @@ from services.projection.engine.read_model import Arrival, TopicPartition, decod
 
 @dataclass
 class KeyEvents:
-    """Collects each key's events in `arrivals`, ignoring decisions.
-
-    `journal` says which epochs were open; of other records it reads only those that open an epoch.
-    """
+    """Collects each key's events in `arrivals`, ignoring decisions. `journal` says which epochs were open; of other
+    records it reads only those that open an epoch."""
 
     kafka: str
-    topic_partition: TopicPartition
+    tp: TopicPartition
     partitions: int
     journal: Journal
     arrivals: Mapping[bytes | None, list[Arrival]]
@@ -40,7 +38,7 @@ class KeyEvents:
 
     def read_to(self, end: int) -> None:
         """Blocks. Raises `NotCaughtUp`, KafkaException."""
-        topic, partition = self.topic_partition
+        topic, partition = self.tp
         opening, recorded = OPENING_KEY.encode(), bool(self.journal.epochs.get(topic))
         undecided = replace(self.journal, verdicts={}, streams={})
         if self.next_offset >= end:
@@ -52,7 +50,7 @@ class KeyEvents:
         self.next_offset = max(self.next_offset, end)
 
     def _add(self, record: Message, undecided: Journal) -> None:
-        topic, partition = self.topic_partition
+        topic, partition = self.tp
         key, value, headers = record.key(), record.value(), record.headers() or ()
         kind = kind_of(
             key,

@@ -66,18 +66,14 @@ class LagMeasurement:
     stored: StoredPositions
     behind: Mapping[LagPartition, Behind]
 
-    def seconds(self, topic_partition: LagPartition) -> float:
+    def seconds(self, tp: LagPartition) -> float:
         """Returns the age of the oldest event that is not applied; 0 if all are."""
-        oldest = self.behind[topic_partition].oldest_ms
+        oldest = self.behind[tp].oldest_ms
         return 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
 
     def events(self, read_model: str) -> int:
         """Returns how many events the read model has not applied, over all partitions."""
-        return sum(
-            behind.records
-            for topic_partition, behind in self.behind.items()
-            if topic_partition.read_model == read_model
-        )
+        return sum(behind.records for tp, behind in self.behind.items() if tp.read_model == read_model)
 
 
 class Lag:
@@ -121,10 +117,8 @@ class Lag:
         return max(map(measured.seconds, measured.behind), default=0.0)
 
     def stalled(self) -> str | None:
-        """Returns since when events wait and none is applied, if for too long.
-
-        While the broker does not respond, this is the last result: nothing can have been applied since.
-        """
+        """Returns since when events wait and none is applied, if for too long. While the broker does not respond,
+        this is the last result: nothing can have been applied since."""
         return self._stalled
 
     async def _measure(self, connections: asyncpg.Pool[Any]) -> None:
@@ -148,23 +142,14 @@ class Lag:
         partitions = self._tail.partitions(self._topics, REQUEST_SECONDS)
         if {topic for topic, _ in partitions} != set(self._topics):
             raise NotKnown(f"the broker does not have all of {', '.join(self._topics)}")
-        offsets = {
-            topic_partition: _position(stored, topic_partition)[0]
-            for topic_partition in self._partitions_of_models(partitions)
-        }
+        offsets = {tp: _position(stored, tp)[0] for tp in self._partitions_of_models(partitions)}
         behind = self._tail.behind(
-            {
-                ((topic_partition.topic, topic_partition.partition), offset)
-                for topic_partition, offset in offsets.items()
-            },
+            {((tp.topic, tp.partition), offset) for tp, offset in offsets.items()},
             REQUEST_SECONDS,
         )
         return LagMeasurement(
             stored,
-            {
-                topic_partition: behind[(topic_partition.topic, topic_partition.partition), offset]
-                for topic_partition, offset in offsets.items()
-            },
+            {tp: behind[(tp.topic, tp.partition), offset] for tp, offset in offsets.items()},
         )
 
     def _partitions_of_models(self, partitions: Sequence[Partition]) -> Sequence[LagPartition]:
@@ -177,8 +162,8 @@ class Lag:
         ]
 
 
-def _position(stored: StoredPositions, topic_partition: LagPartition) -> AppliedPosition:
-    return stored.positions.get(topic_partition, AppliedPosition(0, None))
+def _position(stored: StoredPositions, tp: LagPartition) -> AppliedPosition:
+    return stored.positions.get(tp, AppliedPosition(0, None))
 
 
 def _fresh(stored: StoredPositions) -> bool:
@@ -186,19 +171,17 @@ def _fresh(stored: StoredPositions) -> bool:
 
 
 def _stalled(measured: LagMeasurement, before: LagMeasurement | None) -> str | None:
-    """Returns which read models apply nothing, and since when; None if each one moves or is caught up.
-
-    Two measurements must agree: an event of another site may be old when it arrives.
-    """
+    """Returns which read models apply nothing, and since when; None if each one moves or is caught up. Two
+    measurements must agree: an event of another site may be old when it arrives."""
     late: dict[str, int] = {}
-    for topic_partition, (_, oldest_ms) in measured.behind.items():
-        position = _position(measured.stored, topic_partition)
-        if oldest_ms is None or before is None or not before.behind.get(topic_partition, _NOTHING).records:
+    for tp, (_, oldest_ms) in measured.behind.items():
+        position = _position(measured.stored, tp)
+        if oldest_ms is None or before is None or not before.behind.get(tp, _NOTHING).records:
             continue
         since = max(position.applied_at or 0, oldest_ms * 1000)
         too_long = measured.stored.observed_at - since > STALLED_SECONDS * 1_000_000
-        if too_long and _position(before.stored, topic_partition) == position:
-            late[topic_partition.read_model] = min(since, late.get(topic_partition.read_model, since))
+        if too_long and _position(before.stored, tp) == position:
+            late[tp.read_model] = min(since, late.get(tp.read_model, since))
     if not late:
         return None
     events = max(measured.events(name) for name in late)

@@ -63,17 +63,17 @@ class LagMetrics(Collector):
             "daybook_lag_seconds", "Age of the oldest event that is not applied yet", labels=PLACE
         )
         if measured:
-            for topic_partition, behind in measured.behind.items():
-                events.add_metric(topic_partition.labels, behind.records)
-                seconds.add_metric(topic_partition.labels, measured.seconds(topic_partition))
+            for tp, behind in measured.behind.items():
+                events.add_metric(tp.labels, behind.records)
+                seconds.add_metric(tp.labels, measured.seconds(tp))
         yield from (events, seconds)
         positions = GaugeMetricFamily("daybook_position", "Next offset to apply", labels=PLACE)
         parked = GaugeMetricFamily(
             "daybook_parked_keys", "Keys that wait behind an event that cannot be applied", labels=PLACE[:1]
         )
         if stored:
-            for topic_partition, position in stored.positions.items():
-                positions.add_metric(topic_partition.labels, position.next_offset)
+            for tp, position in stored.positions.items():
+                positions.add_metric(tp.labels, position.next_offset)
             for name, keys in stored.parked.items():
                 parked.add_metric((name,), keys)
         yield from (positions, parked)

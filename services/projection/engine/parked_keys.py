@@ -129,10 +129,8 @@ async def retry(connection: Connection, model: ReadModel[Any], key: str) -> Retr
 
 
 async def skip(connection: Connection, model: ReadModel[Any], key: str, reason: str) -> RetryResult:
-    """Excludes the key's first event from the read model permanently, and retries the later ones.
-
-    It skips the event's version, so the next version may follow. Raises `NothingParked`, `StreamForked`, `OtherCode`.
-    """
+    """Excludes the key's first event from the read model permanently, and retries the later ones. It skips the
+    event's version, so the next version may follow. Raises `NothingParked`, `StreamForked`, `OtherCode`."""
     async with connection.transaction():
         await lock_positions(connection, model)
         first = await _first(connection, model, key)

@@ -74,10 +74,8 @@ async def park(connection: Connection, name: str, arrival: Arrival, stop: Stop) 
 
 
 async def count_foreign(connection: Connection, records: Sequence[ForeignRecord]) -> list[ForeignRecord]:
-    """Counts each foreign record once, for the first read model that meets it; returns the new ones.
-
-    It locks partitions in order, so that two read models cannot deadlock.
-    """
+    """Counts each foreign record once, for the first read model that meets it; returns the new ones. It locks
+    partitions in order, so that two read models cannot deadlock."""
     fresh: list[ForeignRecord] = []
     for partition, group in groupby(sorted(records), lambda record: record[:2]):
         await connection.execute(_BEGIN_COUNT, *partition)

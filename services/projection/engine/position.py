@@ -44,10 +44,8 @@ _JUDGED = "SELECT stream, version, event_id, digest, verdict FROM judged WHERE r
 
 
 class Position(NamedTuple):
-    """The position of one read model in one partition, as far as this process knows.
-
-    `generation` counts the rebuilds whose rows honour other decisions or come from other code.
-    """
+    """The position of one read model in one partition, as far as this process knows. `generation` counts the rebuilds
+    whose rows honour other decisions or come from other code."""
 
     next_offset: int
     epoch: int
@@ -55,20 +53,18 @@ class Position(NamedTuple):
 
 
 async def begin(
-    connection: Connection, model: ReadModel[Any], topic_partitions: Iterable[TopicPartition]
+    connection: Connection, model: ReadModel[Any], tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Position]:
-    """Returns the positions in these partitions; a new partition starts at its beginning.
-
-    Raises `OtherCode`. The check follows the read, so that a rebuild in between changes the generation.
-    """
-    own = {topic_partition for topic_partition in topic_partitions if topic_partition[0] in model.topics}
+    """Returns the positions in these partitions; a new partition starts at its beginning. Raises `OtherCode`. The
+    check follows the read, so that a rebuild in between changes the generation."""
+    own = {tp for tp in tps if tp[0] in model.topics}
     await connection.execute(_START, model.name, [topic for topic, _ in own], [number for _, number in own])
     rows = await connection.fetch("SELECT * FROM position WHERE read_model = $1", model.name)
     await require_own_tables(connection, [model])
     return {
-        topic_partition: Position(row["next_offset"], row["epoch"], row["generation"])
+        tp: Position(row["next_offset"], row["epoch"], row["generation"])
         for row in rows
-        if (topic_partition := (row["topic"], row["partition"])) in own
+        if (tp := (row["topic"], row["partition"])) in own
     }
 
 
@@ -79,10 +75,8 @@ async def move(
     moves: Mapping[TopicPartition, Position],
     keys: Iterable[str],
 ) -> None:
-    """Moves the positions and notifies which keys change.
-
-    Raises `PositionLost` if the positions or their generations have changed.
-    """
+    """Moves the positions and notifies which keys change. Raises `PositionLost` if the positions or their generations
+    have changed."""
     moved = await connection.fetchval(
         _MOVE,
         name,
@@ -90,8 +84,8 @@ async def move(
         [partition for _, partition in moves],
         [after.next_offset for after in moves.values()],
         [after.epoch for after in moves.values()],
-        [before[topic_partition].next_offset for topic_partition in moves],
-        [before[topic_partition].generation for topic_partition in moves],
+        [before[tp].next_offset for tp in moves],
+        [before[tp].generation for tp in moves],
         CHANNEL,
         notification(name, keys),
     )
@@ -100,10 +94,7 @@ async def move(
 
 
 async def lock_positions(connection: Connection, model: ReadModel[Any]) -> None:
-    """Locks the positions and the tables until the end of the transaction.
-
-    Raises `OtherCode`.
-    """
+    """Locks the positions and the tables until the end of the transaction. Raises `OtherCode`."""
     await connection.execute("SELECT FROM position WHERE read_model = $1 FOR UPDATE", model.name)
     await require_own_tables(connection, [model])
 

@@ -73,12 +73,12 @@ async def list_projections(sources: AppSources) -> ProjectionsStatus:
     async with query_connection(sources.pool) as connection:
         parked = await _parked(connection)
         for row in await connection.fetch(_PARTITIONS):
-            topic_partition = LagPartition(row["read_model"], row["topic"], row["partition"])
-            events, seconds, observed_at = _lag(lag, topic_partition)
-            partitions.setdefault(topic_partition.read_model, []).append(
+            tp = LagPartition(row["read_model"], row["topic"], row["partition"])
+            events, seconds, observed_at = _lag(lag, tp)
+            partitions.setdefault(tp.read_model, []).append(
                 PartitionStatus(
-                    topic=topic_partition.topic,
-                    partition=topic_partition.partition,
+                    topic=tp.topic,
+                    partition=tp.partition,
                     position=row["next_offset"],
                     epoch=row["epoch"],
                     applied_at=format_time(row["applied_at"]),
@@ -101,13 +101,11 @@ async def _parked(connection: Connection) -> dict[str, tuple[int, int]]:
     return {row["read_model"]: (row["keys"], row["events"]) for row in await connection.fetch(_PARKED)}
 
 
-def _lag(
-    lag: LagMeasurement | None, topic_partition: LagPartition
-) -> tuple[int, float, str] | tuple[None, None, None]:
-    if lag is None or topic_partition not in lag.behind:
+def _lag(lag: LagMeasurement | None, tp: LagPartition) -> tuple[int, float, str] | tuple[None, None, None]:
+    if lag is None or tp not in lag.behind:
         return None, None, None
     return (
-        lag.behind[topic_partition].records,
-        lag.seconds(topic_partition),
+        lag.behind[tp].records,
+        lag.seconds(tp),
         format_time(lag.stored.observed_at),
     )

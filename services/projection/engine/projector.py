@@ -69,13 +69,11 @@ class Projector:
         self.honoured: dict[str, Journal] = {}
 
     async def assigned(
-        self, topic_partitions: Iterable[TopicPartition], partitions: Mapping[str, int]
+        self, tps: Iterable[TopicPartition], partitions: Mapping[str, int]
     ) -> dict[TopicPartition, int]:
         """Returns the offsets to seek to: the least position of a partition's read models. Drops fetched batches.
-
-        `partitions` is the number of partitions by topic.
-        """
-        assigned, self.partitions = set(topic_partitions), partitions
+        `partitions` is the number of partitions by topic."""
+        assigned, self.partitions = set(tps), partitions
         await self.revoked()
         async with self._pool.acquire() as connection:
             latest = self._journal()
@@ -83,12 +81,8 @@ class Projector:
                 self.positions[name] = await begin(connection, model, assigned)
                 self.honoured[name] = await honoured(connection, model, latest)
         return {
-            topic_partition: min(
-                position[topic_partition].next_offset
-                for position in self.positions.values()
-                if topic_partition in position
-            )
-            for topic_partition in assigned
+            tp: min(position[tp].next_offset for position in self.positions.values() if tp in position)
+            for tp in assigned
         }
 
     async def revoked(self) -> None:
@@ -122,7 +116,7 @@ class Projector:
 
     def read(self, name: str, batch: Batch, position: int, epoch: int) -> Contents:
         """Returns the contents of the batch from offset `position` on; `epoch` is open before it."""
-        return batch.read(position, epoch, self.partitions[batch.topic_partition[0]], self.honoured[name])
+        return batch.read(position, epoch, self.partitions[batch.tp[0]], self.honoured[name])
 
     def _read_new(
         self, name: str, batches: Sequence[Batch]
@@ -131,14 +125,14 @@ class Projector:
         contents: list[Contents] = []
         moves: dict[TopicPartition, Position] = {}
         for batch in batches:
-            position = moves.get(batch.topic_partition) or self.positions[name][batch.topic_partition]
+            position = moves.get(batch.tp) or self.positions[name][batch.tp]
             if batch.start > position.next_offset:
                 jump = f"at {position.next_offset}, the source jumped to {batch.start}"
-                raise SourceGap(f"{name} {batch.topic_partition}: {jump}")
+                raise SourceGap(f"{name} {batch.tp}: {jump}")
             if batch.next_offset > position.next_offset:
                 new = self.read(name, batch, position.next_offset, position.epoch)
                 contents.append(new)
-                moves[batch.topic_partition] = Position(batch.next_offset, new.epoch, position.generation)
+                moves[batch.tp] = Position(batch.next_offset, new.epoch, position.generation)
         return contents, moves
 
     async def _transaction(
@@ -160,10 +154,8 @@ class Projector:
     async def _not_parked(
         self, connection: Connection, name: str, keys: Sequence[str], arrivals: Sequence[Arrival]
     ) -> Sequence[Arrival]:
-        """Parks events behind a parked event and returns the others.
-
-        It queries every time: a rebuild or a decision may have parked keys that this process never saw.
-        """
+        """Parks events behind a parked event and returns the others. It queries every time: a rebuild or a decision
+        may have parked keys that this process never saw."""
         if not arrivals or await connection.fetchval(_ANY, name) is None:
             return arrivals
         parked_keys = {row["key"] for row in await connection.fetch(_PARKED_KEYS, name, keys)}

@@ -68,11 +68,8 @@ Row = TypeVar("Row")
 
 
 class Versioned(NamedTuple, Generic[Row]):
-    """A row and the last event folded into it; the engine manages the latter.
-
-    `version` is that of the last event, `event_id` its id, `changed_at` its recorded time (micros UTC). A
-    store may keep only the version.
-    """
+    """A row and the last event folded into it; the engine manages the latter. `version` is that of the last event,
+    `event_id` its id, `changed_at` its recorded time (micros UTC). A store may keep only the version."""
 
     row: Row
     version: int
@@ -102,10 +99,8 @@ StoreIn: TypeAlias = Callable[[str], Store[Row]]
 
 @dataclass(frozen=True)
 class ReadModel(Generic[Row]):
-    """`ddl` creates the tables of `store`; `stream` is the kind of the keys: order or stock.
-
-    `fingerprint` identifies the code and the tables: if it differs, rows may differ.
-    """
+    """`ddl` creates the tables of `store`; `stream` is the kind of the keys: order or stock. `fingerprint` identifies
+    the code and the tables: if it differs, rows may differ."""
 
     name: str
     topics: tuple[str, ...]
@@ -134,10 +129,8 @@ class Record(Protocol):
 
 
 class Arrival(NamedTuple):
-    """An event of the log, decoded once for all read models.
-
-    `event` is None if the body cannot be read; `error` says why.
-    """
+    """An event of the log, decoded once for all read models. `event` is None if the body cannot be read; `error` says
+    why."""
 
     record: Record
     key: str
@@ -173,12 +166,10 @@ class Contents(NamedTuple):
 
 @dataclass
 class Batch:
-    """Fetched records of one partition. `start`: the source's offset before them.
+    """Fetched records of one partition. `start`: the source's offset before them. `known_contents`: their contents if
+    known, from a copy of the log that contains only events."""
 
-    `known_contents`: their contents if known, from a copy of the log that contains only events.
-    """
-
-    topic_partition: TopicPartition
+    tp: TopicPartition
     seek: int
     start: int
     records: Sequence[Record]
@@ -190,10 +181,8 @@ class Batch:
         return self.records[-1].offset + 1
 
     def read(self, offset: int, epoch: int, partitions: int, journal: Journal) -> Contents:
-        """Returns the contents from `offset` on; `epoch` is open before them (0: nothing was read).
-
-        They are decoded once for all read models at that position.
-        """
+        """Returns the contents from `offset` on; `epoch` is open before them (0: nothing was read). They are decoded
+        once for all read models at that position."""
         if self.known_contents is not None:
             arrivals = [
                 arrival for arrival in self.known_contents.arrivals if arrival.record.offset >= offset
@@ -205,7 +194,7 @@ class Batch:
         return self._read[range_][1]
 
     def _classify(self, offset: int, epoch: int, partitions: int, journal: Journal) -> Contents:
-        topic, partition = self.topic_partition
+        topic, partition = self.tp
         arrivals: list[Arrival] = []
         foreign: list[ForeignRecord] = []
         for record in self.records:

@@ -81,10 +81,8 @@ def previous_of(model: ReadModel[Any]) -> ReadModel[Any]:
 async def roll_back(
     kafka: str, database_url: str, model: ReadModel[Any], *, max_parked_keys: int = 100
 ) -> RebuildResult:
-    """Brings the previous tables up to the live position and switches back; the live ones become the previous.
-
-    Raises `NothingToRollBack`, `AlreadyRebuilding`, `LogReplaced`.
-    """
+    """Brings the previous tables up to the live position and switches back; the live ones become the previous. Raises
+    `NothingToRollBack`, `AlreadyRebuilding`, `LogReplaced`."""
     async with (
         pool(database_url, 2) as connections,
         fast_writers(database_url) as writers,
@@ -157,10 +155,7 @@ async def fast_writers(database_url: str) -> AsyncIterator[asyncpg.Pool[Any]]:
 
 
 async def begin(connection: Connection, model: ReadModel[Any], journal: Journal) -> dict[TopicPartition, int]:
-    """Creates empty tables that honour the decisions; returns the live positions.
-
-    Raises `NothingToRebuild`.
-    """
+    """Creates empty tables that honour the decisions; returns the live positions. Raises `NothingToRebuild`."""
     successor = successor_of(model)
     async with connection.transaction():
         await _drop(connection, successor.name)
@@ -169,10 +164,10 @@ async def begin(connection: Connection, model: ReadModel[Any], journal: Journal)
         await connection.execute(_SKIPPED, model.name, successor.name)
         judged = about(model, journal).items()
         await connection.executemany(JUDGE, [(successor.name, *entry, verdict) for entry, verdict in judged])
-        topic_partitions = await positions(connection, model)
-    if not topic_partitions:
+        tps = await positions(connection, model)
+    if not tps:
         raise NothingToRebuild(f"{model.name} has no position yet: start the projection first")
-    return topic_partitions
+    return tps
 
 
 async def _switch(

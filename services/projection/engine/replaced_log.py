@@ -25,10 +25,10 @@ def require_positions_in_log(kafka: str, positions: Mapping[str, Mapping[TopicPa
     """
     ends = _ends(kafka, {partition for offsets in positions.values() for partition in offsets})
     for name, offsets in positions.items():
-        for topic_partition, position in offsets.items():
-            if position > ends[topic_partition]:
-                where = f"{name} is at position {position} of {topic_partition[0]}/{topic_partition[1]}"
-                raise LogReplaced(f"{where}, which ends at {ends[topic_partition]}")
+        for tp, position in offsets.items():
+            if position > ends[tp]:
+                where = f"{name} is at position {position} of {tp[0]}/{tp[1]}"
+                raise LogReplaced(f"{where}, which ends at {ends[tp]}")
 
 
 def log_truncated(positions: Mapping[TopicPartition, int]) -> LogReplaced:
@@ -37,10 +37,10 @@ def log_truncated(positions: Mapping[TopicPartition, int]) -> LogReplaced:
     return LogReplaced(f"{', '.join(lost)} is no longer in the log")
 
 
-def _ends(kafka: str, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def _ends(kafka: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Returns high watermarks: an open transaction delays the last stable offset, which is no loss."""
     partitions: dict[str, list[int]] = {}
-    for topic, partition in topic_partitions:
+    for topic, partition in tps:
         partitions.setdefault(topic, []).append(partition)
     return {
         (topic, partition): end

@@ -42,9 +42,7 @@ class Runs:
     def __init__(self, kafka: str, starts: Mapping[TopicPartition, int], most: int = FETCH) -> None:
         self.next = dict(starts)
         self._most = most
-        self._fetched: dict[TopicPartition, deque[StoredRecord]] = {
-            topic_partition: deque() for topic_partition in starts
-        }
+        self._fetched: dict[TopicPartition, deque[StoredRecord]] = {tp: deque() for tp in starts}
         self._consumer = Consumer(
             {
                 "bootstrap.servers": kafka,
@@ -57,9 +55,7 @@ class Runs:
                 "log_level": 3,
             }
         )
-        self._consumer.assign(
-            [Assignment(*topic_partition, offset) for topic_partition, offset in starts.items()]
-        )
+        self._consumer.assign([Assignment(*tp, offset) for tp, offset in starts.items()])
 
     def __enter__(self) -> Runs:
         return self
@@ -75,31 +71,25 @@ class Runs:
         Blocks. Raises `LogReplaced`, `SourceUnreachable`, KafkaException.
         """
         deadline = time.monotonic() + STALL_SECONDS
-        while any(self.next[topic_partition] < end for topic_partition, end in ends.items()):
+        while any(self.next[tp] < end for tp, end in ends.items()):
             starts = dict(self.next)
-            runs = {
-                topic_partition: self._next_run(topic_partition, end) for topic_partition, end in ends.items()
-            }
+            runs = {tp: self._next_run(tp, end) for tp, end in ends.items()}
             if any(runs.values()):
-                return [
-                    Batch(topic_partition, seek, starts[topic_partition], run)
-                    for topic_partition, run in runs.items()
-                    if run
-                ]
+                return [Batch(tp, seek, starts[tp], run) for tp, run in runs.items() if run]
             if time.monotonic() > deadline:
                 raise SourceUnreachable(f"at {self.next}, and no record arrived for {STALL_SECONDS:g} s")
             self._consume()
         return []
 
-    def _next_run(self, topic_partition: TopicPartition, end: int) -> list[StoredRecord]:
-        fetched = self._fetched[topic_partition]
+    def _next_run(self, tp: TopicPartition, end: int) -> list[StoredRecord]:
+        fetched = self._fetched[tp]
         run: list[StoredRecord] = []
         size = 0
         while fetched and fetched[0].offset < end and len(run) < self._most and size < RUN_BYTES:
             run.append(record := fetched.popleft())
             size += len(record.value or b"")
         if run:
-            self.next[topic_partition] = run[-1].offset + 1
+            self.next[tp] = run[-1].offset + 1
         return run
 
     def _consume(self) -> None:
@@ -107,8 +97,8 @@ class Runs:
             error = message.error()
             if error is not None:
                 if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                    topic_partition = message.topic(), message.partition()
-                    raise log_truncated({topic_partition: self.next[topic_partition]})
+                    tp = message.topic(), message.partition()
+                    raise log_truncated({tp: self.next[tp]})
                 if not error.retriable():
                     raise KafkaException(error)
                 continue
@@ -135,6 +125,6 @@ class Prefetch:
         batches = self._reader.fetch(self._ends, self._projector.seek)
         for batch in batches:
             name = next(iter(self._projector.models))
-            contents = self._projector.read(name, batch, batch.start, self._epochs[batch.topic_partition])
-            self._epochs[batch.topic_partition] = contents.epoch
+            contents = self._projector.read(name, batch, batch.start, self._epochs[batch.tp])
+            self._epochs[batch.tp] = contents.epoch
         return batches
