@@ -29,10 +29,8 @@ class StreamFolders:
 
 
 def live(session: SparkSession, kafka: str, topics: tuple[str, ...] = EVENT_TOPICS) -> Replay:
-    """The committed log as it grows, from its beginning; the same frames as a replay, unbounded.
-
-    What counts is said of the log as it is now: begin anew for each run.
-    """
+    """The committed log as it grows, from its beginning; the same frames as a replay, unbounded. What counts is said
+    of the log as it is now: begin anew for each run."""
     current = replay(session, kafka, topics)
     source = (
         session.readStream.format("kafka")

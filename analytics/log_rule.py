@@ -53,10 +53,8 @@ NOTHING_FOUND = Exceptions()
 def find_exceptions(
     log: DataFrame, partitions: Mapping[str, int], decisions: RecordedDecisions, lock: Lock
 ) -> Exceptions:
-    """Read the log once, twice where a record's epoch is not open; `partitions` is how many each topic has.
-
-    `log` is what `with_kind` makes.
-    """
+    """Read the log once, twice where a record's epoch is not open; `partitions` is how many each topic has. `log` is
+    what `with_kind` makes."""
     digest = F.unhex(F.md5("value"))
     decodable = {"end": digest, "whole": F.concat(F.expr("substring(value, 6)"), digest)}
     complete = (F.col("kind").isNull() | (F.col("kind") != "no_envelope")) & F.col("entity").isNotNull()
@@ -125,10 +123,8 @@ def open_epochs(
 
 
 def _readable(lock: Lock) -> Column:
-    """Whether `value` is an event of a known schema, and nothing behind it.
-
-    It is decoded with its digest appended: an event as long as its schema says has just that behind it.
-    """
+    """Whether `value` is an event of a known schema, and nothing behind it. It is decoded with its digest appended:
+    an event as long as its schema says has just that behind it."""
     readable = F.when(F.lit(False), F.lit(False))
     for number in (number for name in event_types(lock) for number in lock.ids(name)):
         end = {"type": "fixed", "name": "End", "namespace": "daybook", "size": END_BYTES}

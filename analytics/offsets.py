@@ -36,10 +36,8 @@ class ReplayIncomplete(AnalyticsError):
 
 
 def end_offsets(kafka: str, topics: Iterable[str]) -> Offsets:
-    """Returns the last stable offset of every partition. Raises LogUnreachable.
-
-    Records of open transactions lie beyond it.
-    """
+    """Returns the last stable offset of every partition. Raises LogUnreachable. Records of open transactions lie
+    beyond it."""
     admin = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
     try:
         topics_by_name = admin.list_topics(timeout=REQUEST_SECONDS).topics

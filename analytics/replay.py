@@ -49,10 +49,8 @@ SOURCE = {
 
 @dataclass(frozen=True)
 class Replay:
-    """One replay of the log. `ends` are its exclusive end offsets; the frames are lazy.
-
-    `exceptions` are the records that are not the next event of their stream.
-    """
+    """One replay of the log. `ends` are its exclusive end offsets; the frames are lazy. `exceptions` are the records
+    that are not the next event of their stream."""
 
     ends: Offsets
     log: DataFrame
@@ -76,10 +74,8 @@ class Replay:
 
     @property
     def set_aside(self) -> DataFrame:
-        """The records that do not count, but openings: topic, partition, offset, entity, schema_id, reason.
-
-        `reason` says why a record is foreign, or that its key stopped: `forked`, `unreadable`, `waiting`.
-        """
+        """The records that do not count, but openings: topic, partition, offset, entity, schema_id, reason. `reason`
+        says why a record is foreign, or that its key stopped: `forked`, `unreadable`, `waiting`."""
         aside = self.log.where(F.col("fault").isNotNull() & ~F.col("fault").isin(*NO_FAULT))
         return aside.select(*POSITION, "entity", "schema_id", F.col("fault").alias("reason"))
 
@@ -99,10 +95,8 @@ class Replay:
 def replay(
     session: SparkSession, kafka: str, topics: Sequence[str] = EVENT_TOPICS, ends: Offsets | None = None
 ) -> Replay:
-    """Returns the log of `topics` from its beginning to `ends` (default: its current end).
-
-    Raises LogUnreachable. Records that are deleted while reading end the job (`failOnDataLoss`).
-    """
+    """Returns the log of `topics` from its beginning to `ends` (default: its current end). Raises LogUnreachable.
+    Records that are deleted while reading end the job (`failOnDataLoss`)."""
     ends = end_offsets(kafka, topics) if ends is None else ends
     source, lock = read_topics(session, kafka, ends), load_lock()
     partitions = {topic: len(numbers) for topic, numbers in ends.items()}

@@ -31,10 +31,8 @@ Columns: TypeAlias = Mapping[str, pa.Array]
 def exceptions(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, partitions: Mapping[str, int]
 ) -> Iterator[pa.RecordBatch]:
-    """For mapInArrow: rows of GIVEN, sorted by topic, partition, entity and offset, to rows of FOUND.
-
-    `partitions` is how many each topic has, `schema` that of FOUND.
-    """
+    """For mapInArrow: rows of GIVEN, sorted by topic, partition, entity and offset, to rows of FOUND. `partitions` is
+    how many each topic has, `schema` that of FOUND."""
     steps = _Steps(partitions)
     for batch in batches:
         if batch.num_rows:

@@ -17,10 +17,8 @@ LAKE_COLUMNS = f"{LOG_COLUMNS}, kind string"
 
 
 def open_lake(session: SparkSession, folder: Path) -> Replay:
-    """What the lake holds now; later updates and compactions do not change it. Raises NoLake and LakeDamaged.
-
-    What counts is judged by the contracts of today, and by the decisions of the lake's last update.
-    """
+    """What the lake holds now; later updates and compactions do not change it. Raises NoLake and LakeDamaged. What
+    counts is judged by the contracts of today, and by the decisions of the lake's last update."""
     lake, lock = read_manifest(folder), load_lock()
     log = records(session, folder, lake.parts)
     partitions = {topic: len(numbers) for topic, numbers in lake.ends.items()}

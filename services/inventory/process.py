@@ -29,10 +29,8 @@ def again(event: InventoryEvent, stock: Stock, epoch: int) -> Sequence[Ask]:
 
 
 def record(sku: str, outcomes: Sequence[Answered]) -> Sequence[Any]:
-    """Returns the commands that end reservations which are no longer valid.
-
-    Raises ValueError for the outcome of a command that stock does not send.
-    """
+    """Returns the commands that end reservations which are no longer valid. Raises ValueError for the outcome of a
+    command that stock does not send."""
     commands: list[Any] = []
     for outcome in outcomes:
         if outcome.command_type != JustifyReservation.TYPE:

@@ -84,10 +84,8 @@ def claims(order: Order) -> Sequence[Ask]:
 
 
 def again(event: OrderEvent, order: Order, _epoch: int) -> Sequence[Ask]:
-    """Returns the commands that `event` caused, under the same ids; `order` is the current state.
-
-    An order that has ended does not reserve again: its release closes the reservation.
-    """
+    """Returns the commands that `event` caused, under the same ids; `order` is the current state. An order that has
+    ended does not reserve again: its release closes the reservation."""
     match event:
         case OrderPlaced(order_id=order_id, occurred_at=at, lines=placed):
             if isinstance(order, Rejected | Cancelled | Expired):
@@ -137,11 +135,8 @@ def _id(order_id: str, step: str, sku: str, number: int) -> str:
 
 
 def record(order_id: str, outcomes: Sequence[Answered]) -> Sequence[RecordCommand]:
-    """Returns the outcomes as commands to the order: at most one per kind.
-
-    A failed command is parked for an operator: it stays pending. Raises ValueError for the outcome of a command
-    that orders do not send.
-    """
+    """Returns the outcomes as commands to the order: at most one per kind. A failed command is parked for an
+    operator: it stays pending. Raises ValueError for the outcome of a command that orders do not send."""
     reserved: list[str] = []
     short: list[str] = []
     movements: list[Movement] = []

@@ -13,9 +13,7 @@ from services.projection.engine.read_model import ReadModel
 
 def read_model(name: str, topic: str) -> ReadModel[Any]:
     """Returns the read model of the folder `name`: `fold` of fold.py, `STORE` of store.py, the tables of schema.sql.
-
-    The name is also its schema in PostgreSQL, and its label in metrics, positions and commands.
-    """
+    The name is also its schema in PostgreSQL, and its label in metrics, positions and commands."""
     package = f"{__package__}.{name}"
     fold, store = (import_module(f"{package}.{module}") for module in ("fold", "store"))
     ddl = files(package).joinpath("schema.sql").read_text("utf-8")

@@ -75,10 +75,8 @@ class Reader:
             yield connection
 
     def label(self, staleness: Stale, version: int | None = None) -> None:
-        """Sets the headers of staleness, and the version as ETag.
-
-        A stale response must not be stored: it changes without a new version.
-        """
+        """Sets the headers of staleness, and the version as ETag. A stale response must not be stored: it changes
+        without a new version."""
         if version is not None:
             self.response.headers["ETag"] = f'"{version}"'
         if staleness is not None:
@@ -116,11 +114,8 @@ Reads: TypeAlias = Annotated[Reader, Depends(reader)]
 
 
 class ReadRoute(APIRoute):
-    """Compresses large responses without an ETag.
-
-    With one, the compressed response would be another representation under the same strong tag (RFC 9110,
-    8.8.3.3).
-    """
+    """Compresses large responses without an ETag. With one, the compressed response would be another representation
+    under the same strong tag (RFC 9110, 8.8.3.3)."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         handle = super().get_route_handler()

@@ -33,10 +33,8 @@ class Stock:
 
 
 def closed_key(step: str, order_id: str) -> str:
-    """Returns the name of an order's step in `Stock.closed`: `release`, `issue` or `return.<number>`.
-
-    The step comes first, because an order id may contain any character.
-    """
+    """Returns the name of an order's step in `Stock.closed`: `release`, `issue` or `return.<number>`. The step comes
+    first, because an order id may contain any character."""
     return f"{step}/{order_id}"
 
 

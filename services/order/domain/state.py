@@ -25,11 +25,8 @@ class LineState(NamedTuple):
 
 
 class Owed(NamedTuple):
-    """A stock movement that is pending: sent to inventory, without an outcome.
-
-    `step` is release, issue or return; `number` is the return's number, else 0; `at` is when the order required
-    it (micros UTC, business time).
-    """
+    """A stock movement that is pending: sent to inventory, without an outcome. `step` is release, issue or return;
+    `number` is the return's number, else 0; `at` is when the order required it (micros UTC, business time)."""
 
     step: str
     sku: str
@@ -45,10 +42,8 @@ class NotPlaced:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Waits for reservations: `unanswered` are the SKUs without an outcome.
-
-    Times are micros UTC (`settle_by`: recorded time, the others business time), money is micros.
-    """
+    """Waits for reservations: `unanswered` are the SKUs without an outcome. Times are micros UTC (`settle_by`:
+    recorded time, the others business time), money is micros."""
 
     order_id: str
     placed_at: int

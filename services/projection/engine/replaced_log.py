@@ -19,10 +19,8 @@ class LogReplaced(Stopped):
 
 
 def require_positions_in_log(kafka: str, positions: Mapping[str, Mapping[TopicPartition, int]]) -> None:
-    """Raises `LogReplaced` if a read model's position lies beyond the end. Blocks.
-
-    Otherwise the projection would wait until new records reach that position.
-    """
+    """Raises `LogReplaced` if a read model's position lies beyond the end. Blocks. Otherwise the projection would
+    wait until new records reach that position."""
     ends = _ends(kafka, {partition for offsets in positions.values() for partition in offsets})
     for name, offsets in positions.items():
         for tp, position in offsets.items():

@@ -34,10 +34,8 @@ class BatchReader(Protocol):
 
 
 class Runs:
-    """Reads committed records, at most `most` or (but for the last one) `RUN_BYTES` of a partition at a time.
-
-    An end is a stored position of a read model: the offset after a record.
-    """
+    """Reads committed records, at most `most` or (but for the last one) `RUN_BYTES` of a partition at a time. An end
+    is a stored position of a read model: the offset after a record."""
 
     def __init__(self, kafka: str, starts: Mapping[TopicPartition, int], most: int = FETCH) -> None:
         self.next = dict(starts)
@@ -66,10 +64,8 @@ class Runs:
         self._consumer.close()
 
     def fetch(self, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]:
-        """Returns the next run of each partition, none at or beyond its end; empty when all ends are reached.
-
-        Blocks. Raises `LogReplaced`, `SourceUnreachable`, KafkaException.
-        """
+        """Returns the next run of each partition, none at or beyond its end; empty when all ends are reached. Blocks.
+        Raises `LogReplaced`, `SourceUnreachable`, KafkaException."""
         deadline = time.monotonic() + STALL_SECONDS
         while any(self.next[tp] < end for tp, end in ends.items()):
             starts = dict(self.next)
@@ -108,10 +104,8 @@ class Runs:
 
 
 class Prefetch:
-    """Reads and decodes the next batches in a thread, while PostgreSQL writes the previous ones.
-
-    All read models of the projector begin at the same positions, with the same decisions.
-    """
+    """Reads and decodes the next batches in a thread, while PostgreSQL writes the previous ones. All read models of
+    the projector begin at the same positions, with the same decisions."""
 
     def __init__(self, reader: BatchReader, projector: Projector, ends: Mapping[TopicPartition, int]) -> None:
         self._reader, self._projector, self._ends = reader, projector, ends

@@ -202,11 +202,8 @@ class Source(faust.App):  # type: ignore[misc]
             raise Stalled("the fetcher crashed")
 
     async def lags(self) -> dict[tuple[str, TopicPartition], int]:
-        """Events behind the last stable offset, per read model and partition.
-
-        Markers and aborted records at the end are not events: where everything fetched is applied, the
-        consumer's own position counts.
-        """
+        """Events behind the last stable offset, per read model and partition. Markers and aborted records at the end
+        are not events: where everything fetched is applied, the consumer's own position counts."""
         tps = [tp for tp in self.consumer.assignment() if (tp.topic, tp.partition) in self.consumer.next]
         ends = await self.consumer.highwaters(*tps)
         behind = {}

@@ -77,10 +77,8 @@ class Notifications:
                 changed.set()
 
     async def listen(self, database_url: str) -> None:
-        """Listens until cancelled. After a lost connection, all waiting requests check again.
-
-        Ends the process if a rebuild with other code changed the tables.
-        """
+        """Listens until cancelled. After a lost connection, all waiting requests check again. Ends the process if a
+        rebuild with other code changed the tables."""
         while True:
             try:
                 async with _listening(database_url, self.notified) as (connection, lost):
