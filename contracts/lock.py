@@ -73,7 +73,7 @@ class Lock:
         return self._by_type[type_name]
 
     def topic_of(self, type_name: str) -> str:
-        """The one topic of a command or an event. Kernel records have none: KeyError."""
+        """The one topic of a command (its input) or an event. Kernel records have none: KeyError."""
         return self._topics_by_type[type_name]
 
     @cached_property
@@ -104,9 +104,16 @@ class Lock:
     def _topics_by_type(self) -> dict[str, str]:
         groups: dict[str, set[str]] = {}
         for entry in self.entries:
-            if entry.topic.endswith((".commands", ".events")) and not entry.type.startswith(KERNEL):
+            if entry.topic.endswith((".inbox", ".commands", ".events")) and not entry.type.startswith(KERNEL):
                 groups.setdefault(entry.type, set()).add(entry.topic)
-        return {name: topic for name, (topic, *others) in groups.items() if not others}
+        topics_of_types = {name: _without_earlier_input(topics) for name, topics in groups.items()}
+        return {name: topic for name, (topic, *others) in topics_of_types.items() if not others}
+
+
+def _without_earlier_input(topics: set[str]) -> list[str]:
+    """A worker's command stands in the inbox; before there was one, it stood among the commands."""
+    services = {topic.removesuffix(".inbox") for topic in topics if topic.endswith(".inbox")}
+    return [topic for topic in topics if topic.removesuffix(".commands") not in services]
 
 
 def read_lock(path: Path) -> Lock:

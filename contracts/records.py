@@ -39,6 +39,7 @@ RECORDS: dict[str, type] = {
         kernel_records.SiteHold,
         kernel_records.StorageBlock,
         kernel_records.SlotLayout,
+        kernel_records.CommandInputs,
         kernel_records.Canary,
         kernel_records.LossReissued,
         kernel_records.LossWrittenOff,

@@ -27,6 +27,11 @@ HOLD_KIND = {
     "takeover": b"\x04",
 }
 
+INPUT_PHASE = {
+    "inbox": b"\x00",
+    "closed": b"\x02",
+}
+
 RECORD_VERDICT = {
     "foreign": b"\x00",
     "genuine": b"\x02",
@@ -150,6 +155,13 @@ def slot_layout(record: records.SlotLayout) -> bytes:
     ))
 
 
+def command_inputs(record: records.CommandInputs) -> bytes:
+    return join((
+        INPUT_PHASE[record.phase],
+        long(record.recorded_at),
+    ))
+
+
 def canary(record: records.Canary) -> bytes:
     return join((
         LENGTHS[len(text := record.site.encode())] + text,
@@ -212,6 +224,7 @@ ENCODERS: dict[type, Callable[[Any], bytes]] = {
     records.SiteHold: site_hold,
     records.StorageBlock: storage_block,
     records.SlotLayout: slot_layout,
+    records.CommandInputs: command_inputs,
     records.Canary: canary,
     records.LossReissued: loss_reissued,
     records.LossWrittenOff: loss_written_off,

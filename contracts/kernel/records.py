@@ -11,6 +11,8 @@ Role: TypeAlias = Literal["active", "passive"]
 
 HoldKind: TypeAlias = Literal["quiesced", "unproven", "takeover"]
 
+InputPhase: TypeAlias = Literal["inbox", "closed"]
+
 RecordVerdict: TypeAlias = Literal["foreign", "genuine", "suspect"]
 
 
@@ -170,6 +172,17 @@ class SlotLayout:
     service: str
     number: int  # Counts up with every change.
     slots: int
+
+
+@dataclass(frozen=True)
+class CommandInputs:
+    """How far the site's workers have moved to the inbox (ADR 20). Key: inputs."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.CommandInputs"
+
+    # inbox: workers write to the inbox. closed: commands of workers are parked on the command topics.
+    phase: InputPhase
+    recorded_at: int  # Microseconds since 1970, UTC. (Micros.)
 
 
 @dataclass(frozen=True)

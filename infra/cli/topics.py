@@ -1,5 +1,6 @@
 """`daybook topics`: the catalogue, whether the broker agrees with it, and more partitions for a service."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -8,13 +9,21 @@ from confluent_kafka import KafkaException
 from analytics.terminal import Table
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
+from infra.dr.inputs import close, switch
 from infra.dr.repartition.copying import NotCopied
 from infra.dr.repartition.generation import NotPossible
 from infra.dr.repartition.shop import repartition_shop
 from infra.dr.steps import NotDone
 from infra.log.topics import SERVICES, catalogue, drift
 from infra.stack.embedded.broker import broker_ready
+from services.kernel.log.control import read_control
 from services.kernel.log.transactions import OwnershipLost
+
+
+class Move(StrEnum):
+    switch = "switch"
+    close = "close"
+
 
 app = typer.Typer()
 topics = typer.Typer()
@@ -68,6 +77,30 @@ def repartition(
         text = f"{each.topic}: {each.records:,} records of {each.keys:,} keys in {each.partitions} partitions"
         results.print(text)
     notes.print(f"Now write `partitions: {partitions}` into contracts/topics.yaml, for the next new cluster.")
+
+
+@topics.command("inputs")
+def move_inputs(
+    step: Annotated[Move | None, typer.Argument(help="What to do; without it, show the phase.")] = None,
+    kafka: Annotated[
+        str,
+        typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's."),
+    ] = "",
+) -> None:
+    """Move the workers of a running shop from the command topics to the inbox, in two steps.
+
+    `switch`: workers write to the inbox from now on. `close`: what workers wrote to the command topics is
+    parked from now on. Each step is refused while it is too early; neither can be undone.
+    """
+    broker = kafka or running_settings().kafka
+    try:
+        if step is not None:
+            {Move.switch: switch, Move.close: close}[step](broker)
+        results.print(read_control(broker).phase)
+    except NotDone as reason:
+        fail(str(reason))
+    except (KafkaException, TimeoutError) as reason:
+        fail(f"the broker at {broker} does not answer: {reason}")
 
 
 def _show_catalogue() -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from contracts.kernel.records import HoldKind, SiteHold, SiteRole, StorageBlock
+from contracts.kernel.records import CommandInputs, HoldKind, InputPhase, SiteHold, SiteRole, StorageBlock
 from contracts.lock import load_lock
 from services.kernel.log.control import (
     HOLD,
+    INPUTS,
     ROLE,
     STORAGE,
     TOPIC,
@@ -41,6 +42,11 @@ def write_hold(bootstrap: str, kind: HoldKind, epoch: int) -> None:
 def lift_hold(bootstrap: str) -> None:
     """Nothing holds the site's writers back any more."""
     _write(bootstrap, HOLD, None)
+
+
+def write_inputs(bootstrap: str, phase: InputPhase) -> None:
+    """From now on the site's inputs are in this phase (ADR 20)."""
+    _write(bootstrap, INPUTS, encode(TOPIC, CommandInputs(phase, now_micros())))
 
 
 def write_storage_block(bootstrap: str, folder: str, free_bytes: int, seconds: float = WRITE_SECONDS) -> None:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from contracts.kernel.records import ParkedCommand
+from contracts.kernel.records import OutcomeBatch, ParkedCommand
 from infra.base.errors import DaybookError
 from infra.log.topics import SERVICES
+from services.kernel.log.control import read_control
 from services.kernel.log.reader import partitions_of, read_to_end
+from services.kernel.log.topics import inbox_of, inputs_of, service_of
 from services.kernel.log.transactions import LARGEST_RECORD
 from services.kernel.record.codec import Undecodable, decode
+from services.kernel.record.registry import topic_of
 
 DELIVERY_SECONDS = 30
 
@@ -64,14 +67,28 @@ def parked_command(bootstrap: str, position: str) -> Parked:
 
 
 def retry(bootstrap: str, parked: Parked) -> None:
-    """Send the command again as it was, then forget it here.
+    """Send the command again as it was, to its input, then forget it here.
 
     Raises KafkaException: it may be sent twice then, and is executed once, for its id is the same.
     """
     command = parked.command
     headers = [(header.name, header.value) for header in command.headers]
-    _deliver(bootstrap, command.topic, command.key, command.value, headers)
+    _deliver(bootstrap, _input_of(bootstrap, command), command.key, command.value, headers)
     skip(bootstrap, parked)
+
+
+def _input_of(bootstrap: str, command: ParkedCommand) -> str:
+    """What a worker wrote to the commands goes to the inbox where workers have moved there."""
+    if read_control(bootstrap).phase == "commands":
+        return command.topic
+    try:
+        record = decode(command.value)
+        own = (
+            inbox_of(service_of(command.topic)) if isinstance(record, OutcomeBatch) else topic_of(record.TYPE)
+        )
+    except (Undecodable, KeyError):
+        return command.topic
+    return own if own in inputs_of(service_of(command.topic)) else command.topic
 
 
 def skip(bootstrap: str, parked: Parked) -> None:

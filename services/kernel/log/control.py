@@ -1,4 +1,5 @@
-"""`site.control`: the site's role and epoch, what holds its writers back, and each service's slot layout."""
+"""`site.control`: the site's role and epoch, what holds its writers back, each service's slot layout, and the
+phase of the inputs."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from contracts.kernel.records import SiteHold, SiteRole, SlotLayout, StorageBlock
+from contracts.kernel.records import CommandInputs, SiteHold, SiteRole, SlotLayout, StorageBlock
 from services.kernel.log.clients import client
 from services.kernel.log.foreign import foreign
 from services.kernel.log.reader import read_to_end
+from services.kernel.log.topics import Phase
 from services.kernel.log.transactions import Transactions
 from services.kernel.record.codec import Undecodable, decode, encode
 
 TOPIC = "site.control"
-ROLE, HOLD, STORAGE = "role", "hold", "storage"
+ROLE, HOLD, STORAGE, INPUTS = "role", "hold", "storage", "inputs"
+PHASES: Sequence[Phase] = ("commands", "inbox", "closed")
 
 
 @dataclass
@@ -27,7 +30,13 @@ class Control:
     hold: SiteHold | None = None
     storage: StorageBlock | None = None
     layouts: dict[str, SlotLayout] = field(default_factory=dict)
+    inputs: CommandInputs | None = None
     named: bool = False
+
+    @property
+    def phase(self) -> Phase:
+        """`commands` until an operator goes on: `./daybook topics inputs`. See `Routing` for what follows."""
+        return self.inputs.phase if self.inputs is not None else PHASES[0]
 
     @property
     def held(self) -> str:
@@ -71,6 +80,10 @@ class Control:
                 self.hold = record
             case StorageBlock() if name == STORAGE:
                 self.storage = record
+            case CommandInputs(phase=phase) if name == INPUTS and (
+                self.inputs is None or PHASES.index(phase) >= PHASES.index(self.inputs.phase)
+            ):
+                self.inputs = record
             case SlotLayout(service=service) if name == f"layout/{service}" and self._follows(record):
                 self.layouts[service] = record
             case _:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import structlog
@@ -38,6 +39,7 @@ MAX_RECORDS = 10_000  # events and asks of one transaction: an order of a thousa
 IDLE_SECONDS = 0.1
 # Asking again and again does not make an answer come sooner: each time half as often, down to this.
 SLOWEST_REDRIVE = 64
+LOOK_AGAIN_MICROS = 1_000_000
 
 Record: TypeAlias = tuple[str, bytes, str | None, dict[str, Any]]
 """Topic, value, key, and what else `produce` takes."""
@@ -220,6 +222,7 @@ class CommandLoop(Generic[Command, State, Event]):
     def _due(self, staged: Staged[State], now: int, recorded: int) -> None:
         """Stage what passed deadlines and unanswered asks call for, behind the outcomes that are already
         waiting. Whoever got an answer since then waits anew."""
+        may_expire = cache(self._may_expire)
         while self._timers and self._timers[0][0] <= now and len(staged.asks) < MAX_BATCH:
             _, number, key = heapq.heappop(self._timers)
             timer = self._timed.pop((number, key))
@@ -229,10 +232,18 @@ class CommandLoop(Generic[Command, State, Event]):
             entity = staged.entities.get((number, key)) or self._slot.partitions[number].get(key)
             deadline, waits = self._process.deadline(entity.state), self._redrive
             asks: Sequence[Ask] = ()
-            if deadline is not None and deadline <= now:
+            if deadline is not None and deadline <= now and not may_expire(number):
+                waits = LOOK_AGAIN_MICROS
+            elif deadline is not None and deadline <= now:
                 asks = [Ask(uuid7(), key, self._process.expire(key, now))]
             elif entity.version == timer.version and timer.until <= now:
                 asks = self._process.pending(entity.state)
                 waits = min(2 * timer.waits, SLOWEST_REDRIVE * self._redrive)
             staged.asks.extend(self._executor.asks(key, asks, key, key, recorded))
             self._set_timer(number, key, entity, now, waits)
+
+    def _may_expire(self, number: int) -> bool:
+        """While workers move to the inbox, outcomes may wait among the commands: no deadline overtakes them."""
+        if self._executor.phase() != "inbox":
+            return True
+        return self._inputs.commands_read(number, self._slot.committed[self._inputs.topics[1]][number])

@@ -12,12 +12,12 @@ from typing import Any, Generic, TypeVar
 from confluent_kafka import Message
 
 from contracts.kernel.records import Header, Outcome, OutcomeBatch, ParkedCommand, Remembered
+from services.kernel.log.topics import Phase, service_of
 from services.kernel.model.decider import Refused
 from services.kernel.model.process import Aggregate, Answered, Ask
 from services.kernel.record.codec import decode, encode
-from services.kernel.record.envelope import LARGEST_NUMBER, Metadata, ReplyAddress, read_headers, uuid7
-from services.kernel.record.registry import topic_of
-from services.kernel.worker.addressing import LaterEpoch, answerable, later_epoch, require_address
+from services.kernel.record.envelope import LARGEST_NUMBER, Metadata, read_headers, uuid7
+from services.kernel.worker.addressing import LaterEpoch, Routing, answerable, later_epoch, require_address
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.entity import Entity, unexpected
 from services.kernel.worker.staged import Staged, StagedAsk, StagedEvent
@@ -40,19 +40,20 @@ class Executor(Generic[Command, State, Event]):
         partition_count: int,
         epoch: int,
         site_epoch: Callable[[], int] = lambda: LARGEST_NUMBER,
+        phase: Callable[[], Phase] = lambda: "commands",
     ) -> None:
-        """`site_epoch` returns the epoch of the site as it is now."""
-        self._site_epoch = site_epoch
+        """`site_epoch` and `phase` return those of the site as they are now."""
+        self._site_epoch, self._routing, self.phase = site_epoch, Routing(aggregate.name, phase), phase
         self._aggregate, self._decider, self._process = aggregate, aggregate.decider, aggregate.process
         self._partitions, self._count, self._epoch = partitions, partition_count, epoch
         self._source = f"daybook/{aggregate.name}"
-        self._events_topic, self._commands_topic = f"{aggregate.name}.events", f"{aggregate.name}.commands"
+        self._events_topic = f"{aggregate.name}.events"
 
     def execute(self, record: Message, staged: Staged[State], now: int) -> None:
-        """One record of the command topic. Never raises for what a command holds: it is parked then."""
+        """One record of an input. Never raises for what a command holds: it is parked then."""
         metadata: Metadata | None = None
         try:
-            metadata = answerable(read_headers(record.headers()))
+            metadata = self._routing.routed(record.topic(), answerable(read_headers(record.headers())))
             if metadata.epoch < self._epoch:  # it belongs to before a failover
                 staged.counts[metadata.type, "skipped"] += 1
                 return
@@ -61,6 +62,7 @@ class Executor(Generic[Command, State, Event]):
             key = record.key().decode()
             body = decode(record.value())
             require_address(record.partition(), self._count, key, metadata)
+            self._routing.require_input(record.topic(), body)
             if key in self._partitions[record.partition()].read.stopped:
                 self._unavailable(metadata, staged)
                 return
@@ -79,8 +81,8 @@ class Executor(Generic[Command, State, Event]):
         """Commands to other aggregates (or, for a deadline, to the same one), ready to be produced."""
         for ask in asks:
             kind = type(ask.command)
-            topic = topic_of(kind.TYPE)
-            own = topic == self._commands_topic
+            topic = self._routing.command_topic(kind.TYPE)
+            own = service_of(topic) == self._aggregate.name
             metadata = Metadata(
                 id=ask.id,
                 type=kind.TYPE,
@@ -90,7 +92,7 @@ class Executor(Generic[Command, State, Event]):
                 correlation_id=correlation,
                 causation_id=cause,
                 epoch=self._epoch,
-                reply_to=None if own else ReplyAddress(self._commands_topic, None, ask.tag, key),
+                reply_to=None if own else self._routing.reply_address(ask.tag, key),
                 traceparent=traceparent,
             )
             yield StagedAsk(topic, ask.key, encode(topic, ask.command), metadata)

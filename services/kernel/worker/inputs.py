@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from services.kernel.log.reader import commands_consumer, once_settled, sound
+from services.kernel.log.reader import commands_consumer, end_offsets, once_settled, sound
+from services.kernel.log.tail import LogTail, NotKnown
 from services.kernel.log.topics import inputs_of
 from services.kernel.log.transactions import Transactions
 
@@ -20,6 +21,7 @@ Positions: TypeAlias = Mapping[str, dict[int, int]]
 
 PAUSE_SECONDS = 0.005  # how long a record of the inbox may wait while nothing else comes
 COMMITTED_SECONDS = 60
+TAIL_SECONDS = 2.0
 
 
 class Inputs:
@@ -27,6 +29,8 @@ class Inputs:
 
     def __init__(self, bootstrap: str, service: str) -> None:
         self.topics, group = inputs_of(service), f"{service}-workers"
+        self._bootstrap, self._tail = bootstrap, LogTail(bootstrap)
+        self._waiting: dict[int, int] = {}
         self._inbox, self._commands = (commands_consumer(bootstrap, group) for _ in self.topics)
         self._consumers: Mapping[str, Consumer] = dict(
             zip(self.topics, (self._inbox, self._commands), strict=True)
@@ -99,7 +103,28 @@ class Inputs:
         for (topic, number), offset in first.items():
             self._consumers[topic].seek(TopicPartition(topic, number, offset))
 
+    def commands_read(self, number: int, executed: int) -> bool:
+        """Whether the commands are executed that stood in a partition when this was first asked.
+
+        Once it is so, the next call asks about those that stand there then. `executed` is the next offset.
+        """
+        topic = self.topics[1]
+        if number not in self._waiting:
+            self._waiting[number] = end_offsets(self._bootstrap, topic, [number])[number]
+        place = ((topic, number), executed)
+        try:  # no position reaches the end of a partition that markers close
+            read = (
+                executed >= self._waiting[number]
+                or not self._tail.behind([place], TAIL_SECONDS)[place].records
+            )
+        except NotKnown:
+            read = False
+        if read:
+            del self._waiting[number]
+        return read
+
     def close(self) -> None:
+        self._tail.close()
         for consumer in self._consumers.values():
             consumer.close()
 

@@ -149,6 +149,7 @@ def _run_loop(
         slot.partition_count,
         slot.epoch,
         lambda: read_control(settings.kafka).role.epoch,
+        lambda: watch.control.phase,
     )
     if slot.taking_over:
         asked = take_over(slot, executor, settings.takeover_hours)

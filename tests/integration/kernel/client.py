@@ -13,6 +13,7 @@ from infra.base.waiting import wait_until
 from infra.lab.checker import Acknowledged
 from services.kernel.record.codec import decode, encode
 from services.kernel.record.envelope import Metadata, ReplyAddress, now_micros, write_headers
+from services.kernel.record.registry import topic_of
 
 
 class Client:
@@ -70,7 +71,9 @@ class Client:
         )
         topic = f"{self._service}.{to}"
         self.sent[command_id] = (key, command)
-        self._producer.produce(topic, encode(topic, command), key, headers=write_headers(metadata))
+        self._producer.produce(
+            topic, encode(topic_of(command.TYPE), command), key, headers=write_headers(metadata)
+        )
         self._producer.poll(0)
 
     def raw(self, key: str, value: bytes, headers: list[tuple[str, bytes]]) -> None:

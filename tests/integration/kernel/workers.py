@@ -30,7 +30,8 @@ FIRST_BATCH = 3  # the call at which a doom hits the first batch: the start sett
 
 
 class WorkerProcess:
-    """A real worker in a process of its own; `doom` is (step, nth call, signal), see doomed_worker."""
+    """A real worker in a process of its own; `doom` is (step, nth call, signal), see doomed_worker;
+    `code` is the folder of another version."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class WorkerProcess:
         service: str,
         folder: Path,
         doom: tuple[str, int, str] | None = None,
+        code: Path | None = None,
         **settings: object,
     ) -> None:
         self.port = free_ports(1)[0]
@@ -55,7 +57,7 @@ class WorkerProcess:
         self.log = folder / f"{service}-{self.port}.log"
         with self.log.open("w") as out:
             self.process = subprocess.Popen(
-                [sys.executable, *module], env=environment, stdout=out, stderr=subprocess.STDOUT
+                [sys.executable, *module], env=environment, cwd=code, stdout=out, stderr=subprocess.STDOUT
             )
 
     def wait_ready(self, seconds: float = 90) -> None:

@@ -1,0 +1,204 @@
+"""A running shop moves its workers from the commands to the inbox: old workers beside new ones, deadlines,
+and what is parked at the end."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from contracts.inventory.commands import ReceiveStock, ReserveStock
+from contracts.kernel.records import OutcomeBatch
+from contracts.order.commands import ExpireOrder, PlaceOrder
+from contracts.order.events import Line, OrderConfirmed
+from infra.base.settings import ROOT
+from infra.dr.inputs import close, switch
+from infra.dr.steps import NotDone
+from infra.lab.checker import Evidence, check, read_sent
+from infra.log.parked import parked_commands, retry
+from services.kernel.log.control import read_control
+from services.kernel.log.reader import end_offsets, read_to_end
+from services.kernel.record.codec import decode
+from services.kernel.record.envelope import now_micros
+from tests.bench import bulk
+from tests.integration.api.processes import eventually
+from tests.integration.kernel.client import Client
+from tests.integration.kernel.test_order_kills import at_rest
+from tests.integration.kernel.workers import WorkerProcess
+
+Start = Callable[..., WorkerProcess]
+BEFORE = "fc71b08"  # the last commit whose services had one input
+SKUS = tuple(f"sku-{number}" for number in range(10))
+MANY = 1200  # outcomes: more than two batches
+SECOND = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The code of that commit."""
+    there = subprocess.run(["git", "-C", ROOT, "cat-file", "-e", BEFORE], check=False, capture_output=True)
+    if there.returncode:
+        pytest.skip("the history does not reach back to the other version")
+    folder = tmp_path_factory.mktemp("before")
+    packed = subprocess.check_output(["git", "-C", ROOT, "archive", BEFORE, "contracts", "services"])
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def place(client: Client, name: str, count: int, settle_by: int | None = None) -> set[str]:
+    """Orders of one line; returns when all are accepted, with their ids."""
+    orders = {f"{name}-{number}" for number in range(count)}
+    for number, order_id in enumerate(sorted(orders)):
+        lines = (Line(SKUS[number % len(SKUS)], 1, SECOND),)
+        order = PlaceOrder(order_id, **bulk.SHOP, occurred_at=1, lines=lines, charges=(), settle_by=settle_by)
+        client.send(order, order_id, order_id)
+    client.flush()
+    client.wait_for(orders)
+    return orders
+
+
+def confirmed(bootstrap: str, orders: set[str]) -> None:
+    """Wait until every conversation has ended; all of these orders are confirmed."""
+    last = {event.key: type(event.event) for event in at_rest(bootstrap) if event.topic == "order.events"}
+    assert Counter(last[order_id] for order_id in orders) == {OrderConfirmed: len(orders)}
+
+
+def written(bootstrap: str, topic: str, start: dict[int, int] | None = None) -> Counter[type]:
+    return Counter(
+        type(decode(record.value())) for record in read_to_end(bootstrap, topic, start or {0: 0, 1: 0})
+    )
+
+
+def in_stock(client: Client, start_worker: Start) -> WorkerProcess:
+    worker = start_worker("inventory")
+    for sku in SKUS:
+        client.send(ReceiveStock(sku, 10**6, "opening", 1), sku, f"{sku}-opening")
+    client.flush()
+    client.wait_for({f"{sku}-opening" for sku in SKUS})
+    return worker
+
+
+def moved(bootstrap: str) -> None:
+    """Both steps, where they were not done yet; workers of both services have been ready."""
+    switch(bootstrap)
+    close(bootstrap)
+
+
+@pytest.mark.timeout(600)
+def test_an_old_worker_beside_a_new_one_in_both_orders_until_all_have_moved(
+    bootstrap: str,
+    before: Path,
+    start_worker: Start,
+    order_client: Client,
+    inventory_client: Client,
+) -> None:
+    in_stock(inventory_client, start_worker).end()
+    old_stock = start_worker("inventory", code=before)
+    old_order = start_worker("order", code=before)
+    orders = place(order_client, "both-old", 20)
+    confirmed(bootstrap, orders)
+    with pytest.raises(NotDone, match=r"order\.inbox/0"):
+        switch(bootstrap)
+
+    old_stock.end()  # what it has not executed yet is executed by its successor
+    orders = place(order_client, "stock-away", 20)
+    new_stock = start_worker("inventory")
+    orders |= place(order_client, "old-order-new-stock", 20)
+    confirmed(bootstrap, orders)
+
+    old_order.end()
+    new_stock.end()
+    start_worker("inventory", code=before)
+    order_worker = start_worker("order")
+    orders = place(order_client, "new-order-old-stock", 20)
+    confirmed(bootstrap, orders)
+    assert written(bootstrap, "order.inbox") == written(bootstrap, "inventory.inbox") == Counter()
+
+    order_worker.end()
+    start_worker("order")  # repeats get their old outcomes
+    start_worker("inventory").wait_ready()
+    heard = len(order_client.outcomes)
+    for order_id in orders:
+        key, command = order_client.sent[order_id]
+        order_client.send(command, key, order_id)
+    eventually(lambda: len(order_client.outcomes) == heard + len(orders), "not every repeat is answered")
+    assert all(outcome.replayed for outcome in order_client.outcomes[heard:])
+    with pytest.raises(NotDone, match="switch"):
+        close(bootstrap)
+    assert check(Evidence(at_rest(bootstrap), order_client.acknowledged(), sent=read_sent(bootstrap))) == []
+
+
+@pytest.mark.timeout(600)
+def test_no_order_expires_whose_outcomes_wait_among_the_commands_at_the_switch(
+    bootstrap: str, start_worker: Start, order_client: Client, inventory_client: Client
+) -> None:
+    assert read_control(bootstrap).phase == "commands"
+    in_stock(inventory_client, start_worker).end()
+    start = end_offsets(bootstrap, "order.commands", [0, 1])
+    stopped = start_worker("order")
+    deadline = now_micros() + 20 * SECOND
+    orders = place(order_client, "waiting", MANY, deadline)
+    stopped.end()
+    start_worker("inventory")
+    eventually(
+        lambda: written(bootstrap, "order.commands", start)[OutcomeBatch] >= MANY, "not all are answered"
+    )
+    switch(bootstrap)
+    eventually(lambda: now_micros() > deadline, "the deadline does not pass")
+    start_worker("order", redrive_seconds=0.01)  # looks at once at what is overdue
+    confirmed(bootstrap, orders)
+    assert written(bootstrap, "order.inbox")[ExpireOrder] == 0
+
+    more = place(order_client, "moved", 50)
+    confirmed(bootstrap, more)
+    assert written(bootstrap, "order.inbox")[OutcomeBatch] > 0
+    assert written(bootstrap, "inventory.inbox")[ReserveStock] >= 50
+    close(bootstrap)
+    assert read_control(bootstrap).phase == "closed"
+
+
+@pytest.mark.timeout(600)
+def test_no_order_expires_whose_outcomes_wait_in_the_inbox(
+    bootstrap: str, start_worker: Start, order_client: Client, inventory_client: Client
+) -> None:
+    stock, stopped = in_stock(inventory_client, start_worker), start_worker("order")
+    stopped.wait_ready()
+    moved(bootstrap)
+    stock.end()
+    start = end_offsets(bootstrap, "order.inbox", [0, 1])
+    deadline = now_micros() + 20 * SECOND
+    orders = place(order_client, "late", MANY, deadline)
+    stopped.end()
+    start_worker("inventory")
+    eventually(lambda: written(bootstrap, "order.inbox", start)[OutcomeBatch] >= MANY, "not all are answered")
+    eventually(lambda: now_micros() > deadline, "the deadline does not pass")
+    start_worker("order", redrive_seconds=0.01)
+    confirmed(bootstrap, orders)
+
+
+def test_each_command_on_the_other_input_is_parked(
+    bootstrap: str, start_worker: Start, inventory_client: Client
+) -> None:
+    """At the end of the move; a retry sends a worker's command to the inbox."""
+    client = inventory_client
+    in_stock(client, start_worker)
+    start_worker("order").wait_ready()
+    moved(bootstrap)
+    client.send(ReserveStock("sku-0", "forged", 1, 1), "sku-0", "on-commands")
+    client.send(ReceiveStock("sku-0", 1, "delivery", 1), "sku-0", "on-inbox", to="inbox")
+    answers = client.wait_for({"on-commands", "on-inbox"})
+    assert {(answer.kind, answer.code) for answer in answers.values()} == {("failed", "command_failed")}
+    found = {each.header("ce_id"): each for each in parked_commands(bootstrap)}
+    assert found.keys() == {"on-commands", "on-inbox"}
+    retry(bootstrap, found["on-commands"])
+    retry(bootstrap, found["on-inbox"])
+    eventually(
+        lambda: {client.answered()[name].kind for name in found} == {"accepted"}, "a retry is not executed"
+    )
+    assert parked_commands(bootstrap) == []
