@@ -11,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from contracts.inventory.commands import ReceiveStock, ReserveStock
 from contracts.kernel.records import OutcomeBatch
 from contracts.order.commands import ExpireOrder, PlaceOrder
 from contracts.order.events import Line, OrderConfirmed
 from infra.base.settings import ROOT
+from infra.cli.topics import app
 from infra.dr.inputs import close, switch
 from infra.dr.steps import NotDone
 from infra.lab.checker import Evidence, check, read_sent
@@ -86,8 +88,9 @@ def in_stock(client: Client, start_worker: Start) -> WorkerProcess:
 
 def moved(bootstrap: str) -> None:
     """Both steps, where they were not done yet; workers of both services have been ready."""
-    switch(bootstrap)
-    close(bootstrap)
+    for step, phase in ((["switch"], ""), (["close"], "closed"), ([], "closed")):
+        done = CliRunner().invoke(app, ["topics", "inputs", *step, "--kafka", bootstrap])
+        assert (done.exit_code, phase in done.output) == (0, True), done.output
 
 
 @pytest.mark.timeout(600)
