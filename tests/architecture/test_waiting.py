@@ -43,7 +43,10 @@ NO_INFRA = {
     "infra/stack/embedded/detached.py": {"_started"},
     "services/kernel/log/reader.py": {"once_settled"},
     "services/kernel/worker/worker.py": {"_demoted"},
-    "services/projection/engine/projection.py": {"_decide", "_database_there"},  # `_decide` is a main loop
+    "services/projection/engine/projection.py": {
+        "_apply_decisions",
+        "_wait_for_database",
+    },  # the first is a main loop
     "services/projection/engine/source.py": {"started"},
 }
 

@@ -30,6 +30,9 @@ STOPPED = ("stopped", b"1")  # it is folded anew at every start: a decision or n
 FORMAT_HEADER = "format"
 # Raised when snapshots say something new: those that lack it are discarded.
 SNAPSHOT_GENERATION = b"2"
+# Formats whose name once covered the docstrings of the states too, by the name without: workers of both versions read
+# each other's snapshots. A state of another shape is not in this table.
+NAMED_WITH_DOCSTRINGS = {"8dc142c9712d0a4c": "9ef111c0bdaa2402", "570038325de2fe7d": "8fdf6271a8dd6b59"}
 
 
 class StateCodec(Generic[State]):
@@ -41,8 +44,9 @@ class StateCodec(Generic[State]):
         }
         self._encode = msgspec.msgpack.Encoder(enc_hook=_encodable).encode
         shapes = msgspec.json.schema_components(list(states), schema_hook=_schema)
-        shape = msgspec.json.encode(shapes, order="deterministic")
-        self.format = hashlib.blake2b(SNAPSHOT_GENERATION + shape, digest_size=8).hexdigest()
+        shape = msgspec.json.encode(_without_docstrings(shapes), order="deterministic")
+        name = hashlib.blake2b(SNAPSHOT_GENERATION + shape, digest_size=8).hexdigest()
+        self.format = NAMED_WITH_DOCSTRINGS.get(name, name)
 
     def encode(self, state: State) -> bytes:
         return type(state).__name__.encode() + b"\0" + self._encode(state)
@@ -68,6 +72,21 @@ def _decoded(kind: type, content: dict[str, int]) -> Map:
     if kind is Map:
         return Map(content)
     raise NotImplementedError(f"no snapshot can hold a {kind.__name__}")
+
+
+def _without_docstrings(schema: Any) -> Any:
+    """The shape alone: msgspec puts a class's docstring into its schema as `description`."""
+    match schema:
+        case dict():
+            return {
+                key: _without_docstrings(value)
+                for key, value in schema.items()
+                if not (key == "description" and isinstance(value, str))
+            }
+        case list() | tuple():
+            return [_without_docstrings(item) for item in schema]
+        case _:
+            return schema
 
 
 def _schema(kind: type) -> dict[str, Any]:

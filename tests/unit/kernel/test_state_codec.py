@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import make_dataclass
 
 from contracts.inventory.commands import (
     InventoryCommand,
@@ -128,3 +129,12 @@ def test_no_fold_and_no_snapshot_depends_on_the_hash_seed() -> None:
     found = [process.communicate(timeout=120)[0].decode().strip() for process in processes]
     assert [process.returncode for process in processes] == [0] * len(SEEDS)
     assert set(found) == {digest()}
+
+
+def test_a_format_is_named_by_the_shape_of_the_states_alone() -> None:
+    def state(docstring: str, *fields: tuple[str, type]) -> type:
+        return make_dataclass("State", fields, namespace={"__doc__": docstring})
+
+    first, reworded = state("One text.", ("description", str)), state("Another text.", ("description", str))
+    other = state("One text.", ("description", int))
+    assert StateCodec([first]).format == StateCodec([reworded]).format != StateCodec([other]).format
