@@ -19,7 +19,7 @@ from analytics.evidence.domain_fold import DomainFold, Row, folded
 from analytics.evidence.entities import Accounts
 from analytics.evidence.read_models import ReadModels, read_models, read_positions
 from analytics.evidence.verdict import Verdict, aside
-from analytics.offsets import check_within, end_offsets, wait_until_read
+from analytics.offsets import check_within, stable_ends, wait_until_read
 from analytics.replay import replay
 from contracts.order.events import OrderReturned
 from services.inventory.domain.decider import stock_decider
@@ -80,7 +80,7 @@ def audit(
     told each step. Raises LogUnreachable, DatabaseUnreachable, NotCaughtUp, AheadOfLog and BadExpectation."""
     started = time.monotonic()
     models = _caught_up(sources, wait_seconds, report)
-    ends = end_offsets(sources.kafka, (sources.orders, sources.inventory))
+    ends = stable_ends(sources.kafka, (sources.orders, sources.inventory))
     check_within(ends, models.positions)
     log = replay(session, sources.kafka, ends=ends).kept()
     report("reading the log")
@@ -119,7 +119,7 @@ def audit(
 
 def _caught_up(sources: AuditSources, seconds: float, report: Callable[[str], None]) -> ReadModels:
     """Returns the read models, once each has read what the log contains now."""
-    ends = end_offsets(sources.kafka, (sources.orders, sources.inventory))
+    ends = stable_ends(sources.kafka, (sources.orders, sources.inventory))
     deadline = time.monotonic() + seconds
     topics = {"orders": sources.orders, "stock": sources.inventory, "sales_daily": sources.orders}
     for name, topic in topics.items():

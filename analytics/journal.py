@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
 
 from analytics.decoder import UndecodableValue, read_record
 from analytics.offsets import REQUEST_SECONDS, LogUnreachable
 from contracts.kernel.records import EpochsRecorded, RecordJudged
 from contracts.lock import Lock, load_lock
+from services.kernel.log.reader import NotCaughtUp, partitions_by_topic, read_to_end
 
 TOPIC = "site.journal"
 Subject = tuple[str, int, str, str]
@@ -32,11 +32,11 @@ NO_DECISIONS = RecordedDecisions()
 def read_decisions(kafka: str) -> RecordedDecisions:
     """Returns the recorded decisions; none if the log has no journal. Raises LogUnreachable."""
     try:
-        metadata_ = AdminClient({"bootstrap.servers": kafka, "log_level": 0}).list_topics(
-            timeout=REQUEST_SECONDS
-        )
-        return decisions(_values(kafka), load_lock()) if TOPIC in metadata_.topics else NO_DECISIONS
-    except KafkaException as error:
+        if TOPIC not in partitions_by_topic(kafka, REQUEST_SECONDS):
+            return NO_DECISIONS
+        records = read_to_end(kafka, TOPIC, {0: 0}, timeout=REQUEST_SECONDS)
+        return decisions([record.value() for record in records], load_lock())
+    except (KafkaException, NotCaughtUp) as error:
         raise LogUnreachable(f"the broker at {kafka} does not respond: {error}") from error
 
 
@@ -55,31 +55,3 @@ def decisions(values: Iterable[bytes | None], lock: Lock) -> RecordedDecisions:
         elif name == EpochsRecorded.TYPE:
             epochs[record["topic"]] = frozenset(record["epochs"])
     return RecordedDecisions(verdicts, epochs)
-
-
-def _values(kafka: str) -> Iterable[bytes | None]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka,
-            "group.id": "daybook-audit",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "log_level": 0,
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        while True:
-            record = consumer.poll(REQUEST_SECONDS)
-            if record is None:
-                raise LogUnreachable(f"the broker at {kafka} does not respond")
-            error = record.error()
-            if error is None:
-                yield record.value()
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return
-            else:
-                raise LogUnreachable(str(error))
-    finally:
-        consumer.close()

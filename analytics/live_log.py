@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from analytics.envelope import EVENT_TOPICS, with_columns
 from analytics.log_rule import with_fault
 from analytics.replay import SOURCE, Replay, replay
+from services.kernel.log.clients import Connection
 
 LATE = "10 minutes"
 """How late a record may come, and how long a line may wait for its reservation."""
@@ -35,7 +36,7 @@ def live(session: SparkSession, kafka: str, topics: tuple[str, ...] = EVENT_TOPI
     source = (
         session.readStream.format("kafka")
         .options(**SOURCE)
-        .option("kafka.bootstrap.servers", kafka)
+        .options(**Connection(kafka).spark())
         .option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest")
         .load()

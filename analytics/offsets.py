@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from confluent_kafka import (
-    Consumer,
     IsolationLevel,
-    KafkaError,
     KafkaException,
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from analytics.errors import AnalyticsError
+from services.kernel.log import clients
+from services.kernel.log.reader import NotCaughtUp, read_to_end
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """Topic → partition → offset of the next record, exclusive."""
@@ -35,10 +35,10 @@ class ReplayIncomplete(AnalyticsError):
     """A reader did not reach the fixed end of the log in time."""
 
 
-def end_offsets(kafka: str, topics: Iterable[str]) -> Offsets:
+def stable_ends(kafka: str, topics: Iterable[str]) -> Offsets:
     """Returns the last stable offset of every partition. Raises LogUnreachable. Records of open transactions lie
     beyond it."""
-    admin = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
+    admin = clients.admin(kafka, {"log_level": 0})
     try:
         topics_by_name = admin.list_topics(timeout=REQUEST_SECONDS).topics
         missing = [topic for topic in topics if topic not in topics_by_name]
@@ -64,7 +64,7 @@ def topic_ids(kafka: str, topics: Iterable[str]) -> dict[str, str]:
     """Returns the id of each topic; it changes if the topic is deleted and created again. Raises LogUnreachable."""
     names = list(topics)
     try:
-        admin = AdminClient({"bootstrap.servers": kafka, "log_level": 0})
+        admin = clients.admin(kafka, {"log_level": 0})
         futures = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_SECONDS)
         return {name: str(futures[name].result(REQUEST_SECONDS).topic_id) for name in names}
     except KafkaException as error:
@@ -107,28 +107,8 @@ def _behind(kafka: str, ends: Offsets, positions: Offsets) -> list[tuple[str, in
 
 def _record_follows(kafka: str, topic: str, number: int, position: int, end: int) -> bool:
     """Tells whether a committed record lies in [position, end)."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka,
-            "group.id": "daybook-audit",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
     try:
-        consumer.assign([TopicPartition(topic, number, position)])
-        while True:
-            record = consumer.poll(REQUEST_SECONDS)
-            if record is None:
-                raise LogUnreachable(f"the broker at {kafka} does not respond")
-            error = record.error()
-            if error is None:
-                return bool(record.offset() < end)
-            if error.code() == KafkaError._PARTITION_EOF:
-                return False
-            raise LogUnreachable(str(error))
-    finally:
-        consumer.close()
+        records = read_to_end(kafka, topic, {number: position}, {number: end}, timeout=REQUEST_SECONDS)
+        return any(record.offset() < end for record in records)
+    except (KafkaException, NotCaughtUp) as error:
+        raise LogUnreachable(f"the broker at {kafka} does not respond: {error}") from error

@@ -32,8 +32,9 @@ from analytics.envelope import (
 )
 from analytics.journal import read_decisions
 from analytics.log_rule import NO_FAULT, NOTHING_FOUND, Exceptions, find_exceptions, with_fault
-from analytics.offsets import Offsets, end_offsets
+from analytics.offsets import Offsets, stable_ends
 from contracts.lock import Lock, load_lock
+from services.kernel.log.clients import Connection
 
 # Large fetches: nearly twice the rate of Spark's defaults.
 SOURCE = {
@@ -97,7 +98,7 @@ def replay(
 ) -> Replay:
     """Returns the log of `topics` from its beginning to `ends` (default: its current end). Raises LogUnreachable.
     Records that are deleted while reading end the job (`failOnDataLoss`)."""
-    ends = end_offsets(kafka, topics) if ends is None else ends
+    ends = stable_ends(kafka, topics) if ends is None else ends
     source, lock = read_topics(session, kafka, ends), load_lock()
     partitions = {topic: len(numbers) for topic, numbers in ends.items()}
     exceptions = find_exceptions(with_kind(source), partitions, read_decisions(kafka), lock)
@@ -110,7 +111,7 @@ def read_topics(session: SparkSession, kafka: str, ends: Offsets) -> DataFrame:
     return (
         session.read.format("kafka")
         .options(**SOURCE)
-        .option("kafka.bootstrap.servers", kafka)
+        .options(**Connection(kafka).spark())
         .option("assign", _json({topic: sorted(partitions) for topic, partitions in ends.items()}))
         .option("startingOffsets", _json(starts))
         .option("endingOffsets", _json(ends))

@@ -8,7 +8,7 @@ import typer
 from analytics.envelope import EVENT_TOPICS
 from analytics.jobs import arguments
 from analytics.live_log import StreamFolders, append_new, held_by_hour, live
-from analytics.offsets import LogUnreachable, end_offsets
+from analytics.offsets import LogUnreachable, stable_ends
 from analytics.session import JarsMissing, open_session
 
 
@@ -22,7 +22,7 @@ def run(
     settings = arguments.settings_or_exit()
     folders = StreamFolders(out / "rows", out / "checkpoint")
     with arguments.exit_on(JarsMissing, LogUnreachable):
-        end_offsets(settings.kafka, EVENT_TOPICS)  # says at once that the broker does not answer
+        stable_ends(settings.kafka, EVENT_TOPICS)  # says at once that the broker does not answer
         arguments.report_step("starting Spark")
         session = open_session("held by hour", settings)
         arguments.report_step("reading what is new")

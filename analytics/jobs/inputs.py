@@ -11,7 +11,7 @@ from analytics.as_of import AsOf, Knowledge
 from analytics.envelope import with_columns
 from analytics.lake.reader import open_lake
 from analytics.marts.catalogue import Sources
-from analytics.offsets import Offsets, check_within, end_offsets
+from analytics.offsets import Offsets, check_within, stable_ends
 from analytics.replay import Replay, read_topics, replay
 from analytics.staging import conversations
 
@@ -35,7 +35,7 @@ def events(session: SparkSession, selection: Selection) -> Replay:
     """Up to `ends`, not yet cut by time. Raises LogUnreachable, AheadOfLog, NoLake and LakeDamaged."""
     if selection.lake is None:
         if selection.ends is not None:
-            check_within(end_offsets(selection.kafka, selection.ends), {EARLIER: selection.ends})
+            check_within(stable_ends(selection.kafka, selection.ends), {EARLIER: selection.ends})
         return replay(session, selection.kafka, ends=selection.ends)
     lake = open_lake(session, selection.lake)
     if selection.ends is None:
@@ -57,7 +57,7 @@ def sources(session: SparkSession, log: Replay, selection: Selection) -> Sources
 
 
 def _outgoing_commands(session: SparkSession, kafka: str, until: datetime | None = None) -> DataFrame:
-    commands = with_columns(read_topics(session, kafka, end_offsets(kafka, COMMANDS)))
+    commands = with_columns(read_topics(session, kafka, stable_ends(kafka, COMMANDS)))
     return conversations.outgoing_commands(
         commands if until is None else commands.where(F.col("recorded_at") <= F.lit(until))
     )

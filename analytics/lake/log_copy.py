@@ -22,9 +22,10 @@ from analytics.lake.manifest import (
     write_manifest,
 )
 from analytics.lake.parts import only_writer, write_part
-from analytics.offsets import Offsets, check_within, end_offsets, topic_ids
+from analytics.offsets import Offsets, check_within, stable_ends, topic_ids
 from analytics.replay import SOURCE
 from contracts.lock import load_lock
+from services.kernel.log.clients import Connection
 
 EVENTS_PER_BATCH = 1_000_000
 Report = Callable[[str], None]
@@ -45,7 +46,7 @@ def update(
     """Copy what is committed now and not yet in the lake, and the decisions on it. Raises LogUnreachable, LakeBusy,
     LogReplaced and AheadOfLog."""
     with only_writer(folder):
-        ids, ends = topic_ids(kafka, topics), end_offsets(kafka, topics)
+        ids, ends = topic_ids(kafka, topics), stable_ends(kafka, topics)
         try:
             lake = read_manifest(folder)
         except NoLake:
@@ -67,7 +68,7 @@ def rebuild(
     """Copy the log from its beginning; readers see the lake as it was until all is there. Raises LogUnreachable and
     LakeBusy."""
     with only_writer(folder):
-        ids, ends = topic_ids(kafka, topics), end_offsets(kafka, topics)
+        ids, ends = topic_ids(kafka, topics), stable_ends(kafka, topics)
         beside = folder / REBUILDING
         lake = _copy(session, kafka, beside, _empty(ids), ends, report, events_per_batch)
         try:
@@ -142,7 +143,7 @@ def _stream(session: SparkSession, kafka: str, copied: Offsets, ends: Offsets, e
     return (
         session.readStream.format("kafka")
         .options(**SOURCE)
-        .option("kafka.bootstrap.servers", kafka)
+        .options(**Connection(kafka).spark())
         .option("subscribe", ",".join(ends))
         .option("startingOffsets", msgspec.json.encode(starts).decode())
         .option("maxOffsetsPerTrigger", events)

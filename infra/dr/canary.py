@@ -9,16 +9,15 @@ from collections.abc import Callable
 import structlog
 from confluent_kafka import (
     OFFSET_END,
-    Consumer,
     KafkaError,
     KafkaException,
     Message,
-    Producer,
     TopicPartition,
 )
 
 from contracts.kernel.records import Canary
 from infra.stack.mirror_settings import CANARY
+from services.kernel.log import clients
 from services.kernel.record.codec import decode, encode
 from services.kernel.record.envelope import now_micros
 
@@ -32,8 +31,8 @@ class CanarySender:
 
     def __init__(self, bootstrap: str, site: str) -> None:
         self._site = site
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 5000, "log_level": 0}
+        self._producer = clients.writer(
+            bootstrap, {"enable.idempotence": False, "message.timeout.ms": 5000, "log_level": 0}
         )
 
     def send(self, epoch: int) -> None:
@@ -55,19 +54,15 @@ class CanaryWatch:
     def __init__(self, bootstrap: str, site: str, arrived: Callable[[], None]) -> None:
         self._site, self._tell = site, arrived
         self._arrived: tuple[float, float] | None = None  # delay, and when it was sent: seconds
-        self._consumer = Consumer(
+        self._consumer = clients.follower(
+            bootstrap,
+            [TopicPartition(CANARY, 0, OFFSET_END)],
             {
-                "bootstrap.servers": bootstrap,
-                "group.id": "daybook-reads-without-a-group",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 500,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
-            }
+            },
         )
-        self._consumer.assign([TopicPartition(CANARY, 0, OFFSET_END)])
         threading.Thread(target=self._follow, name="canary", daemon=True).start()
 
     def delay(self) -> float | None:

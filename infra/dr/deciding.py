@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from contracts.kernel.records import LossReissued, LossWrittenOff, Outcome, OutcomeBatch
 from infra.base.errors import DaybookError
 from infra.dr.losses import LostRequest
 from infra.log.event_log import EVENT_TOPICS, event_in_any_epoch
-from services.kernel.log.reader import end_offsets, partitions_of, read_to_end
+from services.kernel.log import clients
+from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
 from services.kernel.record.codec import decode, encode
 from services.kernel.record.envelope import ReplyAddress
 
@@ -50,26 +51,19 @@ class Desk:
         self._bootstrap = bootstrap
         self._versions = dict(streams)
         self._outcomes: dict[str, Outcome] = {}
-        self._producer = Producer(
+        self._producer = clients.writer(
+            bootstrap,
             {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
-                "partitioner": "murmur2_random",
                 "message.timeout.ms": DELIVERY_SECONDS * 1000,
                 "log_level": 3,
-            }
+            },
         )
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "daybook-reads-without-a-group",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
+        self._consumer = clients.follower(
+            bootstrap,
+            options={
                 "fetch.wait.max.ms": 50,
                 "log_level": 3,
-            }
+            },
         )
         self._replies = {service: self._reply_to(service) for service in ("order", "inventory")}
         self._partitions = {topic: len(partitions_of(bootstrap, topic)) for topic in EVENT_TOPICS}
@@ -150,7 +144,7 @@ class Desk:
     def _ends(self, replies: Iterable[ReplyAddress]) -> list[TopicPartition]:
         places = [(reply.topic, reply.partition or 0) for reply in replies]
         return [
-            TopicPartition(topic, number, end_offsets(self._bootstrap, topic, [number])[number])
+            TopicPartition(topic, number, high_watermarks(self._bootstrap, topic, [number])[number])
             for topic, number in places
         ]
 

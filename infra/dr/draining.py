@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from infra.base.waiting import wait_until
 from infra.dr.steps import NotDone
 from infra.log.parked import parked_commands
 from infra.log.topics import SERVICES
-from services.kernel.log.reader import Positions, end_offsets, partitions_of, read_to_end
+from services.kernel.log import clients
+from services.kernel.log.reader import Positions, high_watermarks, partitions_of, read_to_end
 from services.kernel.log.topics import inputs_of
 
 PAUSE_SECONDS = 0.2
@@ -50,7 +51,7 @@ def _ends(bootstrap: str) -> dict[str, dict[str, Positions]]:
     """By service and topic."""
     return {
         service: {
-            topic: end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
+            topic: high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
             for topic in inputs_of(service)
         }
         for service in SERVICES
@@ -59,13 +60,12 @@ def _ends(bootstrap: str) -> dict[str, dict[str, Positions]]:
 
 def unconsumed(bootstrap: str, service: str, ends: Mapping[str, Positions]) -> list[Message]:
     """The records of these inputs between what the service's workers have committed and the ends."""
-    asking = Consumer(
+    asking = clients.reader(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
             "group.id": f"{service}-workers",
-            "enable.auto.commit": False,
             "log_level": 3,
-        }
+        },
     )
     try:
         places = [TopicPartition(topic, number) for topic, own in ends.items() for number in own]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from infra.dr.draining import unconsumed
 from infra.dr.steps import NotDone
 from infra.log.control import write_inputs
 from infra.log.topics import SERVICES
+from services.kernel.log import clients
 from services.kernel.log.control import read_control
-from services.kernel.log.reader import end_offsets, partitions_of
+from services.kernel.log.reader import high_watermarks, partitions_of
 from services.kernel.log.topics import commands_of, inbox_of
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import now_micros
@@ -47,7 +47,7 @@ def close(bootstrap: str) -> None:
     time.sleep(max(0.0, SETTLE_SECONDS - passed))
     for service in SERVICES:
         topic = commands_of(service)
-        ends = {topic: end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))}
+        ends = {topic: high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))}
         if left := sum(_is_from_a_worker(record) for record in unconsumed(bootstrap, service, ends)):
             raise NotDone(
                 f"{left} records of workers still wait in {topic}: try again when they are executed"
@@ -57,7 +57,7 @@ def close(bootstrap: str) -> None:
 
 def _unread(bootstrap: str, service: str) -> list[str]:
     """The partitions of a service's inbox in which no worker has begun to read."""
-    admin, inbox = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), inbox_of(service)
+    admin, inbox = clients.admin(bootstrap, {"log_level": 0}), inbox_of(service)
     places = [TopicPartition(inbox, number) for number in partitions_of(bootstrap, inbox)]
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"{service}-workers", places)])
     return [

@@ -22,10 +22,11 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from infra.log.topics import mirrored_topics
 from infra.stack.mirror_settings import CANARY, positions_topic
+from services.kernel.log import clients
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -61,7 +62,7 @@ class MirrorMeter:
         self._source = source_bootstrap
         self._positions = _Positions(target_bootstrap, source)
         self._reader = _consumer(source_bootstrap)
-        self._admin = AdminClient({"bootstrap.servers": source_bootstrap, "log_level": 0})
+        self._admin = clients.admin(source_bootstrap, {"log_level": 0})
         self._places: list[Place] = []
 
     def read(self, seconds: float = 30.0, at_most: int | None = None) -> MirrorLag:
@@ -209,18 +210,13 @@ def caught_up(source_bootstrap: str, target_bootstrap: str, source: str, seconds
 
 
 def _consumer(bootstrap: str) -> Consumer:
-    return Consumer(
+    return clients.reader(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
-            "group.id": "daybook-reads-without-a-group",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 10,
             "reconnect.backoff.max.ms": 500,
             "log_level": 0,
-        }
+        },
     )
 
 

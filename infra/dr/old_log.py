@@ -14,7 +14,7 @@ from infra.log.topics import SERVICES, mirrored_topics
 from infra.stack.platform import platform_of
 from infra.stack.site import Site
 from services.kernel.log.control import read_control, transactional_ids
-from services.kernel.log.reader import end_offsets, partitions_by_topic, partitions_of
+from services.kernel.log.reader import high_watermarks, partitions_by_topic, partitions_of
 from services.kernel.log.topics import inputs_of
 from services.kernel.log.transactions import OwnershipLost, Transactions
 
@@ -56,7 +56,7 @@ def _settle_patiently(bootstrap: str) -> None:
 def _settle(bootstrap: str) -> None:
     """End what the crash left undecided: it was acknowledged to nobody, and it holds up every reader."""
     for topic in mirrored_topics():
-        end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
+        high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
     control = read_control(bootstrap)
     for service in SERVICES:
         topics = [f"{service}.{kind}" for kind in ("events", "answers", "outcomes")]

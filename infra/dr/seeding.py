@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.base.waiting import wait_until
 from infra.stack.mirror_settings import positions_topic
-from services.kernel.log.reader import end_offsets, partitions_of, read_to_end
+from services.kernel.log import clients
+from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
 
 CONNECTOR = "MirrorSourceConnector"
 PARTITIONS = 1  # as the mirror is configured
@@ -66,8 +67,7 @@ def seed(target: str, source_name: str, positions: Mapping[Place, int]) -> None:
         if error is not None:
             failures.append(error)
 
-    settings = {"bootstrap.servers": target, "acks": "all", "log_level": 0}
-    producer = Producer({**settings, "enable.idempotence": True, "message.timeout.ms": int(SECONDS * 1000)})
+    producer = clients.writer(target, {"message.timeout.ms": int(SECONDS * 1000), "log_level": 0})
     for (name, number), offset in sorted(positions.items()):
         key = msgspec.json.encode([CONNECTOR, {"cluster": source_name, "partition": number, "topic": name}])
         value = msgspec.json.encode({"offset": offset})
@@ -86,7 +86,7 @@ def last_data(bootstrap: str, topics: Sequence[str]) -> dict[Place, int]:
 
 
 def _last_of(bootstrap: str, topic: str) -> list[tuple[int, int]]:
-    ends = end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
+    ends = high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
     found = [(number, _last(bootstrap, topic, number, end)) for number, end in ends.items()]
     return [(number, offset) for number, offset in found if offset is not None]
 
@@ -105,4 +105,4 @@ def _last(bootstrap: str, topic: str, number: int, end: int) -> int | None:
 
 
 def _admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    return clients.admin(bootstrap, {"log_level": 3})

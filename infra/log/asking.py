@@ -8,6 +8,7 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from infra.base.errors import DaybookError
+from services.kernel.log import clients
 from services.kernel.log.control import TOPIC, Control
 
 ANSWER_SECONDS = 2.0
@@ -74,20 +75,16 @@ class ControlReader:
 
 
 def _consumer(bootstrap: str) -> Consumer:
-    return Consumer(
+    return clients.reader(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
-            "group.id": "daybook-reads-without-a-group",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 10,
             # a site that was away is heard again soon
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 500,
             "socket.timeout.ms": 5000,
             "log_level": 0,
-        }
+        },
     )
 
 

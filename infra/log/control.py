@@ -6,10 +6,11 @@ TimeoutError where the broker does not take the record.
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 
 from contracts.kernel.records import CommandInputs, HoldKind, InputPhase, SiteHold, SiteRole, StorageBlock
 from contracts.lock import load_lock
+from services.kernel.log import clients
 from services.kernel.log.control import (
     HOLD,
     INPUTS,
@@ -86,14 +87,14 @@ def _write(bootstrap: str, key: str, value: bytes | None, seconds: float = WRITE
         if error is not None:
             refused.append(error)
 
-    producer = Producer(
+    producer = clients.writer(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
+            "enable.idempotence": False,
             # not idempotent: that waits half a second for an id, and the same record twice is the same
             "message.timeout.ms": int(seconds * 1000),
             "log_level": 0,
-        }
+        },
     )
     producer.produce(TOPIC, value, key, partition=0, on_delivery=delivered)
     if producer.flush(seconds + 1) or refused:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from contracts.kernel.records import OutcomeBatch, ParkedCommand
 from infra.base.errors import DaybookError
 from infra.log.topics import SERVICES
+from services.kernel.log import clients
 from services.kernel.log.control import read_control
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.topics import inbox_of, inputs_of, service_of
@@ -105,16 +106,13 @@ def _deliver(
         if error is not None:
             failures.append(error)
 
-    producer = Producer(
+    producer = clients.writer(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",
             "message.timeout.ms": DELIVERY_SECONDS * 1000,
             "message.max.bytes": LARGEST_RECORD,
             "log_level": 3,
-        }
+        },
     )
     producer.produce(topic, value, key, headers=headers, on_delivery=delivered)
     producer.flush(DELIVERY_SECONDS + 5)

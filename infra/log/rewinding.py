@@ -5,12 +5,11 @@ By time, because time is what two clusters share: offsets differ between sites, 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from confluent_kafka import (
-    Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaError,
@@ -20,7 +19,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from infra.base.errors import DaybookError
-from services.kernel.log.reader import end_offsets, partitions_of
+from services.kernel.log import clients
+from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
 
 SECONDS, FIRST_SECONDS = 30.0, 5.0
 COUNTED = 500_000  # offsets of one partition that are read to count what comes again; beyond, a bound is told
@@ -68,7 +68,7 @@ def plan(bootstrap: str, group: str, topics: Sequence[str], since_ms: int) -> li
     A position before that moment stays: going on from there leaves nothing out. Raises NotRewindable,
     NoSuchTopic, TimeoutError, KafkaException where the broker does not answer.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = clients.admin(bootstrap, {"log_level": 0})
     there = admin.list_topics(timeout=FIRST_SECONDS).topics  # a broker that is away is told soon
     if unknown := [topic for topic in topics if topic not in there]:
         raise NoSuchTopic(f"there is no topic {', '.join(unknown)}")
@@ -78,7 +78,7 @@ def plan(bootstrap: str, group: str, topics: Sequence[str], since_ms: int) -> li
     ends = {
         (topic, number): end
         for topic in topics
-        for number, end in end_offsets(bootstrap, topic, [n for t, n in places if t == topic]).items()
+        for number, end in high_watermarks(bootstrap, topic, [n for t, n in places if t == topic]).items()
     }
     rewinds = [
         Rewind(topic, number, at, start if at is None else min(start, at), 0)
@@ -93,7 +93,7 @@ def rewind(bootstrap: str, group: str, planned: Iterable[Rewind]) -> None:
     positions = [TopicPartition(one.topic, one.partition, one.start) for one in planned if one.moves]
     if not positions:
         return
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    admin = clients.admin(bootstrap, {"log_level": 3})
     asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, positions)])
     try:
         stored = asked[group].result(SECONDS)
@@ -153,25 +153,7 @@ def _priced(bootstrap: str, rewinds: Sequence[Rewind], ends: Mapping[Place, int]
 
 def _count(bootstrap: str, one: Rewind, end: int) -> int:
     """Committed records from `one.start` to before `end`: markers and aborted records are nobody's price."""
-    if one.start >= end:
-        return 0
-    settings = {"enable.partition.eof": True, "isolation.level": "read_committed", "log_level": 3}
-    group = {"group.id": "daybook-reads-without-a-group", "enable.auto.commit": False}
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest", **group, **settings}
+    records = read_to_end(
+        bootstrap, one.topic, {one.partition: one.start}, {one.partition: end}, timeout=SECONDS
     )
-    until, count = time.monotonic() + SECONDS, 0
-    try:
-        consumer.assign([TopicPartition(one.topic, one.partition, one.start)])
-        while True:
-            for record in consumer.consume(2000, 0.2):
-                error, until = record.error(), time.monotonic() + SECONDS
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaException(error)
-                if error is not None or (record.offset() or 0) >= end:
-                    return count
-                count += 1
-            if time.monotonic() > until:
-                raise TimeoutError(f"{one.topic}/{one.partition} could not be read to offset {end}")
-    finally:
-        consumer.close()
+    return sum(1 for _ in takewhile(lambda record: record.offset() < end, records))

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from infra.base.errors import DaybookError
 from infra.base.waiting import wait_until
 from infra.log.topics import Topic, catalogue, settings_in_force, unequal
+from services.kernel.log import clients
 
 SAFETY = ("min.insync.replicas", "unclean.leader.election.enable")
 SECONDS = 30.0
@@ -24,7 +25,7 @@ def make_safe(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> list
 
     Raises Unsafe, KafkaException.
     """
-    admin, topics = AdminClient({"bootstrap.servers": bootstrap}), catalogue() if wanted is None else wanted
+    admin, topics = clients.admin(bootstrap), catalogue() if wanted is None else wanted
     wrong = _wrong(admin, topics)
     for name in wrong:
         _set_right(admin, topics[name])

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from contracts.kernel.records import SiteRole, SlotLayout
 from contracts.lock import ROOT, load_lock
 from infra.base.waiting import wait_until
 from infra.log.epochs import record_epochs
+from services.kernel.log import clients
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.topics import commands_of, inbox_of
 from services.kernel.record.codec import encode
@@ -139,7 +140,7 @@ def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
     }
     held = {record.key().decode() for record in read_to_end(bootstrap, CONTROL, {0: 0})}
     absent = [key for key in first if key not in held]
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
+    producer = clients.writer(bootstrap)
     for key in absent:
         producer.produce(CONTROL, encode(CONTROL, first[key]), key, partition=0)
     if producer.flush(PATIENCE):
@@ -171,7 +172,7 @@ def _milliseconds(text: str) -> int:
 
 
 def _admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return clients.admin(bootstrap)
 
 
 def _partitions_of_new_inboxes(admin: AdminClient, wanted: Mapping[str, Topic]) -> dict[str, int]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from infra.base.ports import HOST
+from services.kernel.log import clients
+from services.kernel.log.clients import Connection
 
 CANARY = "site.canary"
 FRESH_SECONDS = 5.0
@@ -20,8 +22,7 @@ _REQUEST_BYTES = 16 * 2**20  # more than any mirrored topic takes
 
 _CLUSTERS = """\
 clusters = {source}, {target}
-{source}.bootstrap.servers = {source_bootstrap}
-{target}.bootstrap.servers = {target_bootstrap}
+{connections}
 """
 
 # exactly once: positions and records in one transaction at the target, only what is committed at the source
@@ -110,12 +111,13 @@ def mirror_properties(place: MirrorPlace) -> str:
 
 
 def cluster_lines(place: MirrorPlace) -> str:
-    """Both clusters' names and addresses."""
+    """Both clusters' names, and how to reach them."""
+    connections = Connection(place.source_bootstrap).java(f"{place.source}.")
+    connections |= Connection(place.target_bootstrap).java(f"{place.target}.")
     return _CLUSTERS.format(
         source=place.source,
         target=place.target,
-        source_bootstrap=place.source_bootstrap,
-        target_bootstrap=place.target_bootstrap,
+        connections="\n".join(f"{name} = {value}" for name, value in connections.items()),
     )
 
 
@@ -139,7 +141,7 @@ def setting_lines(place: MirrorPlace) -> str:
 
 def canary_age(bootstrap: str) -> float:
     """Seconds since the newest canary that this broker has was sent; infinite where it has none."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = clients.admin(bootstrap, {"log_level": 0})
     newest = {TopicPartition(CANARY, 0): OffsetSpec.max_timestamp()}
     try:
         found = admin.list_offsets(newest, request_timeout=_ASK_SECONDS)

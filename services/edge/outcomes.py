@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from contracts.kernel.records import Outcome, OutcomeBatch
-from services.kernel.log.clients import client
+from services.kernel.log import clients
 from services.kernel.log.control import TOPIC as CONTROL
 from services.kernel.log.control import Control
-from services.kernel.log.reader import end_offsets
+from services.kernel.log.reader import high_watermarks
 from services.kernel.record.codec import Undecodable, decode
 
 log = structlog.get_logger(__name__)
@@ -45,7 +44,8 @@ class OutcomeReader:
                 stopping.wait(1)
 
     def _read(self, stopping: threading.Event) -> None:
-        consumer = Consumer(_config(self._bootstrap))
+        options = clients.LASTING | {"fetch.wait.max.ms": 100, "socket.nagle.disable": True}
+        consumer = clients.reader(self._bootstrap, options)
         try:
             self._assign(consumer)
             while not stopping.is_set():
@@ -63,7 +63,7 @@ class OutcomeReader:
 
     def _assign(self, consumer: Consumer) -> None:
         """Starts at the current end of the outcomes: later commands have later outcomes."""
-        end = end_offsets(self._bootstrap, self._topic, [self._partition], timeout=10)[self._partition]
+        end = high_watermarks(self._bootstrap, self._topic, [self._partition], timeout=10)[self._partition]
         consumer.assign([TopicPartition(self._topic, self._partition, end), TopicPartition(CONTROL, 0, 0)])
         self._unread = {(self._topic, self._partition), (CONTROL, 0)}
 
@@ -88,15 +88,3 @@ class OutcomeReader:
             # These requests end as unknown; the next outcomes still arrive.
             log.error("undecodable", topic=record.topic(), offset=record.offset(), reason=str(error))
         return ()
-
-
-def _config(bootstrap: str) -> dict[str, Any]:
-    return client(bootstrap) | {
-        "group.id": "daybook-reads-without-a-group",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "earliest",
-        "fetch.wait.max.ms": 100,
-        "socket.nagle.disable": True,
-    }

@@ -16,8 +16,8 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from contracts.order.events import OrderCancelled, OrderConfirmed, OrderExpired, OrderRejected
-from services.kernel.log.clients import client
-from services.kernel.log.reader import end_offsets, partitions_of
+from services.kernel.log import clients
+from services.kernel.log.reader import high_watermarks, partitions_of
 from services.kernel.log.rule import Event, Journal, kind_of
 
 TOPIC = "order.events"
@@ -129,16 +129,7 @@ class _Tail:
 
     def _run(self) -> None:
         try:
-            consumer = Consumer(
-                client(self._bootstrap)
-                | {
-                    "group.id": "daybook-reads-without-a-group",
-                    "enable.auto.commit": False,
-                    "isolation.level": "read_committed",
-                    "auto.offset.reset": "earliest",
-                    "fetch.wait.max.ms": 100,
-                }
-            )
+            consumer = clients.follower(self._bootstrap, options=clients.LASTING | {"fetch.wait.max.ms": 100})
             try:
                 self._follow(consumer)
             finally:
@@ -148,7 +139,7 @@ class _Tail:
 
     def _follow(self, consumer: Consumer) -> None:
         partitions = partitions_of(self._bootstrap, TOPIC)
-        ends = end_offsets(self._bootstrap, TOPIC, partitions)
+        ends = high_watermarks(self._bootstrap, TOPIC, partitions)
         consumer.assign([TopicPartition(TOPIC, partition, end) for partition, end in ends.items()])
         self._loop.call_soon_threadsafe(self._ready)
         while not self.stopping.is_set():

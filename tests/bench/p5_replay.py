@@ -19,7 +19,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from analytics.lake.log_copy import update
 from analytics.lake.reader import open_lake
-from analytics.offsets import Offsets, end_offsets
+from analytics.offsets import Offsets, stable_ends
 from analytics.replay import SOURCE, Replay, replay
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
@@ -160,7 +160,7 @@ def _write(rig: Rig, first: int, last: int) -> tuple[Offsets, Totals]:
             yield bulk.event(f"o-{number}", 1, body)
 
     bulk.put_events(rig.kafka, confirmations(), PER_TRANSACTION)
-    return end_offsets(rig.kafka, [TOPIC]), totals
+    return stable_ends(rig.kafka, [TOPIC]), totals
 
 
 def _added(some: Totals, others: Totals) -> Totals:

@@ -14,7 +14,7 @@ from infra.stack.embedded.broker import EmbeddedBroker
 from infra.stack.embedded.child import Child
 from infra.stack.embedded.mirror import prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace
-from services.kernel.log.reader import end_offsets, partitions_of
+from services.kernel.log.reader import high_watermarks, partitions_of
 
 # a successor waits for the group's session (10 s) and the open transaction (10 s) of one that was killed
 PATIENCE = 60.0
@@ -41,7 +41,7 @@ def mirror_place(folder: Path, source: str, target: str, exactly_once: bool = Tr
 
 def ends(bootstrap: str, topic: str) -> int:
     """The sum of the partitions' ends."""
-    return sum(end_offsets(bootstrap, topic, partitions_of(bootstrap, topic)).values())
+    return sum(high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).values())
 
 
 class BareMirror:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import NamedTuple, TypeAlias
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 
 from infra.base.errors import DaybookError
 from infra.log.event_log import EVENT_TOPICS, read_log
+from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import Event, Opening
 from services.kernel.log.transactions import LARGEST_RECORD, produce
@@ -85,16 +86,14 @@ def copy(bootstrap: str, source: str, target: str, partitions: int, name: str) -
         if error is not None:
             refused.append(error.str())
 
-    producer = Producer(
+    producer = clients.writer(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
             "linger.ms": 20,
             "message.max.bytes": LARGEST_RECORD,
             "on_delivery": delivered,
             "log_level": 3,
-        }
+        },
     )
     read, copied, opened = _Source(bootstrap, source, name), 0, 0
     streams = [read.records(number) for number in partitions_of(bootstrap, source)]

@@ -26,7 +26,8 @@ from infra.base.waiting import wait_until
 from infra.dr.repartition.copying import Digest, NotCopied, copy, digest, require_same
 from infra.dr.repartition.layout import close_layout, closed, open_layout
 from infra.log.topics import Topic, create_topics
-from services.kernel.log.reader import end_offsets, partitions_of
+from services.kernel.log import clients
+from services.kernel.log.reader import high_watermarks, partitions_of
 from services.kernel.log.topics import COMMANDS, INBOX, inputs_of
 
 MOVED = (INBOX, COMMANDS, "events", "answers")
@@ -59,7 +60,7 @@ def repartition(
     The shop's processes must be down and the conversations over. Raises NotPossible, NotCopied, NotCaughtUp,
     OwnershipLost, KafkaException or TimeoutError; until the switch of a topic its old one is untouched.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = clients.admin(bootstrap)
     if not closed(bootstrap, service):
         require_more(bootstrap, service, partitions)
     close_layout(bootstrap, service)
@@ -148,7 +149,7 @@ def _positions_at_the_end(admin: AdminClient, bootstrap: str, service: str) -> N
     places = [
         TopicPartition(topic, number, end)
         for topic in inputs_of(service)
-        for number, end in end_offsets(bootstrap, topic, partitions_of(bootstrap, topic)).items()
+        for number, end in high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).items()
     ]
     asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(f"{service}-workers", places)])
     for future in asked.values():

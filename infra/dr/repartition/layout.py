@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from confluent_kafka import Producer
-
 from contracts.kernel.records import SlotLayout
 from infra.log.control import FENCE_TIMEOUT_MS
+from services.kernel.log import clients
 from services.kernel.log.control import TOPIC, read_control, snapshot_id, transactional_ids
 from services.kernel.log.transactions import Transactions
 from services.kernel.record.codec import encode
@@ -43,7 +42,7 @@ def open_layout(bootstrap: str, service: str) -> None:
 
 
 def _write(bootstrap: str, layout: SlotLayout) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
+    producer = clients.writer(bootstrap)
     producer.produce(TOPIC, encode(TOPIC, layout), f"layout/{layout.service}", partition=0)
     if producer.flush(WRITE_SECONDS):
         raise TimeoutError(f"{TOPIC} did not take the layout: is the broker up?")

@@ -13,10 +13,11 @@ from typing import Any
 
 import asyncpg
 from confluent_kafka import Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from contracts.kernel.records import RecordVerdict
 from infra.log.event_log import EVENT_TOPICS, journal_at, read_log
+from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import Event, Step, step
 from services.kernel.log.topics import COMMANDS, INBOX, is_input
@@ -146,7 +147,7 @@ def read_sent(bootstrap: str) -> list[Sent]:
 
 
 def _begins_late(bootstrap: str, topic: str, partitions: list[int]) -> bool:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    admin = clients.admin(bootstrap, {"log_level": 3})
     wanted = {TopicPartition(topic, number): OffsetSpec.earliest() for number in partitions}
     return any(found.result().offset > 0 for found in admin.list_offsets(wanted).values())
 

@@ -20,6 +20,7 @@ from infra.lab.cluster.layout import Layout, read_layout
 from infra.lab.cluster.node import Node, prepare_node
 from infra.lab.cluster.replicated import create_replicated, require_durable
 from infra.stack.embedded.child import POLL_SECONDS, Child
+from services.kernel.log import clients
 
 BROKERS = (1, 2, 3)
 CONTROLLER = 100
@@ -49,7 +50,7 @@ class Cluster:
 
     @property
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return clients.admin(self.bootstrap, {"log_level": 0})
 
     def __enter__(self) -> Self:
         try:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.base.waiting import wait_until
 from infra.lab.cluster.kafka_tool import ToolFailed, run_tool
+from services.kernel.log import clients
 
 SECONDS = 60.0
 REASSIGN_SECONDS = 300.0
@@ -39,7 +40,7 @@ def create_placed(
 
 def _known(address: str, name: str) -> bool:
     """Whether the broker at `address` knows a topic and its leaders: a new client has no other to ask."""
-    found = AdminClient({"bootstrap.servers": address}).list_topics(name, timeout=SECONDS).topics[name]
+    found = clients.admin(address).list_topics(name, timeout=SECONDS).topics[name]
     return found.error is None and all(each.leader >= 0 for each in found.partitions.values())
 
 

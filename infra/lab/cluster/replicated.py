@@ -13,6 +13,7 @@ from infra.base.errors import NotReady
 from infra.lab.cluster.kafka_tool import run_tool
 from infra.lab.cluster.layout import read_layout
 from infra.log.topics import Topic, catalogue, create_topics, ensure_site
+from services.kernel.log import clients
 
 REPLICAS, IN_SYNC = 3, 2
 WANTED = {"min.insync.replicas": str(IN_SYNC), "unclean.leader.election.enable": "false"}
@@ -43,7 +44,7 @@ def require_durable(bootstrap: str, controller: str, folder: Path) -> None:
 
     `controller` is its address; `folder` takes what was read, as evidence.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = clients.admin(bootstrap)
     wrong = [*_topics(admin), *_brokers(admin), *_controller(controller, folder / "controller-settings.txt")]
     if wrong:
         raise NotDurable("the cluster does not keep records safe:\n" + "\n".join(wrong))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Self
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
+
+from services.kernel.log import clients
 
 TOPICS = ("order.events", "inventory.events", "order.answers")
 RECORDS = 20
@@ -17,13 +19,13 @@ class Aborts:
     """Writes and aborts between `with` and its end; `records` were written in vain."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer(
+        self._producer = clients.writer(
+            bootstrap,
             {
-                "bootstrap.servers": bootstrap,
                 "transactional.id": "drill-aborts",
                 "transaction.timeout.ms": 10_000,
                 "log_level": 0,
-            }
+            },
         )
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._write, name="aborts", daemon=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import NotReady
 from infra.base.ports import HOST, listening
@@ -17,6 +16,7 @@ from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.jars import classpath
 from infra.stack.embedded.java import find_java
 from infra.stack.storage import no_room_to_start
+from services.kernel.log import clients
 
 READY_SECONDS = 90
 # What a broker in a container is told too.
@@ -115,9 +115,7 @@ def broker_ready(bootstrap: str) -> bool:
     if not listening(int(bootstrap.rpartition(":")[2])):
         return False
     try:
-        return bool(
-            AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=5).brokers
-        )
+        return bool(clients.admin(bootstrap, {"log_level": 0}).list_topics(timeout=5).brokers)
     except KafkaException:
         return False
 

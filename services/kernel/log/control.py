@@ -7,10 +7,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from contracts.kernel.records import CommandInputs, SiteHold, SiteRole, SlotLayout, StorageBlock
-from services.kernel.log.clients import client
+from services.kernel.log import clients
 from services.kernel.log.foreign import foreign
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.topics import Phase
@@ -127,17 +127,7 @@ class ControlWatch:
 
     def _follow(self) -> None:
         """For the process's life; a broker that is away is one that says nothing new."""
-        consumer = Consumer(
-            client(self._bootstrap)
-            | {
-                "group.id": "daybook-reads-without-a-group",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 100,
-            }
-        )
+        consumer = clients.reader(self._bootstrap, clients.LASTING | {"fetch.wait.max.ms": 100})
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         seen = Control()
         while True:
@@ -170,7 +160,7 @@ def change_layout(bootstrap: str, service: str, slots: int, timeout_ms: int = 10
     """
     old = read_control(bootstrap).layout(service)
     new = SlotLayout(service, old.number + 1, slots)
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
+    producer = clients.writer(bootstrap)
     producer.produce(TOPIC, encode(TOPIC, new), f"layout/{service}", partition=0)
     if producer.flush(30):
         raise TimeoutError(f"{TOPIC} did not take the layout: is the broker up?")

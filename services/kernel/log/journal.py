@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from contracts.kernel.records import EpochsRecorded, RecordJudged
-from services.kernel.log.clients import client
+from services.kernel.log import clients
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.rule import Journal, Judged, stream_of
 from services.kernel.record.codec import Undecodable, decode, encode
@@ -78,17 +78,7 @@ class JournalWatch:
 
     def _follow(self) -> None:
         """For the process's life; a broker that is away is one that says nothing new."""
-        consumer = Consumer(
-            client(self._bootstrap)
-            | {
-                "group.id": "daybook-reads-without-a-group",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 500,
-            }
-        )
+        consumer = clients.reader(self._bootstrap, clients.LASTING | {"fetch.wait.max.ms": 500})
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         seen = Journal()
         while True:
@@ -109,15 +99,7 @@ def write_journal(bootstrap: str, records: Iterable[tuple[str, RecordJudged | Ep
         if error is not None:
             refused.append(error)
 
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
-            "message.timeout.ms": int(WRITE_SECONDS * 1000),
-            "log_level": 0,
-        }
-    )
+    producer = clients.writer(bootstrap, {"message.timeout.ms": int(WRITE_SECONDS * 1000), "log_level": 0})
     for key, record in records:
         producer.produce(TOPIC, encode(TOPIC, record), key, partition=0, on_delivery=delivered)
     if producer.flush(WRITE_SECONDS + 1) or refused:

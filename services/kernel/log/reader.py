@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from services.kernel.errors import KernelError
-from services.kernel.log.clients import client
+from services.kernel.log import clients
 
 Answer = TypeVar("Answer")
 Positions = dict[int, int]
@@ -52,7 +52,7 @@ def once_settled(ask: Callable[[], Answer], seconds: float) -> Answer:
             time.sleep(0.05)
 
 
-def end_offsets(bootstrap: str, topic: str, partitions: list[int], timeout: float = 30) -> Positions:
+def high_watermarks(bootstrap: str, topic: str, partitions: list[int], timeout: float = 30) -> Positions:
     """The high watermark of each partition, open transactions included."""
     admin = _admin(bootstrap)
     wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
@@ -83,7 +83,7 @@ def partitions_by_topic(bootstrap: str, timeout: float = 30) -> dict[str, list[i
 def _admin(bootstrap: str) -> AdminClient:
     """One client of a cluster for all who ask: to connect takes longer than the questions. Errors are raised,
     not logged."""
-    return AdminClient(client(bootstrap) | {"log_level": 0})
+    return clients.admin(bootstrap, clients.LASTING | {"log_level": 0})
 
 
 def partition_counts(bootstrap: str, timeout: float = 30) -> dict[str, int]:
@@ -93,7 +93,7 @@ def partition_counts(bootstrap: str, timeout: float = 30) -> dict[str, int]:
 
 def newest_times(bootstrap: str, topic: str) -> list[int]:
     """The time (ms) of the last committed record of each partition, as far as its end shows one."""
-    ends = end_offsets(bootstrap, topic, partitions_of(bootstrap, topic))
+    ends = high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
     last: Positions = {}
     for record in read_to_end(bootstrap, topic, {n: max(0, end - TAIL) for n, end in ends.items()}, ends):
         last[record.partition()] = record.timestamp()[1]
@@ -103,7 +103,7 @@ def newest_times(bootstrap: str, topic: str) -> list[int]:
 def offsets_at(bootstrap: str, topic: str, moment: int, timeout: float = 30) -> Positions:
     """In each partition the first record that is not older than `moment` (ms); its end where none is."""
     partitions = partitions_of(bootstrap, topic, timeout)
-    consumer = Consumer(client(bootstrap) | {"group.id": "daybook-reads-without-a-group"})
+    consumer = clients.reader(bootstrap, clients.LASTING)
     try:
         wanted = [TopicPartition(topic, number, moment) for number in partitions]
         found = consumer.offsets_for_times(wanted, timeout)
@@ -127,22 +127,19 @@ def read_to_end(
     A start that retention or compaction has passed begins at the first record left. Raises `NotCaughtUp` when
     nothing moves for `timeout` seconds.
     """
-    reach = dict(ends if ends is not None else end_offsets(bootstrap, topic, list(starts)))
+    reach = dict(ends if ends is not None else high_watermarks(bootstrap, topic, list(starts)))
     todo = {partition for partition, start in starts.items() if reach[partition] > start}
     if not todo:
         return
-    consumer = Consumer(
-        client(bootstrap)
+    consumer = clients.reader(
+        bootstrap,
+        clients.LASTING
         | {
-            "group.id": "daybook-reads-without-a-group",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
             "isolation.level": "read_committed" if committed_only else "read_uncommitted",
-            "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 10,
             "queued.min.messages": 100_000,
             "check.crcs": False,
-        }
+        },
     )
     try:
         consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in todo])
@@ -169,39 +166,28 @@ def _drain(consumer: Consumer, todo: set[int], reach: Positions, timeout: float)
                 todo.discard(record.partition())
 
 
-def follower(bootstrap: str, positions: Mapping[str, Mapping[int, int]]) -> Consumer:
+def events_follower(bootstrap: str, positions: Mapping[str, Mapping[int, int]]) -> Consumer:
     """A consumer without a group that reads what is committed from these positions (topic, partition) on."""
-    consumer = Consumer(
-        client(bootstrap)
-        | {
-            "group.id": "daybook-reads-without-a-group",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 100,
-            "check.crcs": False,
-        }
+    starts = (TopicPartition(topic, *at) for topic, own in positions.items() for at in own.items())
+    return clients.follower(
+        bootstrap, starts, clients.LASTING | {"fetch.wait.max.ms": 100, "check.crcs": False}
     )
-    consumer.assign([TopicPartition(topic, *at) for topic, own in positions.items() for at in own.items()])
-    return consumer
 
 
 def commands_consumer(bootstrap: str, group: str) -> Consumer:
     """A consumer of commands, to be assigned; its group holds the committed positions."""
-    return Consumer(
-        client(bootstrap)
+    return clients.follower(
+        bootstrap,
+        options=clients.LASTING
         | {
             "group.id": group,
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 100,
             "fetch.min.bytes": 1,
             "queued.min.messages": 20_000,
             "queued.max.messages.kbytes": 65_536,
             "socket.nagle.disable": True,
             "check.crcs": False,
-        }
+        },
     )
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from services.kernel.errors import KernelError
+from services.kernel.log import clients
 from services.kernel.log.reader import what_is_there
 
 Partition: TypeAlias = tuple[str, int]
@@ -129,21 +130,16 @@ class LogTail:
 
     def _connected(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = Consumer(
+            self._consumer = clients.reader(
+                self._bootstrap,
+                # a position that retention has passed: what is left begins at the first record
                 {
-                    "bootstrap.servers": self._bootstrap,
-                    "group.id": "daybook-reads-without-a-group",
-                    "enable.auto.commit": False,
-                    "enable.partition.eof": True,
-                    "isolation.level": "read_committed",
-                    # a position that retention has passed: what is left begins at the first record
-                    "auto.offset.reset": "earliest",
                     "fetch.wait.max.ms": 10,
                     "fetch.message.max.bytes": 128 * 1024,
                     "queued.min.messages": WINDOW,
                     "reconnect.backoff.max.ms": 500,
                     "log_level": 0,
-                }
+                },
             )
         return self._consumer
 

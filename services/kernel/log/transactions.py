@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from services.kernel.errors import KernelError
-from services.kernel.log.clients import client
+from services.kernel.log import clients
 
 Result = TypeVar("Result")
 
@@ -43,20 +43,20 @@ class _MustAbort(Exception):
 def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: int) -> Producer:
     """A producer with the settings that decide latency (the broker answers CONCURRENT_TRANSACTIONS while
     markers are being written: a short backoff) and safety (no record outlives its transaction)."""
-    return Producer(
-        client(bootstrap)
+    return clients.writer(
+        bootstrap,
+        clients.LASTING
         | {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
             "message.timeout.ms": timeout_ms * 8 // 10,
-            "partitioner": "murmur2_random",
             "linger.ms": 0,
             "retry.backoff.ms": 2,
             "retry.backoff.max.ms": 20,
             "queue.buffering.max.messages": 500_000,
             "message.max.bytes": LARGEST_RECORD,
             "socket.nagle.disable": True,
-        }
+        },
     )
 
 

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
-from services.kernel.log.clients import client
+from services.kernel.log import clients
 from services.kernel.log.transactions import OwnershipLost, Transactions
 
 LOOK_SECONDS = 0.25
@@ -47,7 +46,7 @@ class BrokerSight:
 
     def __init__(self, bootstrap: str) -> None:
         # Errors are what it looks for: they are not logged.
-        self._admin = AdminClient(client(bootstrap) | {"log_level": 0})
+        self._admin = clients.admin(bootstrap, clients.LASTING | {"log_level": 0})
         self.sight = Sight()
 
     def look(self) -> Sight:

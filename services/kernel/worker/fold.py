@@ -16,7 +16,7 @@ from confluent_kafka import Message
 from contracts.kernel.records import Outcome, RecordJudged, Remembered
 from services.kernel.log.foreign import answer_of, foreign, place_of
 from services.kernel.log.journal import with_judgement
-from services.kernel.log.reader import end_offsets, read_to_end
+from services.kernel.log.reader import high_watermarks, read_to_end
 from services.kernel.log.rule import Event, Foreign, Journal, Kind, Step, epoch_after, identity, kind_of, step
 from services.kernel.model.process import Aggregate
 from services.kernel.record.codec import decode
@@ -73,7 +73,7 @@ class Fold(Generic[State]):
     def to_the_end(self, bootstrap: str) -> None:
         """Fold everything that is committed now. Raises `NotCaughtUp`."""
         for topic, at in self.positions.items():
-            ends = end_offsets(bootstrap, topic, list(at))
+            ends = high_watermarks(bootstrap, topic, list(at))
             earlier, recent = set[tuple[int, str]](), set[tuple[int, str]]()
             for record in read_to_end(bootstrap, topic, dict(at), ends):
                 self.take(record)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from services.kernel.log.reader import commands_consumer, end_offsets, once_settled, sound
+from services.kernel.log.reader import commands_consumer, high_watermarks, once_settled, sound
 from services.kernel.log.tail import LogTail, NotKnown
 from services.kernel.log.topics import inputs_of
 from services.kernel.log.transactions import Transactions
@@ -110,7 +110,7 @@ class Inputs:
         """
         topic = self.topics[1]
         if number not in self._waiting:
-            self._waiting[number] = end_offsets(self._bootstrap, topic, [number])[number]
+            self._waiting[number] = high_watermarks(self._bootstrap, topic, [number])[number]
         place = ((topic, number), executed)
         try:  # no position reaches the end of a partition that markers close
             read = (

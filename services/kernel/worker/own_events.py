@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from contracts.kernel.records import EpochOpened
 from services.kernel.log.journal import TOPIC as JOURNAL
-from services.kernel.log.reader import follower, sound
+from services.kernel.log.reader import events_follower, sound
 from services.kernel.log.rule import OPENING_KEY
 from services.kernel.log.transactions import Transactions, produce
 from services.kernel.record.codec import encode
@@ -27,7 +27,7 @@ class OwnEvents:
         self, bootstrap: str, topic: str, fold: Fold[Any], transactions: Transactions, quiet: threading.Lock
     ) -> None:
         self._fold, self._transactions, self._quiet = fold, transactions, quiet
-        self._consumer = follower(bootstrap, {topic: fold.positions[topic]})
+        self._consumer = events_follower(bootstrap, {topic: fold.positions[topic]})
         fold.owner = True
 
     def read_back(self) -> None:

@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition
 from services.kernel.errors import KernelError
 from services.kernel.log.control import Control, read_control, snapshot_id, transactional_ids
 from services.kernel.log.journal import read_journal
-from services.kernel.log.reader import Positions, end_offsets, partitions_by_topic
+from services.kernel.log.reader import Positions, high_watermarks, partitions_by_topic
 from services.kernel.log.topics import commands_of, inbox_of, is_input
 from services.kernel.log.transactions import Transactions
 from services.kernel.model.process import Aggregate
@@ -194,7 +194,7 @@ class Slot(Generic[Command, State, Event]):
         self._snapshots.start(config.snapshot_seconds)
 
     def _log_ends(self, numbers: list[int]) -> Positions:
-        return end_offsets(self.config.bootstrap, f"{self.aggregate.name}.answers", numbers)
+        return high_watermarks(self.config.bootstrap, f"{self.aggregate.name}.answers", numbers)
 
     def _folded_to(self, _numbers: list[int]) -> Positions:
         return dict(self.fold.positions[f"{self.aggregate.name}.answers"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.kernel.log.reader import follower, sound
+from services.kernel.log.reader import events_follower, sound
 from services.kernel.record.envelope import now_micros
 from services.kernel.worker.slot import Slot
 
@@ -18,7 +18,7 @@ class Standby:
     def __init__(self, slot: Slot[Any, Any, Any]) -> None:
         slot.stand_by()
         self._slot = slot
-        self._consumer = follower(slot.config.bootstrap, slot.fold.positions)
+        self._consumer = events_follower(slot.config.bootstrap, slot.fold.positions)
 
     def turn(self) -> int:
         """Fold what has come; how many records. Raises KafkaException."""

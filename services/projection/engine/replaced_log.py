@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from services.kernel.log.reader import end_offsets
+from services.kernel.log.reader import high_watermarks
 from services.projection.engine.read_model import Stopped, TopicPartition
 
 
@@ -43,5 +43,5 @@ def _ends(kafka: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int
     return {
         (topic, partition): end
         for topic, numbers in partitions.items()
-        for partition, end in end_offsets(kafka, topic, numbers).items()
+        for partition, end in high_watermarks(kafka, topic, numbers).items()
     }

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Assignment
 
+from services.kernel.log import clients
 from services.projection.engine.parked_keys import StoredRecord
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch, TopicPartition
@@ -41,19 +42,17 @@ class Runs:
         self.next = dict(starts)
         self._most = most
         self._fetched: dict[TopicPartition, deque[StoredRecord]] = {tp: deque() for tp in starts}
-        self._consumer = Consumer(
+        self._consumer = clients.follower(
+            kafka,
+            [Assignment(*tp, offset) for tp, offset in starts.items()],
             {
-                "bootstrap.servers": kafka,
                 "group.id": "daybook-rebuild-without-a-group",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
                 "auto.offset.reset": "error",
                 "queued.min.messages": 100_000,
                 "check.crcs": False,
                 "log_level": 3,
-            }
+            },
         )
-        self._consumer.assign([Assignment(*tp, offset) for tp, offset in starts.items()])
 
     def __enter__(self) -> Runs:
         return self

@@ -20,6 +20,7 @@ from faust.transport.consumer import Consumer as FaustConsumer
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
+from services.kernel.log.clients import Connection
 from services.kernel.log.reader import partition_counts
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch, OtherCode, Stopped, TopicPartition
@@ -153,7 +154,7 @@ class Source(faust.App):  # type: ignore[misc]
         check_pinned()
         super().__init__(
             settings.projection_group,
-            broker=f"kafka://{settings.kafka}",
+            **Connection(settings.kafka).faust(),
             web_enabled=False,
             topic_disable_leader=True,
             topic_allow_declare=False,

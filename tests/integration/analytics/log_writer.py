@@ -12,7 +12,7 @@ import fastavro
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from analytics.offsets import end_offsets
+from analytics.offsets import stable_ends
 from contracts.lock import load_lock
 from infra.base.waiting import wait_until
 from services.kernel.log import reader as log_reader
@@ -66,8 +66,8 @@ def await_decided(kafka: str, topics: Iterable[str], seconds: float = 30) -> Non
     """Until what is committed can be read: the broker answers a commit before its markers are written."""
     wait_until(
         lambda: all(
-            committed == log_reader.end_offsets(kafka, topic, list(committed))
-            for topic, committed in end_offsets(kafka, topics).items()
+            committed == log_reader.high_watermarks(kafka, topic, list(committed))
+            for topic, committed in stable_ends(kafka, topics).items()
         ),
         f"no transaction is open in {sorted(topics)}",
         seconds,

@@ -11,7 +11,7 @@ from analytics.as_of import AsOf, Knowledge
 from analytics.decoder import read_event
 from analytics.events import Events
 from analytics.marts.catalogue import MARTS, Sources
-from analytics.offsets import Offsets, end_offsets
+from analytics.offsets import Offsets, stable_ends
 from analytics.replay import replay
 from contracts.lock import load_lock
 from services.kernel.record.envelope import read_headers
@@ -90,7 +90,7 @@ def test_as_we_knew_it_then(spark: SparkSession, kafka: str, shop: Topics) -> No
 
 
 def test_as_an_earlier_reading_saw_it(spark: SparkSession, kafka: str, shop: Topics) -> None:
-    ends = end_offsets(kafka, (shop.orders, shop.inventory))
+    ends = stable_ends(kafka, (shop.orders, shop.inventory))
     offsets: Offsets = {topic: {n: end // 2 for n, end in parts.items()} for topic, parts in ends.items()}
     log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
     shorter = cut(kafka, shop, lambda topic, seen: seen.offset < offsets[topic][seen.partition])

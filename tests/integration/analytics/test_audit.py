@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from analytics.audit import AuditSources, audit
 from analytics.evidence.report import to_html
 from analytics.evidence.verdict import Verdict
-from analytics.offsets import AheadOfLog, ReplayIncomplete, end_offsets
+from analytics.offsets import AheadOfLog, ReplayIncomplete, stable_ends
 from contracts.order.events import OrderShipped
 from tests.integration.analytics.log_writer import Topics, commit, create_topics, write_raw, writer
 from tests.integration.analytics.shop import AT, confirmed, placed, project, returned, write_shop
@@ -41,7 +41,7 @@ def change(sources: AuditSources, sql: str) -> None:
 
 def pretend_read(sources: AuditSources) -> None:
     """Positions at the end of the log, without rows: a projection that passes over records."""
-    for topic, partitions in end_offsets(sources.kafka, (sources.orders, sources.inventory)).items():
+    for topic, partitions in stable_ends(sources.kafka, (sources.orders, sources.inventory)).items():
         for number, end in partitions.items():
             where = f"topic = '{topic}' AND partition = {number}"
             change(sources, f"UPDATE position SET next_offset = {end} WHERE {where}")

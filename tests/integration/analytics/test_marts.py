@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from analytics.jobs.inputs import Selection, events, sources
 from analytics.jobs.outputs import LOG_FILE, OutputReading, preview, read_ends, write
 from analytics.marts.catalogue import MARTS
-from analytics.offsets import AheadOfLog, end_offsets
+from analytics.offsets import AheadOfLog, stable_ends
 from tests.integration.analytics.log_writer import Topics, create_topics, write_raw, writer
 from tests.integration.analytics.shop import events as shop_events
 from tests.integration.analytics.shop import write_shop
@@ -31,7 +31,7 @@ def shop(kafka: str) -> Topics:
 def test_every_mart_is_written_with_how_far_it_was_read(
     spark: SparkSession, kafka: str, shop: Topics, tmp_path: Path
 ) -> None:
-    ends = end_offsets(kafka, (shop.orders, shop.inventory))
+    ends = stable_ends(kafka, (shop.orders, shop.inventory))
     selection = Selection(kafka, ends=ends)
     log = events(spark, selection).kept()
     aside = [row.asDict() for row in log.set_aside.collect()]

@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from contracts.kernel.records import Outcome, OutcomeBatch
-from services.kernel.log.reader import end_offsets
+from services.kernel.log.reader import high_watermarks
 from services.kernel.record.codec import decode, encode
 from services.kernel.record.envelope import Metadata, read_headers, uuid7
 
@@ -46,7 +46,7 @@ class Responder:
         self._stopping = threading.Event()
         self._producer = Producer({"bootstrap.servers": kafka, "linger.ms": 0})
         self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "responder"})
-        ends = end_offsets(kafka, "order.commands", [0, 1])
+        ends = high_watermarks(kafka, "order.commands", [0, 1])
         self._consumer.assign([TopicPartition("order.commands", p, end) for p, end in ends.items()])
         self._thread = threading.Thread(target=self._run)
         self._thread.start()

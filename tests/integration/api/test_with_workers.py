@@ -14,7 +14,7 @@ import pytest
 from infra.base.ports import free_ports
 from infra.log.control import lift_storage_block, write_storage_block
 from infra.log.topics import create_topics
-from services.kernel.log.reader import end_offsets, read_to_end
+from services.kernel.log.reader import high_watermarks, read_to_end
 from services.kernel.record.envelope import read_headers, uuid7
 from services.kernel.record.tokens import Token
 from tests.integration.api.processes import PATIENCE, process
@@ -93,7 +93,7 @@ async def test_a_trace_reaches_everything_that_a_request_causes(
 ) -> None:
     sku = await received(stock)
     topics = ("order.commands", "order.events", "inventory.commands", "inventory.events")
-    starts = {topic: end_offsets(kafka, topic, [0, 1]) for topic in topics}
+    starts = {topic: high_watermarks(kafka, topic, [0, 1]) for topic in topics}
     trace = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
     headers = {**trace, "X-Correlation-Id": sku}
     placed = await orders.post("/orders?wait=settled", json=order(sku), headers=headers)

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from contracts.inventory.commands import ReceiveStock, ReserveStock
 from infra.dr.draining import unconsumed
 from infra.lab.checker import Evidence, check, read_evidence
-from services.kernel.log.reader import end_offsets, read_to_end
+from services.kernel.log.reader import high_watermarks, read_to_end
 from services.kernel.record.envelope import read_headers
 from tests.integration.api.processes import eventually
 from tests.integration.kernel.client import Client
@@ -85,7 +85,7 @@ def test_an_abort_with_both_inputs_in_one_batch_goes_back_in_both(
     largest_event(bootstrap, None, "inventory.events")
     answers = client.wait_for(both)
     assert {(answer.kind, answer.replayed) for answer in answers.values()} == {("accepted", False)}
-    ends = {topic: end_offsets(bootstrap, topic, [0, 1]) for topic in INPUTS}
+    ends = {topic: high_watermarks(bootstrap, topic, [0, 1]) for topic in INPUTS}
     eventually(lambda: not unconsumed(bootstrap, "inventory", ends), "the offsets of an input are missing")
 
     worker.end()
@@ -102,7 +102,7 @@ def test_each_input_has_its_share_of_a_batch_and_the_inbox_goes_first(
 ) -> None:
     some = skus("S", BACKLOG)
     in_stock(client, some, start_worker)
-    start = end_offsets(bootstrap, "inventory.events", [0, 1])
+    start = high_watermarks(bootstrap, "inventory.events", [0, 1])
     both = fill(client, some)
     start_worker("inventory")
     client.wait_for(both)

@@ -24,7 +24,7 @@ from infra.dr.steps import NotDone
 from infra.lab.checker import Evidence, check, read_sent
 from infra.log.parked import parked_commands, retry
 from services.kernel.log.control import read_control
-from services.kernel.log.reader import end_offsets, read_to_end
+from services.kernel.log.reader import high_watermarks, read_to_end
 from services.kernel.record.codec import decode
 from services.kernel.record.envelope import now_micros
 from tests.bench import bulk
@@ -143,7 +143,7 @@ def test_no_order_expires_whose_outcomes_wait_among_the_commands_at_the_switch(
 ) -> None:
     assert read_control(bootstrap).phase == "commands"
     in_stock(inventory_client, start_worker).end()
-    start = end_offsets(bootstrap, "order.commands", [0, 1])
+    start = high_watermarks(bootstrap, "order.commands", [0, 1])
     stopped = start_worker("order")
     deadline = now_micros() + 20 * SECOND
     orders = place(order_client, "waiting", MANY, deadline)
@@ -174,7 +174,7 @@ def test_no_order_expires_whose_outcomes_wait_in_the_inbox(
     stopped.wait_ready()
     moved(bootstrap)
     stock.end()
-    start = end_offsets(bootstrap, "order.inbox", [0, 1])
+    start = high_watermarks(bootstrap, "order.inbox", [0, 1])
     deadline = now_micros() + 20 * SECOND
     orders = place(order_client, "late", MANY, deadline)
     stopped.end()

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from confluent_kafka import KafkaError, Message, Producer
 
 from infra.base.errors import DaybookError
+from services.kernel.log import clients
 from services.kernel.record.envelope import Envelope, Metadata, read_headers, write_headers
 
 Event: TypeAlias = Envelope[bytes]
@@ -123,13 +124,10 @@ def event_of(record: Message) -> Event:
 
 
 def _producer(bootstrap: str, seconds: float) -> Producer:
-    return Producer(
+    return clients.writer(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",
             "message.timeout.ms": int(seconds * 1000),
             "log_level": 0,
-        }
+        },
     )

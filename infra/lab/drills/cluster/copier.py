@@ -13,6 +13,8 @@ import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from services.kernel.log import clients
+
 BATCH = 100
 # A slow step between the two, as most real ones are: that is when processes die.
 WORK_SECONDS = 0.05
@@ -22,19 +24,17 @@ TIMEOUT = 60.0
 def main(bootstrap: str, kind: str, source: str, target: str) -> int:
     """Copy to the end of the source as it is now; the exit code."""
     transactional = {"transactional.id": f"copier-{target}"} if kind == "exactly-once" else {}
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 3, **transactional})
+    producer = clients.writer(
+        bootstrap, {"enable.idempotence": bool(transactional), "log_level": 3, **transactional}
+    )
     if transactional:
         producer.init_transactions(TIMEOUT)  # ends what a predecessor left open
-    consumer = Consumer(
+    consumer = clients.reader(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
             "group.id": f"copier-{target}",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
             "log_level": 3,
-        }
+        },
     )
     (at,) = consumer.committed([TopicPartition(source, 0)], TIMEOUT)
     consumer.assign([TopicPartition(source, 0, max(0, at.offset))])

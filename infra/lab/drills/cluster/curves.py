@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 
 from infra.base.errors import NotReady
 from infra.base.settings import ROOT
@@ -19,6 +19,7 @@ from infra.lab.cluster.moves import DURABLE, create_placed, delete_topics
 from infra.lab.cluster.rig import Rig
 from infra.lab.drills.cluster.chart import chart
 from infra.lab.drills.report import DrillReport
+from services.kernel.log import clients
 from services.kernel.record.envelope import format_time, now_micros
 
 # Rounds go over everything: what else the machine does is spread, and the middle one of three is told.
@@ -117,17 +118,15 @@ def _window(bootstrap: str, topic: str, text: bytes, setting: Setting) -> CurveW
     """Write as fast as it goes with so much ahead. Raises NotReady where nothing is acknowledged."""
     found, size = CurveWindow(), setting.size
     under_way = 0
-    producer = Producer(
+    producer = clients.writer(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
             "compression.type": setting.codec,
             "linger.ms": setting.linger,
             "batch.size": 262_144,
             "message.max.bytes": 4_000_000,
             "log_level": 0,
-        }
+        },
     )
     producer.list_topics(topic, timeout=FLUSH_SECONDS)
     began, number = time.perf_counter(), 0

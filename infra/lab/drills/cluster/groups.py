@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import NotReady
@@ -26,6 +26,7 @@ from infra.lab.retail.requests import Api
 from infra.stack.embedded.child import Child
 from infra.stack.embedded.stack import members
 from infra.stack.shop import http_ready
+from services.kernel.log import clients
 from services.kernel.log.reader import once_settled
 from services.kernel.record.envelope import format_time, now_micros, partition_of
 
@@ -174,7 +175,15 @@ def _coordinator(admin: AdminClient, group: str) -> int:
 
 def _first_assignment(bootstrap: str, group: str) -> float:
     """Seconds from subscribing to the partitions, of one consumer in a new group."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    consumer = clients.follower(
+        bootstrap,
+        options={
+            "group.id": group,
+            "enable.auto.commit": True,
+            "auto.offset.reset": "latest",
+            "log_level": 0,
+        },
+    )
     consumer.list_topics("order.events", timeout=PATIENCE)
     assigned: list[float] = []
     began = time.monotonic()

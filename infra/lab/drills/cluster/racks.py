@@ -16,6 +16,7 @@ from infra.lab.cluster.moves import create_placed, delete_topics, elect_preferre
 from infra.lab.cluster.rig import Rig
 from infra.lab.drills.cluster.records import Numbered
 from infra.lab.drills.report import DrillReport
+from services.kernel.log import clients
 from services.kernel.record.envelope import format_time, now_micros
 
 RECORDS = 20_000  # of a kilobyte
@@ -68,12 +69,9 @@ def _read(bootstrap: str, topic: str, rack: str) -> Counter[int]:
             if broker["nodeid"] >= 0:
                 fetches[broker["nodeid"]] = broker["req"].get("Fetch", 0)
 
-    consumer = Consumer(
+    consumer = clients.reader(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
-            "group.id": "daybook-reads-without-a-group",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
             "client.rack": rack,
             "max.partition.fetch.bytes": FETCH_BYTES,
             "fetch.message.max.bytes": FETCH_BYTES,
@@ -82,7 +80,7 @@ def _read(bootstrap: str, topic: str, rack: str) -> Counter[int]:
             "statistics.interval.ms": 100,
             "stats_cb": count,
             "log_level": 0,
-        }
+        },
     )
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 
+from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import produce
 
@@ -25,15 +26,14 @@ class Numbered:
 
     def __init__(self, bootstrap: str, topic: str, acks: str, padding: int = 0, **more: Any) -> None:
         self._topic, self._padding = topic, b" " * padding
-        self._producer = Producer(
+        self._producer = clients.writer(
+            bootstrap,
             {
-                "bootstrap.servers": bootstrap,
                 "acks": acks,
                 "enable.idempotence": acks == "all",
-                "partitioner": "murmur2_random",
                 "log_level": 0,
                 **more,
-            }
+            },
         )
         self.sent = 0
         self.acknowledged: set[int] = set()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from infra.base.errors import NotReady
@@ -16,6 +16,7 @@ from infra.lab.cluster.cluster import BROKERS, Cluster
 from infra.lab.cluster.moves import DURABLE, create_placed, delete_topics
 from infra.lab.cluster.rig import Rig
 from infra.lab.drills.report import DrillReport
+from services.kernel.log import clients
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.transactions import produce
 from services.kernel.record.envelope import format_time, now_micros
@@ -122,7 +123,7 @@ def _create(cluster: Cluster, topic: str, config: Mapping[str, str]) -> None:
 
 
 def _write(bootstrap: str, topic: str, records: Mapping[str, bytes | None]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+    producer = clients.writer(bootstrap, {"enable.idempotence": False, "linger.ms": 5})
     for key, value in records.items():
         produce(producer, topic, value, key, partition=0)
     if producer.flush(PATIENCE):

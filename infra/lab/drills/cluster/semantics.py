@@ -17,7 +17,7 @@ from infra.lab.cluster.node import clean_environment
 from infra.lab.cluster.rig import Rig
 from infra.lab.drills.cluster.records import Found, Numbered, count
 from infra.lab.drills.report import DrillReport
-from services.kernel.log.reader import end_offsets
+from services.kernel.log.reader import high_watermarks
 from services.kernel.record.envelope import format_time, now_micros
 
 RECORDS = 6_000
@@ -81,7 +81,7 @@ def _copied(bootstrap: str, kind: str, source: str, target: str, chance: Random,
 
 def _await_end(bootstrap: str, topic: str, offset: int, process: subprocess.Popen[bytes]) -> None:
     wait_until(
-        lambda: end_offsets(bootstrap, topic, [0])[0] >= offset or process.poll() is not None,
+        lambda: high_watermarks(bootstrap, topic, [0])[0] >= offset or process.poll() is not None,
         f"the copier reaches offset {offset} of {topic}",
         COPY_SECONDS,
         error=NotReady,

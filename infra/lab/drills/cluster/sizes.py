@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import msgspec
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError
 
 from infra.dr.steps import Show
 from infra.lab.cluster.cluster import BROKERS
@@ -20,6 +20,7 @@ from infra.lab.drills.report import DrillReport
 from infra.lab.retail.requests import Api
 from services.edge.bodies import MAX_BODY_BYTES
 from services.edge.fields import MAX_LINES
+from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.record.envelope import format_time, now_micros
 
@@ -93,8 +94,8 @@ def _order(order_id: str, size: int) -> bytes:
 def _too_large_for_the_topic(rig: Rig, report: DrillReport) -> None:
     topic = "order.commands"
     bound = replicated()[topic].max_record_bytes
-    producer = Producer(
-        {"bootstrap.servers": rig.cluster.bootstrap, "message.max.bytes": 2 * bound, "log_level": 0}
+    producer = clients.writer(
+        rig.cluster.bootstrap, {"enable.idempotence": False, "message.max.bytes": 2 * bound, "log_level": 0}
     )
     told: list[str] = []
 

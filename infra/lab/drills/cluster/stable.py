@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from infra.lab.checker.evidence import LOGS
 from infra.log.event_log import event_in_any_epoch
+from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of
 
 READ_SECONDS = 60.0
@@ -23,15 +24,11 @@ def readable_events(bootstrap: str) -> tuple[set[str], list[str]]:
     decide now come later. Raises KafkaException where the broker refuses for good.
     """
     places = [(topic, number) for topic in LOGS for number in partitions_of(bootstrap, topic)]
-    consumer = Consumer(
+    consumer = clients.reader(
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
-            "group.id": "daybook-reads-without-a-group",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
             "log_level": 0,
-        }
+        },
     )
     silent = set(places)
     try:
