@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 from analytics.offsets import Offsets
 from contracts.kernel.records import EpochOpened
 from contracts.lock import KERNEL, Lock
+from contracts.topics import TOPICS
 
-EVENT_TOPICS = ("order.events", "inventory.events")
+EVENT_TOPICS = tuple(own.events for own in TOPICS.values())
 POSITION = ("topic", "partition", "offset")
 ENVELOPE = (
     *POSITION,

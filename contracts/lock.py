@@ -77,12 +77,6 @@ class Lock:
         return self._topics_by_type[type_name]
 
     @cached_property
-    def services(self) -> tuple[str, ...]:
-        """The names of the services: each has a topic `<service>.commands`."""
-        topics = dict.fromkeys(entry.topic for entry in self.entries)
-        return tuple(topic.removesuffix(".commands") for topic in topics if topic.endswith(".commands"))
-
-    @cached_property
     def _by_id(self) -> dict[int, Entry]:
         return {entry.id: entry for entry in self.entries}
 

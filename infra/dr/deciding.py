@@ -10,6 +10,7 @@ from typing import TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from contracts.kernel.records import LossReissued, LossWrittenOff, Outcome, OutcomeBatch
+from contracts.topics import TOPICS
 from infra.base.errors import DaybookError
 from infra.dr.losses import LostRequest
 from infra.log.event_log import EVENT_TOPICS, event_in_any_epoch
@@ -65,7 +66,7 @@ class Desk:
                 "log_level": 3,
             },
         )
-        self._replies = {service: self._reply_to(service) for service in ("order", "inventory")}
+        self._replies = {service: self._reply_to(service) for service in TOPICS}
         self._partitions = {topic: len(partitions_of(bootstrap, topic)) for topic in EVENT_TOPICS}
         self._consumer.assign([*self._ends(self._replies.values()), *_places(continued)])
 
@@ -127,7 +128,7 @@ class Desk:
             self._hear(record)
 
     def _hear(self, record: Message) -> None:
-        if not record.topic().endswith(".events"):
+        if record.topic() not in self._partitions:
             match decode(record.value()):
                 case OutcomeBatch(outcomes=outcomes):
                     self._outcomes.update((outcome.command_id, outcome) for outcome in outcomes)
@@ -138,7 +139,7 @@ class Desk:
 
     def _reply_to(self, service: str) -> ReplyAddress:
         """The last partition of the outcomes: no replica of the API listens there."""
-        topic = f"{service}.outcomes"
+        topic = TOPICS[service].outcomes
         return ReplyAddress(topic, partitions_of(self._bootstrap, topic)[-1], "", "")
 
     def _ends(self, replies: Iterable[ReplyAddress]) -> list[TopicPartition]:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from confluent_kafka import Message, TopicPartition
 
+from contracts.topics import TOPICS
 from infra.base.waiting import wait_until
 from infra.dr.steps import NotDone
 from infra.log.parked import parked_commands
 from infra.log.topics import SERVICES
 from services.kernel.log import clients
 from services.kernel.log.reader import Positions, high_watermarks, partitions_of, read_to_end
-from services.kernel.log.topics import inputs_of
 
 PAUSE_SECONDS = 0.2
 NAMED = 5
@@ -52,7 +52,7 @@ def _ends(bootstrap: str) -> dict[str, dict[str, Positions]]:
     return {
         service: {
             topic: high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
-            for topic in inputs_of(service)
+            for topic in TOPICS[service].inputs
         }
         for service in SERVICES
     }

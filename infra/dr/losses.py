@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from contracts.topics import SERVICE_OF, TOPICS
 from infra.dr.cut import CutConversation, TornTransaction, cut_conversations, torn_transactions
 from infra.dr.lost_log import Again, LostAnswer, LostEvent, Parted, Progress, difference
 from services.kernel.log.reader import partitions_by_topic, read_to_end
-from services.kernel.log.topics import inputs_of
 from services.kernel.record.envelope import format_time, now_micros
 
 Amounts: TypeAlias = dict[str, int | str]
@@ -87,8 +87,8 @@ class Report:
 def report(old: str, new: str, old_site: str, new_site: str, progress: Progress = lambda _: None) -> Report:
     """Compare the logs at `old` and `new` (host:port). Raises NotCaughtUp where one cannot be read whole."""
     found = difference(old, new, progress)
-    wanted = {(_service(lost.topic), lost.metadata.causation_id) for lost in found.events}
-    wanted |= {(_service(lost.topic), lost.outcome.command_id) for lost in found.answers}
+    wanted = {(SERVICE_OF[lost.topic], lost.metadata.causation_id) for lost in found.events}
+    wanted |= {(SERVICE_OF[lost.topic], lost.outcome.command_id) for lost in found.answers}
     progress("the old site's commands")
     requests = _requests(old, wanted)
     losses = [
@@ -120,7 +120,7 @@ def _by_command(
             command_id=command_id,
             command_type=_type(request),
             subject=first.subject,
-            service=_service(group[0].topic),
+            service=SERVICE_OF[group[0].topic],
             outcome="accepted",
             code="",
             acknowledged=bool(first.request_hash),
@@ -143,7 +143,7 @@ def _refusals(
             command_id=outcome.command_id,
             command_type=outcome.command_type,
             subject=outcome.subject,
-            service=_service(lost.topic),
+            service=SERVICE_OF[lost.topic],
             outcome=outcome.kind,
             code=outcome.code,
             acknowledged=bool(outcome.request_hash),
@@ -165,7 +165,9 @@ def _requests(old: str, wanted: set[tuple[str, str]]) -> dict[str, LostRequest]:
     found: dict[str, LostRequest] = {}
     there = partitions_by_topic(old)  # a site that was lost before its upgrade has no inbox
     inputs = [
-        (service, topic) for service in sorted({each for each, _ in wanted}) for topic in inputs_of(service)
+        (service, topic)
+        for service in sorted({each for each, _ in wanted})
+        for topic in TOPICS[service].inputs
     ]
     for service, topic in inputs:
         ids = {command_id for asked, command_id in wanted if asked == service}
@@ -192,10 +194,6 @@ def _amounts(event: Any) -> Amounts:
     if currency := getattr(event, "currency", ""):
         found["currency"] = currency
     return found
-
-
-def _service(topic: str) -> str:
-    return topic.partition(".")[0]
 
 
 def _type(request: LostRequest | None) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from contracts.kernel.records import Outcome
+from contracts.topics import TOPICS
 from infra.log.event_log import read_log
 from services.kernel.log.foreign import answer_of
 from services.kernel.log.reader import partitions_of, read_to_end
@@ -24,8 +25,8 @@ from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Metadata
 
 # Orders first: which stock events belong to a torn conversation is only known after them.
-EVENTS = ("order.events", "inventory.events")
-ANSWERS = ("order.answers", "inventory.answers")
+EVENTS = tuple(own.events for own in TOPICS.values())
+ANSWERS = tuple(own.answers for own in TOPICS.values())
 # A stock event may carry an earlier time than the order event that it follows: each service has its clock.
 CLOCK_MICROS = 60_000_000
 

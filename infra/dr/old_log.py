@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import KafkaException
 
+from contracts.topics import INPUTS, TOPICS
 from infra.base.waiting import wait_until
 from infra.dr.plan import heard
 from infra.dr.steps import NotDone, Show
@@ -15,7 +16,6 @@ from infra.stack.platform import platform_of
 from infra.stack.site import Site
 from services.kernel.log.control import read_control, transactional_ids
 from services.kernel.log.reader import high_watermarks, partitions_by_topic, partitions_of
-from services.kernel.log.topics import inputs_of
 from services.kernel.log.transactions import OwnershipLost, Transactions
 
 TIMEOUT_MS = 10_000
@@ -59,8 +59,8 @@ def _settle(bootstrap: str) -> None:
         high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
     control = read_control(bootstrap)
     for service in SERVICES:
-        topics = [f"{service}.{kind}" for kind in ("events", "answers", "outcomes")]
-        topics += [topic for each in SERVICES for topic in inputs_of(each)]
+        own = TOPICS[service]
+        topics = [own.events, own.answers, own.outcomes, *sorted(INPUTS)]
         there = partitions_by_topic(bootstrap)  # a site that was lost before its upgrade has no inbox
         places = [(topic, number) for topic in topics for number in there.get(topic, ())]
         for slot in range(control.layout(service).slots):

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from contracts.kernel.records import LossReissued, LossWrittenOff
+from contracts.topics import TOPICS
 from infra.base.errors import DaybookError
 from infra.dr.deciding import Decision, Desk, decisions
 from infra.dr.losses import Loss, Report
@@ -152,6 +153,6 @@ def _streams(report: Report) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     for loss in report.losses:
         if loss.events:
-            stream = f"{loss.service}.events", loss.subject
+            stream = TOPICS[loss.service].events, loss.subject
             found[stream] = min(found.get(stream, loss.version), loss.version)
     return found

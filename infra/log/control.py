@@ -9,7 +9,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, Message
 
 from contracts.kernel.records import CommandInputs, HoldKind, InputPhase, SiteHold, SiteRole, StorageBlock
-from contracts.lock import load_lock
+from contracts.topics import TOPICS
 from services.kernel.log import clients
 from services.kernel.log.control import (
     HOLD,
@@ -25,7 +25,7 @@ from services.kernel.log.transactions import Transactions
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import now_micros
 
-SERVICES = load_lock().services
+SERVICES = tuple(TOPICS)
 WRITE_SECONDS = 20.0
 FENCE_TIMEOUT_MS = 10_000
 

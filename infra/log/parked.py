@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from contracts.kernel.records import OutcomeBatch, ParkedCommand
+from contracts.topics import TOPICS
 from infra.base.errors import DaybookError
 from infra.log.topics import SERVICES
 from services.kernel.log import clients
@@ -49,7 +50,7 @@ class Parked:
 def parked_commands(bootstrap: str, services: Sequence[str] = SERVICES) -> list[Parked]:
     """What is parked now, oldest first."""
     found: dict[str, Parked] = {}
-    for topic in (f"{service}.parked" for service in services):
+    for topic in (TOPICS[service].parked for service in services):
         starts = dict.fromkeys(partitions_of(bootstrap, topic), 0)
         for record in read_to_end(bootstrap, topic, starts):
             position = (record.key() or b"").decode()

@@ -12,16 +12,16 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from contracts.kernel.records import SiteRole, SlotLayout
-from contracts.lock import ROOT, load_lock
+from contracts.lock import ROOT
+from contracts.topics import TOPICS
 from infra.base.waiting import wait_until
 from infra.log.epochs import record_epochs
 from services.kernel.log import clients
 from services.kernel.log.reader import read_to_end
-from services.kernel.log.topics import commands_of, inbox_of
 from services.kernel.record.codec import encode
 
 CONTROL = "site.control"
-SERVICES = load_lock().services
+SERVICES = tuple(TOPICS)
 PATIENCE = 60.0  # seconds that leaders may take
 MILLISECONDS = {"s": 1_000, "h": 3_600_000, "d": 86_400_000}
 _OURS = re.compile(rf"({'|'.join(SERVICES)}|site|supplier|connect)\..+")
@@ -178,7 +178,7 @@ def _admin(bootstrap: str) -> AdminClient:
 def _partitions_of_new_inboxes(admin: AdminClient, wanted: Mapping[str, Topic]) -> dict[str, int]:
     """A shop of an earlier version has commands, perhaps repartitioned, and no inbox beside them yet."""
     there = admin.list_topics(timeout=PATIENCE).topics
-    pairs = [(inbox_of(service), commands_of(service)) for service in SERVICES]
+    pairs = [(TOPICS[service].inbox, TOPICS[service].commands) for service in SERVICES]
     return {
         inbox: len(there[commands].partitions)
         for inbox, commands in pairs

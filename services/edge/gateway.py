@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from prometheus_client import Gauge
 
 from contracts.kernel.records import Outcome
+from contracts.topics import TOPICS
 from services.edge.outcomes import OutcomeReader
 from services.edge.pending_outcomes import OutcomeKey, PendingOutcomes, fail
 from services.edge.unavailable import LogUnavailable, Overloaded, SiteUnavailable
@@ -50,9 +51,10 @@ class Gateway:
     def __init__(self, settings: GatewaySettings, on_fatal: Callable[[str], None]) -> None:
         self._settings = settings
         self._on_fatal = on_fatal
-        self._commands = f"{settings.service}.commands"
+        topics = TOPICS[settings.service]
+        self._commands = topics.commands
         self._source = f"daybook/{settings.site}/{settings.service}-api/{settings.replica}"
-        self._reply_to = ReplyAddress(f"{settings.service}.outcomes", settings.replica, "", "")
+        self._reply_to = ReplyAddress(topics.outcomes, settings.replica, "", "")
         self._reader = OutcomeReader(
             settings.bootstrap, self._reply_to.topic, settings.replica, self._receive
         )

@@ -13,6 +13,7 @@ from contracts.lock import ROOT, read_lock
 from infra.log.contracts import codegen, locking
 from infra.log.contracts.checking import problems
 from infra.log.contracts.compatibility import reasons
+from infra.log.contracts.rendering import render_topics
 from infra.log.contracts.schemas import ContractError
 
 Change = Callable[[dict[str, Any]], None]
@@ -213,6 +214,11 @@ def test_catalogue_and_schemas_know_each_other(root: Path) -> None:
         in found
     )
     assert any("contracts/order/OrderForgotten.avsc stands in no topic" in line for line in found)
+
+
+def test_every_service_has_the_same_kinds_of_topics() -> None:
+    with pytest.raises(ContractError, match="different kinds"):
+        render_topics(["a.commands", "a.events", "b.commands"])
 
 
 def test_one_schema_in_several_topics_has_one_id() -> None:

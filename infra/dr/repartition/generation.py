@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from contracts.topics import TOPICS
 from infra.base.errors import DaybookError
 from infra.base.waiting import wait_until
 from infra.dr.repartition.copying import Digest, NotCopied, copy, digest, require_same
@@ -28,10 +29,7 @@ from infra.dr.repartition.layout import close_layout, closed, open_layout
 from infra.log.topics import Topic, create_topics
 from services.kernel.log import clients
 from services.kernel.log.reader import high_watermarks, partitions_of
-from services.kernel.log.topics import COMMANDS, INBOX, inputs_of
 
-MOVED = (INBOX, COMMANDS, "events", "answers")
-CACHE = "state"
 STAGED = "next-generation"
 SECONDS = 60.0
 
@@ -64,7 +62,7 @@ def repartition(
     if not closed(bootstrap, service):
         require_more(bootstrap, service, partitions)
     close_layout(bootstrap, service)
-    topics = [replace(wanted[f"{service}.{part}"], partitions=partitions) for part in MOVED]
+    topics = [replace(wanted[name], partitions=partitions) for name in _moved(service)]
     left = [topic for topic in topics if not _done(admin, topic)]
     digests = [_staged(admin, bootstrap, topic, show) for topic in left]
     for topic, staged in zip(left, digests, strict=True):
@@ -72,7 +70,7 @@ def repartition(
         _anew(admin, bootstrap, topic)
         copy(bootstrap, _stage_name(topic.name), topic.name, partitions, topic.name)
         require_same(staged, digest(bootstrap, topic.name, topic.name), topic.name)
-    _anew(admin, bootstrap, replace(wanted[f"{service}.{CACHE}"], partitions=partitions))
+    _anew(admin, bootstrap, replace(wanted[TOPICS[service].state], partitions=partitions))
     _positions_at_the_end(admin, bootstrap, service)
     _delete(admin, [_stage_name(topic.name) for topic in left])
     open_layout(bootstrap, service)
@@ -82,12 +80,18 @@ def repartition(
     ]
 
 
+def _moved(service: str) -> tuple[str, ...]:
+    """What is copied; the state topic is a cache and begins empty."""
+    own = TOPICS[service]
+    return *own.inputs, own.events, own.answers
+
+
 def require_more(bootstrap: str, service: str, partitions: int) -> None:
     """Raises NotPossible where the service has as many already."""
-    for part in MOVED:
-        before = len(partitions_of(bootstrap, f"{service}.{part}"))
+    for topic in _moved(service):
+        before = len(partitions_of(bootstrap, topic))
         if partitions <= before:
-            raise NotPossible(f"{service}.{part} has {before} partitions already: they can only become more")
+            raise NotPossible(f"{topic} has {before} partitions already: they can only become more")
 
 
 def _done(admin: AdminClient, topic: Topic) -> bool:
@@ -148,7 +152,7 @@ def _positions_at_the_end(admin: AdminClient, bootstrap: str, service: str) -> N
     """All commands were executed: the workers begin behind them."""
     places = [
         TopicPartition(topic, number, end)
-        for topic in inputs_of(service)
+        for topic in TOPICS[service].inputs
         for number, end in high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).items()
     ]
     asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(f"{service}-workers", places)])

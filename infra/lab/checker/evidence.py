@@ -16,19 +16,19 @@ from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from contracts.kernel.records import RecordVerdict
+from contracts.topics import INPUTS, TOPICS
 from infra.log.event_log import EVENT_TOPICS, journal_at, read_log
 from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import Event, Step, step
-from services.kernel.log.topics import COMMANDS, INBOX, is_input
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Malformed, Metadata, read_headers
 
 LOGS = EVENT_TOPICS
-BESIDE_THE_LOGS = tuple(
-    f"{service}.{what}"
-    for what in (INBOX, COMMANDS, "outcomes", "answers")
-    for service in ("order", "inventory")
+BESIDE_THE_LOGS = (
+    *INPUTS,
+    *(own.outcomes for own in TOPICS.values()),
+    *(own.answers for own in TOPICS.values()),
 )
 _SEEN = """
 SELECT event_id FROM order_history.entry
@@ -155,7 +155,7 @@ def _begins_late(bootstrap: str, topic: str, partitions: list[int]) -> bool:
 def _sent(record: Message) -> Sent | None:
     headers, topic = dict(record.headers() or ()), record.topic()
     try:
-        metadata = read_headers(record.headers()) if is_input(topic) else None
+        metadata = read_headers(record.headers()) if (topic in INPUTS) else None
         body = decode(record.value())
     except (Malformed, Undecodable):
         return None

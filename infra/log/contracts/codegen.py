@@ -14,6 +14,7 @@ from infra.log.contracts.rendering import (
     render_class,
     render_module,
     render_registry,
+    render_topics,
     render_union,
 )
 from infra.log.contracts.schemas import ContractError, SchemaFile, references, schema_files, schemas_of_topics
@@ -44,6 +45,7 @@ def generate(root: Path = ROOT) -> dict[str, str]:
     texts = {module.path: _render(module) for module in modules}
     packages = {module.package for module in modules}
     texts |= {f"{package}/encoders.py": _encoders(package, modules) for package in sorted(packages)}
+    texts["topics.py"] = render_topics(schemas_of_topics(root))
     return {**texts, "records.py": render_registry([(m.package, m.name, m.top) for m in modules])}
 
 

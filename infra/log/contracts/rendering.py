@@ -76,6 +76,35 @@ def render_registry(modules: Sequence[tuple[str, str, Sequence[str]]]) -> str:
     return "\n".join([*lines, *(f"    **{package}_encoders.ENCODERS," for package in packages), "}", ""])
 
 
+_INPUTS = """
+    @property
+    def inputs(self) -> tuple[str, str]:
+        \"""The inbox, then the commands: the order in which a worker executes them.\"""
+        return self.inbox, self.commands
+"""
+
+
+def render_topics(names: Collection[str]) -> str:
+    """`contracts/topics.py`: the topics of each service, by kind. A service is what has commands."""
+    services: dict[str, list[str]] = {}
+    for service, _, kind in (name.partition(".") for name in names):
+        if f"{service}.commands" in names:
+            services.setdefault(service, []).append(kind)
+    kinds, *others = services.values()
+    if any(other != kinds for other in others):
+        raise ContractError(f"services have topics of different kinds, or in another order: {services}")
+    lines = [f'"""{HEADER}"""', "", "from __future__ import annotations", "", "from typing import NamedTuple"]
+    lines += ["", "", "class ServiceTopics(NamedTuple):", '    """The topics of one service."""', ""]
+    lines += [*(f"    {kind}: str" for kind in kinds), _INPUTS, "", "TOPICS = {"]
+    for service in services:
+        topics = [f'        {kind}="{service}.{kind}",' for kind in kinds]
+        lines += [f'    "{service}": ServiceTopics(', *topics, "    ),"]
+    lines += ["}", ""]
+    lines += ["SERVICE_OF = {topic: service for service, own in TOPICS.items() for topic in own}"]
+    lines += ["INPUTS = frozenset(topic for own in TOPICS.values() for topic in own.inputs)"]
+    return "\n".join([*lines, ""])
+
+
 def _field(field: Schema) -> str:
     text = f"    {field['name']}: {_annotation(field['type'])}"
     if "default" in field:

@@ -1,39 +1,39 @@
-"""The two inputs of a service: `<service>.inbox`, which only workers write, and `<service>.commands`."""
+"""Questions about a service's topics, answered by the catalogue; and how far its workers have moved to the inbox."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from contracts.topics import INPUTS, SERVICE_OF, TOPICS
+
 Phase: TypeAlias = Literal["commands", "inbox", "closed"]
 """How far a site's workers have moved from writing to the commands to writing to the inbox (ADR 20)."""
 
-INBOX, COMMANDS = "inbox", "commands"
-
 
 def inbox_of(service: str) -> str:
-    return f"{service}.{INBOX}"
+    return TOPICS[service].inbox
 
 
 def commands_of(service: str) -> str:
-    return f"{service}.{COMMANDS}"
+    return TOPICS[service].commands
 
 
 def outcomes_of(service: str) -> str:
-    return f"{service}.outcomes"
+    return TOPICS[service].outcomes
 
 
 def inputs_of(service: str) -> tuple[str, str]:
     """The inbox, then the commands: the order in which a worker executes them."""
-    return inbox_of(service), commands_of(service)
+    return TOPICS[service].inputs
 
 
 def is_input(topic: str) -> bool:
-    return topic.rpartition(".")[2] in (INBOX, COMMANDS)
+    return topic in INPUTS
 
 
 def is_inbox(topic: str) -> bool:
-    return topic.rpartition(".")[2] == INBOX
+    return any(topic == own.inbox for own in TOPICS.values())
 
 
 def service_of(topic: str) -> str:
-    return topic.partition(".")[0]
+    return SERVICE_OF[topic]

@@ -20,12 +20,6 @@ def topic_of(type_name: str) -> str:
     return load_lock().topic_of(type_name)
 
 
-@cache
-def topics_written() -> tuple[str, ...]:
-    """Every topic that holds records of ours."""
-    return tuple(sorted({entry.topic for entry in load_lock().entries}))
-
-
 def record_class(schema: int) -> type:
     """The dataclass that a schema id is read into. Raises KeyError for an id that is not in the lock."""
     return RECORDS[load_lock().type_of(schema)]

@@ -19,6 +19,7 @@ import structlog
 from confluent_kafka import Message, Producer, TopicPartition
 
 from contracts.kernel.records import Answer, OutcomeBatch
+from contracts.topics import TOPICS
 from services.kernel.log.transactions import Aborted, produce
 from services.kernel.model.process import Ask
 from services.kernel.record.codec import encode
@@ -69,7 +70,7 @@ class CommandLoop(Generic[Command, State, Event]):
     ) -> None:
         self._slot, self._inputs, self._executor, self._metrics = slot, inputs, executor, metrics
         self._gathering, self._redrive = Gathering(window_seconds), int(redrive_seconds * 1_000_000)
-        self._name = slot.aggregate.name
+        self._name, self._topics = slot.aggregate.name, TOPICS[slot.aggregate.name]
         self._process = slot.aggregate.process
         self._timers: list[tuple[int, int, str]] = []
         self._timed: dict[tuple[int, str], Timer] = {}
@@ -152,7 +153,7 @@ class CommandLoop(Generic[Command, State, Event]):
             staged.written.append((event.partition, event.key, headers))
             out.append(
                 (
-                    f"{self._name}.events",
+                    self._topics.events,
                     event.value,
                     event.key,
                     {"partition": event.partition, "headers": headers},
@@ -161,7 +162,7 @@ class CommandLoop(Generic[Command, State, Event]):
         for ask in staged.asks:
             out.append((ask.topic, ask.value, ask.key, {"headers": [*write_headers(ask.metadata), within]}))
         for number, key, remembered in staged.unrecorded:
-            topic = f"{self._name}.answers"
+            topic = self._topics.answers
             value = encode(topic, Answer(remembered.outcome, remembered.recorded_at))
             out.append((topic, value, key, {"partition": number, "headers": [within]}))
         for (topic, to_partition, to_key), outcomes in staged.replies.items():
@@ -174,7 +175,7 @@ class CommandLoop(Generic[Command, State, Event]):
                 headers = write_headers(self._batch_metadata(to_key, staged, recorded))
                 out.append((topic, value, to_key, {"headers": [*headers, within]}))
         for key, parked in staged.parked:
-            topic = f"{self._name}.parked"
+            topic = self._topics.parked
             out.append((topic, encode(topic, parked), key, {}))
         return out
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from confluent_kafka import Message
 
 from contracts.kernel.records import Header, Outcome, OutcomeBatch, ParkedCommand, Remembered
+from contracts.topics import TOPICS
 from services.kernel.log.topics import Phase, service_of
 from services.kernel.model.decider import Refused
 from services.kernel.model.process import Aggregate, Answered, Ask
@@ -47,7 +48,7 @@ class Executor(Generic[Command, State, Event]):
         self._aggregate, self._decider, self._process = aggregate, aggregate.decider, aggregate.process
         self._partitions, self._count, self._epoch = partitions, partition_count, epoch
         self._source = f"daybook/{aggregate.name}"
-        self._events_topic = f"{aggregate.name}.events"
+        self._events_topic = TOPICS[aggregate.name].events
 
     def execute(self, record: Message, staged: Staged[State], now: int) -> None:
         """One record of an input. Never raises for what a command holds: it is parked then."""

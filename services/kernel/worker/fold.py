@@ -14,6 +14,7 @@ import structlog
 from confluent_kafka import Message
 
 from contracts.kernel.records import Outcome, RecordJudged, Remembered
+from contracts.topics import TOPICS
 from services.kernel.log.foreign import answer_of, foreign, place_of
 from services.kernel.log.journal import with_judgement
 from services.kernel.log.reader import high_watermarks, read_to_end
@@ -51,7 +52,7 @@ class Fold(Generic[State]):
         journal: Journal,
     ) -> None:
         self._decider, self._process = aggregate.decider, aggregate.process
-        self._events, self._state = f"{aggregate.name}.events", f"{aggregate.name}.state"
+        self._events, self._state = TOPICS[aggregate.name].events, TOPICS[aggregate.name].state
         self._codec, self._count = codec, partition_count
         self._published: dict[int, deque[tuple[str, Headers]]] = {number: deque() for number in partitions}
         self.partitions, self.open_entities, self.positions = partitions, open_entities, positions

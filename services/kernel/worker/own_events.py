@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from contracts.kernel.records import EpochOpened
+from contracts.topics import SERVICE_OF
 from services.kernel.log.journal import TOPIC as JOURNAL
 from services.kernel.log.reader import events_follower, sound
 from services.kernel.log.rule import OPENING_KEY
@@ -62,7 +63,7 @@ def open_epoch(
         id=opening,
         type=EpochOpened.TYPE,
         subject=OPENING_KEY,
-        source=f"daybook/{topic.partition('.')[0]}",
+        source=f"daybook/{SERVICE_OF[topic]}",
         recorded_at=now,
         correlation_id=opening,
         causation_id=opening,

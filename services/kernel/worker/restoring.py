@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from contracts.topics import TOPICS
 from services.kernel.errors import KernelError
 from services.kernel.log.foreign import foreign
 from services.kernel.log.reader import read_to_end
@@ -39,7 +40,7 @@ def restore(
 
     Raises `VersionGap` or `NotCaughtUp`.
     """
-    events, answers = f"{aggregate.name}.events", f"{aggregate.name}.answers"
+    events, answers = TOPICS[aggregate.name].events, TOPICS[aggregate.name].answers
     reader, partitions = _snapshots(bootstrap, aggregate, codec, window, numbers)
     marks = reader.watermarks
     for number, mark in marks.items():
@@ -86,7 +87,7 @@ def _snapshots(
 
     partitions = {number: new_partition() for number in numbers}
     other_format = set()
-    for record in read_to_end(bootstrap, f"{aggregate.name}.state", dict.fromkeys(numbers, 0)):
+    for record in read_to_end(bootstrap, TOPICS[aggregate.name].state, dict.fromkeys(numbers, 0)):
         if not reader.is_ours(record):
             foreign(record, "no_snapshot")
         elif reader.usable(record):

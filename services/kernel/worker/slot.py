@@ -17,15 +17,14 @@ from typing import Generic, TypeVar
 
 from confluent_kafka import TopicPartition
 
+from contracts.topics import INPUTS, TOPICS
 from services.kernel.errors import KernelError
 from services.kernel.log.control import Control, read_control, snapshot_id, transactional_ids
 from services.kernel.log.journal import read_journal
 from services.kernel.log.reader import Positions, high_watermarks, partitions_by_topic
-from services.kernel.log.topics import commands_of, inbox_of, is_input
 from services.kernel.log.transactions import Transactions
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
-from services.kernel.record.registry import topics_written
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.fold import Fold
 from services.kernel.worker.inputs import Inputs
@@ -104,7 +103,7 @@ class Slot(Generic[Command, State, Event]):
     @property
     def partition_count(self) -> int:
         """Of the whole service, whatever part of it this slot owns."""
-        return len(self._topics[commands_of(self.aggregate.name)])
+        return len(self._topics[TOPICS[self.aggregate.name].commands])
 
     def stand_by(self) -> None:
         """Restore what the log has and begin to write snapshots; nothing else is written.
@@ -161,12 +160,12 @@ class Slot(Generic[Command, State, Event]):
         self._snapshot_transactions.fence()
         self._check_layout()
         numbers = self._look_at_topics()
-        self._snapshot_transactions.settle(self._places([f"{self.aggregate.name}.state"]), [], None)
+        self._snapshot_transactions.settle(self._places([TOPICS[self.aggregate.name].state]), [], None)
         return numbers
 
     def _own(self, site: str) -> None:
         """Open the epoch where it is not open yet, and follow the slot's own events."""
-        fold, bootstrap, events = self.fold, self.config.bootstrap, f"{self.aggregate.name}.events"
+        fold, bootstrap, events = self.fold, self.config.bootstrap, TOPICS[self.aggregate.name].events
         epochs = {number: partition.read.epoch for number, partition in fold.partitions.items()}
         if max(epochs.values(), default=0) > self.epoch:
             raise StoodDown(f"{events} was opened in a later epoch than {self.epoch}: {epochs}")
@@ -194,10 +193,10 @@ class Slot(Generic[Command, State, Event]):
         self._snapshots.start(config.snapshot_seconds)
 
     def _log_ends(self, numbers: list[int]) -> Positions:
-        return high_watermarks(self.config.bootstrap, f"{self.aggregate.name}.answers", numbers)
+        return high_watermarks(self.config.bootstrap, TOPICS[self.aggregate.name].answers, numbers)
 
     def _folded_to(self, _numbers: list[int]) -> Positions:
-        return dict(self.fold.positions[f"{self.aggregate.name}.answers"])
+        return dict(self.fold.positions[TOPICS[self.aggregate.name].answers])
 
     def _check_layout(self) -> Control:
         control = read_control(self.config.bootstrap)
@@ -213,7 +212,7 @@ class Slot(Generic[Command, State, Event]):
         """What partitions there are now; the slot's own. Raises `LayoutChanged`: see `require_inbox`."""
         self._topics = partitions_by_topic(self.config.bootstrap)
         require_inbox(self.aggregate.name, self._topics)
-        every = self._topics[commands_of(self.aggregate.name)]
+        every = self._topics[TOPICS[self.aggregate.name].commands]
         return [number for number in every if number % self.config.slots == self.config.slot]
 
     def reaches(self, topic: str, partition: int) -> bool:
@@ -227,14 +226,13 @@ class Slot(Generic[Command, State, Event]):
 
     def _settle(self, inputs: Inputs, numbers: list[int]) -> None:
         """Nothing of the predecessor stays undecided, wherever it wrote: see `Transactions.settle`."""
-        name = self.aggregate.name
-        topics = [topic for topic in topics_written() if topic.startswith(name) or is_input(topic)]
+        topics = sorted({*TOPICS[self.aggregate.name], *INPUTS})
         offsets = [TopicPartition(topic, number, 0) for topic in inputs.topics for number in numbers]
         self.transactions.settle(self._places(topics), offsets, inputs.group)
 
 
 def require_inbox(service: str, topics: Mapping[str, Sequence[int]]) -> None:
     """Raises `LayoutChanged` where the inbox has not the partitions of the commands."""
-    inbox, commands = inbox_of(service), commands_of(service)
+    inbox, commands = TOPICS[service].inbox, TOPICS[service].commands
     if (found := len(topics.get(inbox, ()))) != (wanted := len(topics[commands])):
         raise LayoutChanged(f"{inbox} has {found} partitions, {commands} has {wanted}: `./daybook up`")

@@ -11,6 +11,7 @@ import structlog
 from confluent_kafka import Producer
 
 from contracts.kernel.records import Watermark
+from contracts.topics import TOPICS
 from services.kernel.log.reader import Positions
 from services.kernel.log.transactions import LARGEST_RECORD, Aborted, Transactions, produce
 from services.kernel.record.codec import decode, encode
@@ -59,7 +60,7 @@ class SnapshotWriter(Generic[State]):
         self._partitions, self._codec, self._is_open = partitions, codec, is_open
         self._transactions, self._quiet, self._failed = transactions, quiet, failed
         self.ends = ends
-        self._topic = f"{service}.state"
+        self._topic = TOPICS[service].state
         self._writing = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)

@@ -12,12 +12,12 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from contracts.topics import TOPICS
 from services.kernel.log.reader import newest_times, offsets_at, read_to_end
 from services.kernel.log.transactions import produce
 from services.kernel.model.process import Ask
 from services.kernel.record.codec import decode
 from services.kernel.record.envelope import now_micros, write_headers
-from services.kernel.record.registry import topics_written
 from services.kernel.worker.execution import Executor
 from services.kernel.worker.slot import Slot
 from services.kernel.worker.staged import StagedAsk
@@ -52,7 +52,7 @@ def _send(slot: Slot[Any, Any, Any], chunk: list[StagedAsk]) -> None:
 
 def _asks_again(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, Ask]]:
     """Each ask once, with the entity that asks; an entity's asks in the order of its events."""
-    process, topic = slot.aggregate.process, f"{slot.aggregate.name}.events"
+    process, topic = slot.aggregate.process, TOPICS[slot.aggregate.name].events
     asked: set[str] = set()
     touched: dict[tuple[int, str], None] = dict.fromkeys(sorted(slot.fold.open_entities))
     for record in read_to_end(slot.config.bootstrap, topic, _starts(slot, topic, hours)):
@@ -75,8 +75,7 @@ def _asks_again(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, 
 def _starts(slot: Slot[Any, Any, Any], topic: str, hours: float) -> dict[int, int]:
     """The offset in each partition at which what may have been cut off begins."""
     bootstrap = slot.config.bootstrap
-    logs = [topic for topic in topics_written() if topic.endswith(".events")]
-    newest = [time for log in logs for time in newest_times(bootstrap, log)]
+    newest = [time for topics in TOPICS.values() for time in newest_times(bootstrap, topics.events)]
     since = horizon(newest, int(hours * 3_600_000), MARGIN_MS)
     starts = offsets_at(bootstrap, topic, since)
     return {number: starts[number] for number in slot.partitions}

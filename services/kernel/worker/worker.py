@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaException
 
+from contracts.topics import TOPICS
 from services.kernel.collector import keep_what_is_here
 from services.kernel.errors import KernelError
 from services.kernel.exit_codes import (
@@ -172,7 +173,7 @@ def _run_loop(
 
 def _require_honoured(slot: Slot[Any, Any, Any], watch: JournalWatch) -> None:
     """Raises `RecordsJudged` for decisions on this service's records that its fold does not know."""
-    if watch.news(slot.fold.journal, f"{slot.aggregate.name}.events"):
+    if watch.news(slot.fold.journal, TOPICS[slot.aggregate.name].events):
         raise RecordsJudged(slot.aggregate.name)
 
 

@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from contracts.topics import TOPICS
 from infra.log.topics import Topic, catalogue, create_topics, mirrored_topics
 from infra.stack.embedded.child import Program
 from infra.stack.embedded.mirror import mirror_program
@@ -28,7 +29,8 @@ _POLICY = "replication.policy.class = org.apache.kafka.connect.mirror.DefaultRep
 
 def shared_topics() -> list[str]:
     """What readers at the other site need: the logs of events. Answers are the writer's own."""
-    return [name for name in mirrored_topics() if name.endswith(".events")]
+    logs = {own.events for own in TOPICS.values()}
+    return [name for name in mirrored_topics() if name in logs]
 
 
 def arriving(peer: str) -> dict[str, Topic]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from contracts.topics import TOPICS
 from infra.dr.steps import Show
 from infra.lab.cluster.moves import elect_preferred, reassign
 from infra.lab.cluster.rig import Rig
@@ -20,8 +21,8 @@ NEW, RACK = 4, "rack-4"
 LEAVING = 1
 RATE = 20.0
 WARM_SECONDS = 5.0
-TOPICS = (
-    *(f"{service}.{what}" for service in ("order", "inventory") for what in ("inbox", "commands", "events")),
+MOVED = (
+    *(topic for own in TOPICS.values() for topic in (*own.inputs, own.events)),
     "__transaction_state",
 )
 
@@ -36,7 +37,7 @@ def reassignment(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:
         began = time.time()
         show(f"broker {NEW} joins")
         report.figures["a broker joins, s"] = _timed(lambda: cluster.add(NEW, RACK))
-        before = {place: at.all for place, at in cluster.layout().partitions.items() if place[0] in TOPICS}
+        before = {place: at.all for place, at in cluster.layout().partitions.items() if place[0] in MOVED}
         plan = {
             place: tuple(NEW if each == LEAVING else each for each in brokers)
             for place, brokers in before.items()

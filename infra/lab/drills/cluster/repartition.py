@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 
+from contracts.topics import TOPICS
 from infra.dr.repartition.shop import repartition_shop
 from infra.dr.steps import Show
 from infra.lab.checker import read_evidence
@@ -32,7 +33,7 @@ def repartition(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:
     """Hold the drill on a cluster that is whole; the order service has twice the partitions afterwards."""
     report = DrillReport("cluster repartition", seed, format_time(now_micros()))
     rig.open_shop()
-    bootstrap, log = rig.cluster.bootstrap, f"{SERVICE}.events"
+    bootstrap, log = rig.cluster.bootstrap, TOPICS[SERVICE].events
     before = len(partitions_of(bootstrap, log))
     load = Load(rig.urls, "home", Shopping(seed, f"move-{time.time_ns():x}"), folder / "acked.jsonl", RATE)
     with load:
