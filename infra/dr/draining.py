@@ -60,13 +60,7 @@ def _ends(bootstrap: str) -> dict[str, dict[str, Positions]]:
 
 def unconsumed(bootstrap: str, service: str, ends: Mapping[str, Positions]) -> list[Message]:
     """The records of these inputs between what the service's workers have committed and the ends."""
-    asking = clients.reader(
-        bootstrap,
-        {
-            "group.id": f"{service}-workers",
-            "log_level": 3,
-        },
-    )
+    asking = clients.reader(bootstrap, {"group.id": f"{service}-workers", "log_level": 3})
     try:
         places = [TopicPartition(topic, number) for topic, own in ends.items() for number in own]
         committed = asking.committed(places, 30)

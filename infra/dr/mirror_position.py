@@ -211,12 +211,7 @@ def caught_up(source_bootstrap: str, target_bootstrap: str, source: str, seconds
 
 def _consumer(bootstrap: str) -> Consumer:
     return clients.reader(
-        bootstrap,
-        {
-            "fetch.wait.max.ms": 10,
-            "reconnect.backoff.max.ms": 500,
-            "log_level": 0,
-        },
+        bootstrap, {"fetch.wait.max.ms": 10, "reconnect.backoff.max.ms": 500, "log_level": 0}
     )
 
 

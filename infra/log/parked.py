@@ -109,11 +109,7 @@ def _deliver(
 
     producer = clients.writer(
         bootstrap,
-        {
-            "message.timeout.ms": DELIVERY_SECONDS * 1000,
-            "message.max.bytes": LARGEST_RECORD,
-            "log_level": 3,
-        },
+        {"message.timeout.ms": DELIVERY_SECONDS * 1000, "message.max.bytes": LARGEST_RECORD, "log_level": 3},
     )
     producer.produce(topic, value, key, headers=headers, on_delivery=delivered)
     producer.flush(DELIVERY_SECONDS + 5)

@@ -88,12 +88,7 @@ def copy(bootstrap: str, source: str, target: str, partitions: int, name: str) -
 
     producer = clients.writer(
         bootstrap,
-        {
-            "linger.ms": 20,
-            "message.max.bytes": LARGEST_RECORD,
-            "on_delivery": delivered,
-            "log_level": 3,
-        },
+        {"linger.ms": 20, "message.max.bytes": LARGEST_RECORD, "on_delivery": delivered, "log_level": 3},
     )
     read, copied, opened = _Source(bootstrap, source, name), 0, 0
     streams = [read.records(number) for number in partitions_of(bootstrap, source)]

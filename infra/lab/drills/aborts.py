@@ -20,12 +20,7 @@ class Aborts:
 
     def __init__(self, bootstrap: str) -> None:
         self._producer = clients.writer(
-            bootstrap,
-            {
-                "transactional.id": "drill-aborts",
-                "transaction.timeout.ms": 10_000,
-                "log_level": 0,
-            },
+            bootstrap, {"transactional.id": "drill-aborts", "transaction.timeout.ms": 10_000, "log_level": 0}
         )
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._write, name="aborts", daemon=True)

@@ -29,13 +29,7 @@ def main(bootstrap: str, kind: str, source: str, target: str) -> int:
     )
     if transactional:
         producer.init_transactions(TIMEOUT)  # ends what a predecessor left open
-    consumer = clients.reader(
-        bootstrap,
-        {
-            "group.id": f"copier-{target}",
-            "log_level": 3,
-        },
-    )
+    consumer = clients.reader(bootstrap, {"group.id": f"copier-{target}", "log_level": 3})
     (at,) = consumer.committed([TopicPartition(source, 0)], TIMEOUT)
     consumer.assign([TopicPartition(source, 0, max(0, at.offset))])
     while (records := _batch(consumer)) is not None:

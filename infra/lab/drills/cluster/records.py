@@ -27,13 +27,7 @@ class Numbered:
     def __init__(self, bootstrap: str, topic: str, acks: str, padding: int = 0, **more: Any) -> None:
         self._topic, self._padding = topic, b" " * padding
         self._producer = clients.writer(
-            bootstrap,
-            {
-                "acks": acks,
-                "enable.idempotence": acks == "all",
-                "log_level": 0,
-                **more,
-            },
+            bootstrap, {"acks": acks, "enable.idempotence": acks == "all", "log_level": 0, **more}
         )
         self.sent = 0
         self.acknowledged: set[int] = set()

@@ -24,12 +24,7 @@ def readable_events(bootstrap: str) -> tuple[set[str], list[str]]:
     decide now come later. Raises KafkaException where the broker refuses for good.
     """
     places = [(topic, number) for topic in LOGS for number in partitions_of(bootstrap, topic)]
-    consumer = clients.reader(
-        bootstrap,
-        {
-            "log_level": 0,
-        },
-    )
+    consumer = clients.reader(bootstrap, {"log_level": 0})
     silent = set(places)
     try:
         consumer.assign([TopicPartition(topic, number, 0) for topic, number in places])
