@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ServiceTopics(NamedTuple):
-    """The topics of one service."""
+    """The topics of one service; a worker executes its `inputs` in their order."""
 
     commands: str
     inbox: str
@@ -18,7 +18,6 @@ class ServiceTopics(NamedTuple):
 
     @property
     def inputs(self) -> tuple[str, str]:
-        """The inbox, then the commands: the order in which a worker executes them."""
         return self.inbox, self.commands
 
 

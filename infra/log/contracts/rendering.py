@@ -79,7 +79,6 @@ def render_registry(modules: Sequence[tuple[str, str, Sequence[str]]]) -> str:
 _INPUTS = """
     @property
     def inputs(self) -> tuple[str, str]:
-        \"""The inbox, then the commands: the order in which a worker executes them.\"""
         return self.inbox, self.commands
 """
 
@@ -94,7 +93,13 @@ def render_topics(names: Collection[str]) -> str:
     if any(other != kinds for other in others):
         raise ContractError(f"services have topics of different kinds, or in another order: {services}")
     lines = [f'"""{HEADER}"""', "", "from __future__ import annotations", "", "from typing import NamedTuple"]
-    lines += ["", "", "class ServiceTopics(NamedTuple):", '    """The topics of one service."""', ""]
+    lines += [
+        "",
+        "",
+        "class ServiceTopics(NamedTuple):",
+        '    """The topics of one service; a worker executes its `inputs` in their order."""',
+        "",
+    ]
     lines += [*(f"    {kind}: str" for kind in kinds), _INPUTS, "", "TOPICS = {"]
     for service in services:
         topics = [f'        {kind}="{service}.{kind}",' for kind in kinds]
