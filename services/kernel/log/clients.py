@@ -61,9 +61,6 @@ class Connection:
         """For Spark's Kafka source."""
         return self.java("kafka.")
 
-    def aiokafka(self) -> dict[str, Any]:
-        return {"bootstrap_servers": self.bootstrap}
-
     def faust(self) -> dict[str, Any]:
         """For a Faust app, which hands them on to aiokafka."""
         return {"broker": f"kafka://{self.bootstrap}"}

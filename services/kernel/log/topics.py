@@ -18,10 +18,6 @@ def commands_of(service: str) -> str:
     return TOPICS[service].commands
 
 
-def outcomes_of(service: str) -> str:
-    return TOPICS[service].outcomes
-
-
 def inputs_of(service: str) -> tuple[str, str]:
     """The inbox, then the commands: the order in which a worker executes them."""
     return TOPICS[service].inputs

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from contracts.kernel.records import OutcomeBatch
+from contracts.topics import TOPICS
 from services.kernel.errors import KernelError
 from services.kernel.log.rule import home_of
-from services.kernel.log.topics import Phase, commands_of, inbox_of, is_inbox, outcomes_of, service_of
+from services.kernel.log.topics import Phase, commands_of, inbox_of, is_inbox, service_of
 from services.kernel.record.envelope import Malformed, Metadata, ReplyAddress
 from services.kernel.record.registry import schema_id, topic_of
 
@@ -71,7 +72,7 @@ class Routing:
             return metadata
         address = None
         if wanted.partition is not None:
-            address = wanted._replace(topic=outcomes_of(self._service))
+            address = wanted._replace(topic=TOPICS[self._service].outcomes)
         elif is_inbox(input_topic) or self._phase() != "closed":
             address = wanted._replace(topic=self._in_phase(inbox_of(service_of(wanted.topic))))
         return metadata._replace(reply_to=address)

@@ -21,7 +21,6 @@ def test_a_connection_in_the_names_of_each_client() -> None:
     assert here.java() == {"bootstrap.servers": "a:1,b:2"}
     assert here.java("home.") == {"home.bootstrap.servers": "a:1,b:2"}
     assert here.spark() == {"kafka.bootstrap.servers": "a:1,b:2"}
-    assert here.aiokafka() == {"bootstrap_servers": "a:1,b:2"}
     assert here.faust() == {"broker": "kafka://a:1,b:2"}
 
 
