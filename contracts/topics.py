@@ -43,4 +43,5 @@ TOPICS = {
 }
 
 SERVICE_OF = {topic: service for service, own in TOPICS.items() for topic in own}
+INBOXES = frozenset(own.inbox for own in TOPICS.values())
 INPUTS = frozenset(topic for own in TOPICS.values() for topic in own.inputs)

@@ -6,6 +6,7 @@ import time
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Message, TopicPartition
 
+from contracts.topics import TOPICS
 from infra.dr.draining import unconsumed
 from infra.dr.steps import NotDone
 from infra.log.control import write_inputs
@@ -13,7 +14,6 @@ from infra.log.topics import SERVICES
 from services.kernel.log import clients
 from services.kernel.log.control import read_control
 from services.kernel.log.reader import high_watermarks, partitions_of
-from services.kernel.log.topics import commands_of, inbox_of
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import now_micros
 from services.kernel.record.registry import topic_of
@@ -46,7 +46,7 @@ def close(bootstrap: str) -> None:
     passed = (now_micros() - control.inputs.recorded_at) / 1_000_000
     time.sleep(max(0.0, SETTLE_SECONDS - passed))
     for service in SERVICES:
-        topic = commands_of(service)
+        topic = TOPICS[service].commands
         ends = {topic: high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))}
         if left := sum(_is_from_a_worker(record) for record in unconsumed(bootstrap, service, ends)):
             raise NotDone(
@@ -57,7 +57,7 @@ def close(bootstrap: str) -> None:
 
 def _unread(bootstrap: str, service: str) -> list[str]:
     """The partitions of a service's inbox in which no worker has begun to read."""
-    admin, inbox = clients.admin(bootstrap, {"log_level": 0}), inbox_of(service)
+    admin, inbox = clients.admin(bootstrap, {"log_level": 0}), TOPICS[service].inbox
     places = [TopicPartition(inbox, number) for number in partitions_of(bootstrap, inbox)]
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"{service}-workers", places)])
     return [

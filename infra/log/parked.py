@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from contracts.kernel.records import OutcomeBatch, ParkedCommand
-from contracts.topics import TOPICS
+from contracts.topics import SERVICE_OF, TOPICS
 from infra.base.errors import DaybookError
 from infra.log.topics import SERVICES
 from services.kernel.log import clients
 from services.kernel.log.control import read_control
 from services.kernel.log.reader import partitions_of, read_to_end
-from services.kernel.log.topics import inbox_of, inputs_of, service_of
 from services.kernel.log.transactions import LARGEST_RECORD
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.registry import topic_of
@@ -86,11 +85,13 @@ def _input_of(bootstrap: str, command: ParkedCommand) -> str:
     try:
         record = decode(command.value)
         own = (
-            inbox_of(service_of(command.topic)) if isinstance(record, OutcomeBatch) else topic_of(record.TYPE)
+            TOPICS[SERVICE_OF[command.topic]].inbox
+            if isinstance(record, OutcomeBatch)
+            else topic_of(record.TYPE)
         )
     except (Undecodable, KeyError):
         return command.topic
-    return own if own in inputs_of(service_of(command.topic)) else command.topic
+    return own if own in TOPICS[SERVICE_OF[command.topic]].inputs else command.topic
 
 
 def skip(bootstrap: str, parked: Parked) -> None:

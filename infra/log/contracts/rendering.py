@@ -106,6 +106,7 @@ def render_topics(names: Collection[str]) -> str:
         lines += [f'    "{service}": ServiceTopics(', *topics, "    ),"]
     lines += ["}", ""]
     lines += ["SERVICE_OF = {topic: service for service, own in TOPICS.items() for topic in own}"]
+    lines += ["INBOXES = frozenset(own.inbox for own in TOPICS.values())"]
     lines += ["INPUTS = frozenset(topic for own in TOPICS.values() for topic in own.inputs)"]
     return "\n".join([*lines, ""])
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
 from confluent_kafka import KafkaError, TopicPartition
 
@@ -13,10 +14,11 @@ from contracts.kernel.records import CommandInputs, SiteHold, SiteRole, SlotLayo
 from services.kernel.log import clients
 from services.kernel.log.foreign import foreign
 from services.kernel.log.reader import read_to_end
-from services.kernel.log.topics import Phase
 from services.kernel.log.transactions import Transactions
 from services.kernel.record.codec import Undecodable, decode, encode
 
+Phase: TypeAlias = Literal["commands", "inbox", "closed"]
+"""How far a site's workers have moved from writing to the commands to writing to the inbox (ADR 20)."""
 TOPIC = "site.control"
 ROLE, HOLD, STORAGE, INPUTS = "role", "hold", "storage", "inputs"
 PHASES: Sequence[Phase] = ("commands", "inbox", "closed")

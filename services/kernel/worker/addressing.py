@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from contracts.kernel.records import OutcomeBatch
-from contracts.topics import TOPICS
+from contracts.topics import INBOXES, SERVICE_OF, TOPICS
 from services.kernel.errors import KernelError
+from services.kernel.log.control import Phase
 from services.kernel.log.rule import home_of
-from services.kernel.log.topics import Phase, commands_of, inbox_of, is_inbox, service_of
 from services.kernel.record.envelope import Malformed, Metadata, ReplyAddress
 from services.kernel.record.registry import schema_id, topic_of
 
@@ -60,7 +60,7 @@ class Routing:
 
     def reply_address(self, tag: str, key: str) -> ReplyAddress:
         """Where the entity `key` of this service wants outcomes."""
-        return ReplyAddress(self._in_phase(inbox_of(self._service)), None, tag, key)
+        return ReplyAddress(self._in_phase(TOPICS[self._service].inbox), None, tag, key)
 
     def routed(self, input_topic: str, metadata: Metadata) -> Metadata:
         """The same, with the address to which the outcome of a record from `input_topic` goes, if to any.
@@ -73,18 +73,18 @@ class Routing:
         address = None
         if wanted.partition is not None:
             address = wanted._replace(topic=TOPICS[self._service].outcomes)
-        elif is_inbox(input_topic) or self._phase() != "closed":
-            address = wanted._replace(topic=self._in_phase(inbox_of(service_of(wanted.topic))))
+        elif input_topic in INBOXES or self._phase() != "closed":
+            address = wanted._replace(topic=self._in_phase(TOPICS[SERVICE_OF[wanted.topic]].inbox))
         return metadata._replace(reply_to=address)
 
     def require_input(self, topic: str, command: Any) -> None:
         """Raises `Malformed` for a command or an outcome on the other input, KeyError for no command."""
         is_outcome = isinstance(command, OutcomeBatch)
-        own = inbox_of(self._service) if is_outcome else topic_of(command.TYPE)
-        if topic != own and (is_inbox(topic) or self._phase() == "closed"):
+        own = TOPICS[self._service].inbox if is_outcome else topic_of(command.TYPE)
+        if topic != own and (topic in INBOXES or self._phase() == "closed"):
             raise Malformed(f"{command.TYPE} belongs to {own}")
 
     def _in_phase(self, topic: str) -> str:
-        if self._phase() == "commands" and is_inbox(topic):
-            return commands_of(service_of(topic))
+        if self._phase() == "commands" and topic in INBOXES:
+            return TOPICS[SERVICE_OF[topic]].commands
         return topic

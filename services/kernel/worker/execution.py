@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 from confluent_kafka import Message
 
 from contracts.kernel.records import Header, Outcome, OutcomeBatch, ParkedCommand, Remembered
-from contracts.topics import TOPICS
-from services.kernel.log.topics import Phase, service_of
+from contracts.topics import SERVICE_OF, TOPICS
+from services.kernel.log.control import Phase
 from services.kernel.model.decider import Refused
 from services.kernel.model.process import Aggregate, Answered, Ask
 from services.kernel.record.codec import decode, encode
@@ -83,7 +83,7 @@ class Executor(Generic[Command, State, Event]):
         for ask in asks:
             kind = type(ask.command)
             topic = self._routing.command_topic(kind.TYPE)
-            own = service_of(topic) == self._aggregate.name
+            own = SERVICE_OF[topic] == self._aggregate.name
             metadata = Metadata(
                 id=ask.id,
                 type=kind.TYPE,

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from contracts.topics import TOPICS
 from services.kernel.log.reader import commands_consumer, high_watermarks, once_settled, sound
 from services.kernel.log.tail import LogTail, NotKnown
-from services.kernel.log.topics import inputs_of
 from services.kernel.log.transactions import Transactions
 
 Positions: TypeAlias = Mapping[str, dict[int, int]]
@@ -28,7 +28,7 @@ class Inputs:
     """`begin` once, then `take` again and again; `go_back` after an abort."""
 
     def __init__(self, bootstrap: str, service: str) -> None:
-        self.topics, group = inputs_of(service), f"{service}-workers"
+        self.topics, group = TOPICS[service].inputs, f"{service}-workers"
         self._bootstrap, self._tail = bootstrap, LogTail(bootstrap)
         self._waiting: dict[int, int] = {}
         self._inbox, self._commands = (commands_consumer(bootstrap, group) for _ in self.topics)

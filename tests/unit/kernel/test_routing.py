@@ -7,7 +7,7 @@ import pytest
 from contracts.inventory.commands import ReceiveStock, ReserveStock
 from contracts.kernel.records import OutcomeBatch
 from contracts.order.commands import PlaceOrder
-from services.kernel.log.topics import Phase
+from services.kernel.log.control import Phase
 from services.kernel.record.envelope import Malformed, Metadata, ReplyAddress
 from services.kernel.worker.addressing import Routing
 
