@@ -196,7 +196,7 @@ def test_a_lake_of_another_log_is_refused(
     manifest = json.loads((lake / "manifest.json").read_text())
     manifest["ends"][topics.orders]["0"] += 1000
     (lake / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(AheadOfLog, match="the lake stands at"):
+    with pytest.raises(AheadOfLog, match="the lake is at"):
         update(spark, kafka, lake, quiet, [topics.orders])
 
 
