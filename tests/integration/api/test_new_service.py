@@ -93,7 +93,7 @@ def create(settings):
     async def issue(request: Request, voucher_id: EntityId, body: VoucherRequest, headers: Headers):
         write = api.writer.read(request, headers, body)
         command = IssueVoucher(voucher_id, body.amount, now_micros())
-        return api.writer.answer(await api.writer.send(write, voucher_id, command))
+        return api.writer.respond(await api.writer.send(write, voucher_id, command))
 
     return api.application(router, title="Vouchers", about="Issue vouchers.")
 ''',
