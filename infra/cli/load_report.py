@@ -18,7 +18,7 @@ from infra.lab.retail.tally import KindTally, Tally
 
 
 def load_with_progress(plan: LoadPlan, urls: Mapping[Api, str], pace: Pace) -> Tally:
-    """Send the load under a progress bar that counts commands and order lines. Raises Unanswered."""
+    """Send the load under a progress bar that counts commands and order lines. Raises NoResponse."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

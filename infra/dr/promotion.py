@@ -89,7 +89,7 @@ def promote(site: Site, epoch: int, ends: dict[str, int], steps: Steps, hold: Ho
                 f"{late}: see `./daybook --site {site.name} status`; then run this command again"
             ),
         )
-    with steps.step("requests are taken"):
+    with steps.step("writes resumed"):
         lift_hold(site.bootstrap)
 
 

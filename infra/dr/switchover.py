@@ -56,7 +56,7 @@ def switch_over(
         _quiesce(source, theirs.role.epoch, timeout, steps)
         file.write(plan)
     if plan.ends is None:
-        with steps.step(f"{source.name} stands down"):
+        with steps.step(f"{source.name} demoted"):
             # in its own epoch: the other site's guard has nothing to follow before the promotion
             stand_down(source.link, source.name, theirs.role.epoch)
         _prove_caught_up(source, target, steps)
@@ -118,7 +118,7 @@ def _look_at_mirror(source: Site, target: Site, steps: Steps) -> None:
     if not mirror_running(target):
         raise NotDone(f"the mirror at {target.name} does not run: `./daybook --site {target.name} status`")
     with (
-        steps.step("mirror looked at") as doing,
+        steps.step("mirror lag checked") as doing,
         MirrorMeter(source.link, target.bootstrap, source.name) as meter,
     ):
         behind = meter.read(at_most=MOST_LAG).total
@@ -130,7 +130,7 @@ def _look_at_mirror(source: Site, target: Site, steps: Steps) -> None:
 def _quiesce(source: Site, epoch: int, timeout: float, steps: Steps) -> None:
     """No new requests, then wait until those that were taken are through. Raises NotDone, writes going on."""
     try:
-        with steps.step(f"{source.name} takes no requests"):
+        with steps.step(f"writes paused at {source.name}"):
             write_hold(source.link, "quiesced", epoch)
             time.sleep(SEE_HOLD_SECONDS)
         with steps.step("commands drained") as doing:

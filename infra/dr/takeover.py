@@ -36,13 +36,13 @@ def take_over(
     file.write(plan)
     if plan.ends is None:
         plan = file.with_ends(plan, stop_mirror(target, source, steps))
-    with steps.step("torn transactions") as doing:
+    with steps.step("partially mirrored transactions") as doing:
         torn = torn_at(target.bootstrap)
         missing = sum(each.count - each.crossed for each in torn)
-        doing.detail = f"{len(torn)} torn, {missing} of their events did not cross"
+        doing.detail = f"{len(torn)} partially mirrored, {missing} of their events are missing"
     promote(target, plan.epoch, plan.ends or {}, steps, hold="takeover")
     without = time.monotonic() - began
-    with steps.step(f"{source.name} stands down") as doing:
+    with steps.step(f"{source.name} demoted") as doing:
         doing.detail = _stand_down(source, plan.epoch)
     file.remove()
     about = (plan.kind, source.name, target.name, plan.epoch)

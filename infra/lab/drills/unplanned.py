@@ -122,7 +122,7 @@ def _losses_are_listed(course: Course, loss: LossFigures) -> None:
     report.at_most("acknowledged writes lost, seconds before the last one", max(0.0, window), LOST_SECONDS)
     report.figures["acknowledged commands lost"] = len(found.commands)
     report.figures["events lost"] = sum(len(each.events) for each in lost.losses)
-    report.figures["torn transactions"] = len(lost.torn_transactions)
+    report.figures["partially mirrored transactions"] = len(lost.torn_transactions)
     report.nothing("acknowledged, lost and not in the report", list(found.unlisted))
     report.nothing("in the report, yet not lost", list(found.unexplained))
     report.lost = [described(each) for each in lost.acknowledged if each.events]

@@ -17,7 +17,7 @@ class Reason(StrEnum):
     """Why something in the data has no command."""
 
     BAD_DEBT = "bad debt is bookkeeping, not a sale"
-    NO_GOODS = "an invoice of charges only orders nothing"
+    NO_GOODS = "the invoice contains only charges, no goods"
     CHARGE_CREDITED = "a charge was credited: only goods come back"
     CHARGE_COUNTED = "a charge has no stock to count"
     GUEST_CREDIT = "a credit to a guest names no customer to match"

@@ -30,7 +30,7 @@ class Pace:
 
 
 async def load(plan: LoadPlan, urls: Mapping[Api, str], pace: Pace, progress: Progress) -> Tally:
-    """Send everything. Raises Unanswered where the shop does not answer in time: load again to go on."""
+    """Send everything. Raises NoResponse where the shop does not answer in time: load again to go on."""
     tally = Tally(order_lines=plan.order_lines)
     started = time.perf_counter()
     async with _session(pace.concurrency) as session:

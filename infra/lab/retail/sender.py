@@ -59,7 +59,7 @@ class Sender:
     async def send(self, call: Call) -> ApiResponse:
         """The answer of one call; where it `settles` an order, that of the settled one.
 
-        Raises Unanswered; NothingThere where no call ever had an answer.
+        Raises NoResponse; NothingThere where no call ever had a response.
         """
         started, first = time.perf_counter(), None
         for repeats, pause in enumerate(_pauses()):

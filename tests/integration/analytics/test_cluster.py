@@ -67,7 +67,7 @@ def test_a_job_on_the_cluster_makes_the_local_rows(
 ) -> None:
     again = daybook(cluster.home, cluster.port_base, "spark", "up")
     assert again.returncode == 1
-    assert "up already" in again.stderr
+    assert "already running" in again.stderr
     assert daybook(cluster.home, cluster.port_base, "spark", "status").returncode == 0
     create_topics(kafka)
     fresh_topics(kafka)
