@@ -40,7 +40,7 @@ test: setup ## run every test, in one process per core
 coverage: setup ## run every test and report which lines ran; takes longer
 	@$(BIN)/python -m pytest -n auto --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered
 
-test-dr: setup ## drills on two sites under load (about a quarter of an hour)
+test-dr: setup ## drills on two sites under load (about ten minutes)
 	@$(BIN)/python -m pytest tests/dr --ignore=tests/dr/full -s
 
 test-dr-full: setup ## the whole campaign of drills (up to an hour); another: DAYBOOK_DRILL_SEED=2

@@ -89,7 +89,7 @@ def _show(site: Site, title: str) -> bool:
 
 @app.command(rich_help_panel="For other tools")
 def env() -> None:
-    """Print KEY=value lines with the addresses of the stack: `eval $(./daybook env)`."""
+    """Print KEY=value lines with the addresses of the stack: `eval "$(./daybook env)"`."""
     for name, value in addresses(running_settings()).items():
         results.print(f"{name}={value}")
 

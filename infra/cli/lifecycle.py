@@ -27,7 +27,7 @@ def up(
     ] = "",
     sites: Annotated[int, typer.Option(min=1, max=2, help="2: also start a second site, from now on.")] = 1,
     active: Annotated[
-        str, typer.Option(metavar="home", help="With --force: start this site as the active one.")
+        str, typer.Option(metavar="home|away", help="With --force: start this site as the active one.")
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Do not contact the other site first.")] = False,
 ) -> None:

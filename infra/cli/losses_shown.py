@@ -143,7 +143,9 @@ def _show(found: Report, entries: Sequence[ReconStanding]) -> None:
         f"{inside} more belong to conversations, which continue by themselves; {events} events in all.",
     )
     for torn in found.torn_transactions[:SHOWN_TORN]:
-        results.print(f"torn: {torn.crossed} of {torn.count} events of {torn.topic} transaction {torn.id}")
+        results.print(
+            f"partially mirrored: {torn.crossed} of {torn.count} events of {torn.topic} transaction {torn.id}"
+        )
     if len(found.torn_transactions) > SHOWN_TORN:
         results.print(
             f"… and {len(found.torn_transactions) - SHOWN_TORN} more partially mirrored transactions: see --json"

@@ -42,13 +42,12 @@ def rebuild(
         bool, typer.Option("--rollback", help="Restore the previous tables, which the last rebuild kept.")
     ] = False,
 ) -> None:
-    """Build a read model again from the first event and put it in place without downtime.
+    """Rebuild a read model from the first event, without downtime.
 
-    Run it with the code that is to serve: the code of this checkout may be other than that of the running
-    shop. The live tables answer queries and take events until the new ones have caught up; then they change
-    places in one transaction. Processes with other code end with exit code 8, to start again with the new
-    code. The tables from before are kept until the next rebuild; --rollback brings them up to date and back
-    in place, run with the code that made them. Safe to interrupt.
+    Run it with the code that will serve the read model. The live tables serve queries and receive events until
+    the new tables have caught up. Then one transaction replaces them. Processes with other code end with exit
+    code 8 and restart with the new code. The previous tables are kept until the next rebuild; --rollback, run
+    with the previous code, brings them up to date and restores them. Safe to interrupt.
     """
     if read_model not in NAMES:
         fail(f"there is no read model {read_model}; there are {', '.join(NAMES)}")

@@ -46,18 +46,18 @@ def replay(
     topic: Annotated[list[str] | None, typer.Option(help="What the group reads; may be repeated.")] = None,
     since: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Where it begins again: 2026-03-01T12:00:00Z, or an age: 15m."),
+        typer.Option(metavar="TIME", help="The time to go back to: 2026-03-01T12:00:00Z, or an age: 15m."),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before moving the group.")] = False,
     kafka: Kafka = "",
 ) -> None:
-    """Fill read models anew in bulk, from the first event, and put them in place without downtime.
+    """Rebuild read models in bulk from the first event, without downtime.
 
-    Several are filled from one reading. The live ones answer queries until the new ones have caught up; then
-    they change places, one after the other. Safe to interrupt.
+    One reading of the log fills several. The live tables serve queries until the new ones have caught up; then
+    the new ones replace them, one read model after the other. Safe to interrupt.
 
-    With --group, --topic and --since, begin a stopped consumer group again at a moment instead: shows how
-    many records come twice, and asks.
+    With --group, --topic and --since, move a stopped consumer group back to a time instead. Shows how many
+    records it will receive twice, then asks.
     """
     match bool(into), (bool(group), bool(topic), bool(since)):
         case True, (False, False, False):
@@ -65,7 +65,7 @@ def replay(
         case False, (True, True, True):
             begin_again(kafka or running_broker(), group, topic or [], since, ask=not yes)
         case _:
-            fail("use use either --into READ_MODEL, or --group, --topic and --since together")
+            fail("use either --into READ_MODEL, or --group, --topic and --since together")
 
 
 def _fill(into: list[str], source: ReplaySource, lake: Path | None) -> None:

@@ -27,11 +27,11 @@ def begin_again(kafka: str, group: str, topics: Sequence[str], since: str, *, as
     except ValueError as error:
         fail(f"{since!r} is no time: {error}")
     try:
-        with notes.status("counting the records that come again"):
+        with notes.status("Counting the records that are received twice"):
             planned = plan(kafka, group, topics, moment)
         _show(planned, f"{group} at {kafka}", moment)
         if not any(one.moves for one in planned):
-            notes.print("Every position is already at or before that moment: nothing to move.")
+            notes.print("Every position is already at or before that time: nothing to move.")
             return
         if ask:
             typer.confirm(f"Move {group} at {kafka}?", abort=True, err=True)
@@ -40,7 +40,7 @@ def begin_again(kafka: str, group: str, topics: Sequence[str], since: str, *, as
         fail(
             f"the broker at {kafka} does not respond ({error}): is it running? `./daybook up` starts the stack"
         )
-    notes.print(f"{group} will begin there when it is started.")
+    notes.print(f"{group} starts from there.")
 
 
 def moment_of(text: str, now_ms: int) -> int:

@@ -78,10 +78,12 @@ def abort(settings: StackSettings) -> str:
         if control is not None and control.role.role == "active" and control.held == "quiesced":
             lift_hold(both_sites(settings)[name].bootstrap)
             PlanFile(settings).remove()
-            return f"{name} takes requests again"
+            return f"{name} accepts writes again"
     if plan is None:
         raise NotDone("no switchover is under way")
-    raise NotDone(f"{plan.source} has stood down: there is only the way on, run the failover again")
+    raise NotDone(
+        f"{plan.source} is already demoted: a switchover can no longer be aborted. Run the failover again"
+    )
 
 
 def _plan(settings: StackSettings, file: PlanFile, to: str) -> tuple[Plan, Site, Site]:
@@ -96,7 +98,7 @@ def _plan(settings: StackSettings, file: PlanFile, to: str) -> tuple[Plan, Site,
         return plan, source, target
     theirs, ours = _control(source), heard(target.bootstrap)
     if ours is None:
-        raise NotDone(f"{target.name} does not answer: `./daybook --site {target.name} status`")
+        raise NotDone(f"{target.name} does not respond: `./daybook --site {target.name} status`")
     if not theirs.writing or ours.role.role != "passive":
         raise NotDone(
             f"{source.name} is {theirs.role.role} {theirs.held}, {target.name} is {ours.role.role}: "
@@ -109,7 +111,7 @@ def _plan(settings: StackSettings, file: PlanFile, to: str) -> tuple[Plan, Site,
 def _control(source: Site) -> Control:
     control = heard(source.link)
     if control is None:
-        raise NotDone(f"{source.name} does not answer; if it is lost: `./daybook failover --unplanned`")
+        raise NotDone(f"{source.name} does not respond; if it is lost: `./daybook failover --unplanned`")
     return control
 
 
@@ -149,8 +151,8 @@ def _prove_caught_up(source: Site, target: Site, steps: Steps) -> None:
                 CAUGHT_UP_SECONDS,
                 enough=lambda behind: behind == 0,
                 error=lambda late: NotDone(
-                    f"the mirror is still {late.last} events behind; {source.name} has stood down: run this "
-                    "command again when the mirror runs, it goes on from here"
+                    f"the mirror is still {late.last} events behind; {source.name} is demoted. Run this "
+                    "command again when the mirror is running; it continues here"
                 ),
             )
         doing.detail = "0 events behind"

@@ -53,10 +53,10 @@ def _plan(under_way: Plan | None, source: Site, target: Site, force: bool) -> Pl
     """The plan under way, also that of a switchover in which the old site was lost, or a new one."""
     theirs, ours = hear(source.link, target.bootstrap)
     if ours is None:
-        raise NotDone(f"{target.name} does not answer: `./daybook --site {target.name} status`")
+        raise NotDone(f"{target.name} does not respond: `./daybook --site {target.name} status`")
     if theirs is not None and theirs.role.role == "active" and not force:
         risk = RISK.format(source=source.name, target=target.name)
-        raise NotDone(f"{source.name} answers and is active. {risk} To do it all the same: --force")
+        raise NotDone(f"{source.name} responds and is active. {risk} Use --force to continue anyway")
     if under_way is not None and under_way.target == target.name:
         return Plan("unplanned", source.name, target.name, under_way.epoch, under_way.ends)
     if ours.role.role == "active":

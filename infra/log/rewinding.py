@@ -99,7 +99,7 @@ def rewind(bootstrap: str, group: str, planned: Iterable[Rewind]) -> None:
         stored = asked[group].result(SECONDS)
     except KafkaException as error:
         raise NotRewindable(f"{group} was not moved: {error.args[0].str()}") from error
-    for place in stored.tps:
+    for place in stored.topic_partitions:
         if place.error is not None:
             raise NotRewindable(f"{group} was not moved on {place.topic}/{place.partition}: {place.error}")
 
@@ -122,7 +122,7 @@ def _committed(admin: AdminClient, group: str, places: Sequence[Place]) -> dict[
     wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in places])
     found = admin.list_consumer_group_offsets([wanted], require_stable=True, request_timeout=SECONDS)
     try:
-        answered = found[group].result(SECONDS).tps
+        answered = found[group].result(SECONDS).topic_partitions
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             return {}

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -226,5 +227,9 @@ class EmbeddedPostgres:
         self.child.stop()
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """End it at once, as a crash would. Returns when its own processes have ended: before, no other can start."""
+        backends: list[psutil.Process] = []
+        with suppress(psutil.NoSuchProcess):
+            backends = psutil.Process(self.child.pid).children(recursive=True)
         self.child.kill()
+        psutil.wait_procs(backends, timeout=READY_SECONDS)

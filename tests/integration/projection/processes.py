@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -83,6 +84,8 @@ class Process:
         return self.said()[-3000:]
 
 
+# A folder in which no stack was ever started.
+NO_STACK = f"{tempfile.gettempdir()}/daybook-without-a-stack"
 WITH_OTHER_MODELS = "tests.integration.projection.other_models"
 
 
@@ -90,7 +93,7 @@ def daybook(
     kafka: str, database_url: str, *arguments: str, module: str = "infra.cli", **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """A command of `daybook` on these stores, in a process of its own."""
-    settings |= {"kafka": kafka, "database_url": database_url, "home": "no-stack-here"}
+    settings |= {"kafka": kafka, "database_url": database_url, "home": NO_STACK}
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
         env={**os.environ, **{f"DAYBOOK_{name.upper()}": value for name, value in settings.items()}},
