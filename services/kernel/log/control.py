@@ -99,9 +99,6 @@ class Control:
             self.storage = None
         return name in (HOLD, STORAGE)
 
-    def _succeeds(self, role: SiteRole) -> bool:
-        return not self.named or 0 <= role.epoch - self.role.epoch <= 1
-
     def _follows(self, layout: SlotLayout) -> bool:
         known = self.layouts.get(layout.service)
         return known is None or abs(layout.number) <= abs(known.number) + 1
