@@ -10,16 +10,16 @@ import os
 import shutil
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import httpx
 
+from infra.base.background import Background
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
@@ -52,24 +52,15 @@ class Deliveries(Shopping):
         return self._delivery(SKUS[self._delivered % len(SKUS)], 1, f"more-{self._delivered}")
 
 
-class FreshReads:
+class FreshReads(Background):
     """Reads the newest acknowledged order with its token, again and again; `served` are the times."""
 
     def __init__(self, url: str, load: Load) -> None:
+        super().__init__("reads")
         self._url, self._load = url, load
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="reads", daemon=True)
         self.served: list[float] = []
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _read(self) -> None:
+    def _work(self) -> None:
         with httpx.Client(base_url=self._url, timeout=READ_SECONDS, trust_env=False) as client:
             while not self._stopping.wait(0.05):
                 orders = (told for told in reversed(self._load.told) if told.token and told.kind == "order")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Self
 
 from confluent_kafka import KafkaException
 
+from infra.base.background import Background
 from services.kernel.log import clients
 
 TOPICS = ("order.events", "inventory.events", "order.answers")
@@ -15,30 +15,27 @@ EVERY_SECONDS = 0.5
 TIMEOUT = 20.0
 
 
-class Aborts:
+class Aborts(Background):
     """Writes and aborts between `with` and its end; `records` were written in vain."""
 
     def __init__(self, bootstrap: str) -> None:
+        super().__init__("aborts")
         self._producer = clients.writer(
             bootstrap, {"transactional.id": "drill-aborts", "transaction.timeout.ms": 10_000, "log_level": 0}
         )
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._write, name="aborts", daemon=True)
         self._failure: KafkaException | None = None
         self.records = 0
 
     def __enter__(self) -> Self:
         self._producer.init_transactions(TIMEOUT)
-        self._thread.start()
-        return self
+        return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
+        super().__exit__()
         if self._failure:
             raise self._failure
 
-    def _write(self) -> None:
+    def _work(self) -> None:
         try:
             while not self._stopping.wait(EVERY_SECONDS):
                 self._producer.begin_transaction()

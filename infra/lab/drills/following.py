@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Self
-
+from infra.base.background import Background
 from infra.lab.drills.load import Load
 from infra.log.asking import ControlReader, SiteSilent
 from infra.stack.site import Site
@@ -12,29 +10,23 @@ from infra.stack.site import Site
 EVERY_SECONDS = 0.1
 
 
-class Following:
+class Following(Background):
     """While a command goes on: sends the clients to `site` as soon as it takes requests in an epoch beyond
     `epoch` (a lost site whose broker is started to read its disk still says active); at the latest when the
     block ends."""
 
     def __init__(self, load: Load, site: Site, epoch: int) -> None:
+        super().__init__("following")
         self._load, self._site, self._epoch = load, site, epoch
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="following", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+        super().__exit__()
         self._load.switch(self._site.name)
 
-    def _follow(self) -> None:
+    def _work(self) -> None:
         reader = ControlReader(self._site.bootstrap)
         try:
-            while not self._over.wait(EVERY_SECONDS):
+            while not self._stopping.wait(EVERY_SECONDS):
                 if self._taking(reader):
                     self._load.switch(self._site.name)
                     return

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from typing import Self
 
 import httpx
 
+from infra.base.background import Background
 from infra.lab.drills.acknowledged import longest_gap
 
 EVERY_SECONDS = 0.05
 ANSWER_SECONDS = 5.0
 
 
-class ReadProbe:
+class ReadProbe(Background):
     """Reads the newest orders of a site's read model between `with` and its end. `refused` are the codes of
     answers that were not 200, and the names of failures."""
 
     def __init__(self, url: str) -> None:
+        super().__init__("reads")
         self._url = url
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._ask, name="reads", daemon=True)
         self._served: list[float] = []
         self.refused: list[str] = []
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
 
     @property
     def served(self) -> int:
@@ -42,7 +32,7 @@ class ReadProbe:
         seconds; infinite without any."""
         return longest_gap(self._served, start, end)[0] if len(self._served) > 1 else float("inf")
 
-    def _ask(self) -> None:
+    def _work(self) -> None:
         with httpx.Client(base_url=self._url, timeout=ANSWER_SECONDS, trust_env=False) as client:
             while not self._stopping.wait(EVERY_SECONDS):
                 try:

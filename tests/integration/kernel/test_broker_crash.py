@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from contracts.inventory.commands import ReceiveStock
+from infra.base.background import Background
 from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence, read_sent
@@ -48,30 +48,24 @@ def bootstrap(broker: EmbeddedBroker) -> str:
     return broker.bootstrap
 
 
-class Kept:
+class Kept(Background):
     """A worker that is started again at once whenever it ends; `codes` are its ends."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
+        super().__init__("keeper")
         self._bootstrap, self._folder = bootstrap, folder
         self.worker = self._start()
         self.worker.wait_ready()
         self.codes: list[int] = []
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._keep, daemon=True)
-
-    def __enter__(self) -> Kept:
-        self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
+        super().__exit__()
         self.worker.end()
 
     def _start(self) -> WorkerProcess:
         return WorkerProcess(self._bootstrap, "inventory", self._folder)
 
-    def _keep(self) -> None:
+    def _work(self) -> None:
         while not self._stopping.wait(0.05):
             if (code := self.worker.process.poll()) is not None:
                 self.codes.append(code)
@@ -142,21 +136,14 @@ def test_a_worker_ends_while_its_broker_is_frozen(
         worker.end()
 
 
-class Steady:
+class Steady(Background):
     """50 commands a second, whatever becomes of them."""
 
     def __init__(self, client: Client) -> None:
-        self._client, self._stopping = client, threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__("steady")
+        self._client = client
 
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
+    def _work(self) -> None:
         number = 0
         while not self._stopping.wait(0.02):
             number += 1

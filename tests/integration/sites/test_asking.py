@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 from contracts.kernel.records import SiteRole
+from infra.base.background import Background
 from infra.base.ports import free_ports
 from infra.log.asking import ControlReader, SiteSilent
 from infra.log.control import write_role
@@ -40,26 +39,20 @@ def test_a_rebuilt_site_is_heard(tmp_path: Path) -> None:
         broker.kill()
 
 
-class Asking:
+class Asking(Background):
     """Asks ten times a second, as a guard does: it also sees the broker's half-started states."""
 
     def __init__(self, bootstrap: str) -> None:
+        super().__init__("asking")
         self._reader = ControlReader(bootstrap)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._ask)
         self.epoch = 0
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+        super().__exit__()
         self._reader.close()
 
-    def _ask(self) -> None:
-        while not self._over.wait(0.1):
+    def _work(self) -> None:
+        while not self._stopping.wait(0.1):
             with suppress(SiteSilent):
                 self.epoch = self._reader.read().role.epoch
 

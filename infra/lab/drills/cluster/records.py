@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
+from infra.base.background import Background
 from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import produce
@@ -52,25 +52,19 @@ class Numbered:
             self.refused[error.name()] += 1
 
 
-class Stream:
+class Stream(Background):
     """Writes at a rate, in a thread of its own, between `with` and its end."""
 
     def __init__(self, records: Numbered, per_second: int) -> None:
+        super().__init__("stream")
         self.records = records
         self._per_second = per_second
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._write, name="stream", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
+        super().__exit__()
         self.records.flush()
 
-    def _write(self) -> None:
+    def _work(self) -> None:
         began, behind = time.monotonic(), self.records.sent
         while not self._stopping.wait(0.01):
             due = int((time.monotonic() - began) * self._per_second)

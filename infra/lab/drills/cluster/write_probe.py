@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Self
 
 import httpx
+
+from infra.base.background import Background
 
 EVERY_SECONDS = 0.1
 ANSWER_SECONDS = 20.0
@@ -26,22 +26,13 @@ class Told:
     at: float
 
 
-class WriteProbe:
+class WriteProbe(Background):
     """Receives one unit of a SKU, again and again, between `with` and its end. `told` is in order."""
 
     def __init__(self, inventory_url: str, name: str) -> None:
+        super().__init__("writes")
         self._url, self._name = inventory_url, name
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._ask, name="writes", daemon=True)
         self.told: list[Told] = []
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
 
     def between(self, start: float, end: float) -> list[Told]:
         """What was asked and told within these times."""
@@ -55,7 +46,7 @@ class WriteProbe:
             if each.status >= 300 or not each.status
         )
 
-    def _ask(self) -> None:
+    def _work(self) -> None:
         number = 0
         with httpx.Client(base_url=self._url, timeout=ANSWER_SECONDS, trust_env=False) as client:
             while not self._stopping.wait(EVERY_SECONDS):
