@@ -23,9 +23,9 @@ WORKDIR /app
 COPY infra/__init__.py infra/jars.lock infra/
 COPY infra/base/__init__.py infra/base/errors.py infra/base/settings.py infra/base/ports.py infra/base/
 COPY infra/stack/__init__.py infra/stack/
-COPY infra/stack/embedded/__init__.py infra/stack/embedded/cache.py infra/stack/embedded/jars.py infra/stack/embedded/java.py infra/stack/embedded/
+COPY infra/stack/embedded/__init__.py infra/stack/embedded/java.py infra/stack/embedded/
 ENV DAYBOOK_CACHE=/cache
-RUN /venv/bin/python -m infra.stack.embedded.jars spark monitoring && mv /cache/jars/spark-* /spark-jars && mv /cache/jars/monitoring-* /monitoring-jars
+RUN /venv/bin/python -m infra.stack.embedded.java spark monitoring && mv /cache/jars/spark-* /spark-jars && mv /cache/jars/monitoring-* /monitoring-jars
 # the Java of the lock, in a form that Spark starts on
 RUN /venv/bin/python -c 'from infra.stack.embedded.java import java_home_for_spark; java_home_for_spark().rename("/java")'
 
@@ -35,10 +35,10 @@ WORKDIR /app
 COPY infra/__init__.py infra/jars.lock infra/
 COPY infra/base/__init__.py infra/base/errors.py infra/base/settings.py infra/base/ports.py infra/base/
 COPY infra/stack/__init__.py infra/stack/
-COPY infra/stack/embedded/__init__.py infra/stack/embedded/cache.py infra/stack/embedded/jars.py infra/stack/embedded/java.py infra/stack/embedded/
+COPY infra/stack/embedded/__init__.py infra/stack/embedded/java.py infra/stack/embedded/
 ENV DAYBOOK_CACHE=/cache
 RUN mkdir /plugins && for set in files lines scripts tables avro groovy; do \
-        /venv/bin/python -m infra.stack.embedded.jars connect-$set && mv /cache/jars/connect-$set-* /plugins/$set || exit 1; \
+        /venv/bin/python -m infra.stack.embedded.java connect-$set && mv /cache/jars/connect-$set-* /plugins/$set || exit 1; \
     done && mv /plugins/groovy /groovy
 
 FROM python AS code
@@ -49,8 +49,9 @@ COPY infra/__init__.py infra/
 COPY infra/base infra/base
 COPY infra/log infra/log
 COPY infra/stack infra/stack
-# the guard of a site, of profile `sites`
+# the guard of a site and the router, of profile `sites`
 COPY infra/dr infra/dr
+COPY infra/router infra/router
 RUN python -m compileall -q .
 
 FROM python AS runtime

@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PATHS := contracts services analytics infra tests
 
-.PHONY: help setup up down status demo unit test-unit test coverage test-dr test-dr-full test-hostile test-compose test-testcontainers test-containers test-cluster check lint types imports contracts format bench clean distclean
+.PHONY: help setup up down status demo unit test-unit test coverage test-dr test-dr-full test-hostile test-compose test-testcontainers test-containers test-cluster check lint types imports contracts format bench bench-against clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,8 +87,11 @@ format: $(STAMPS)/locked ## let ruff fix what it can; remove results from notebo
 	@$(BIN)/ruff check --fix $(PATHS)
 	@$(BIN)/ruff format $(PATHS)
 
-bench: setup ## measure speed beside peers (up to an hour; one: make bench P=P1)
-	@$(BIN)/python -m tests.bench $(P)
+bench: setup ## measure speed beside peers (up to an hour; one: make bench P=P1); CHECK=1: compare with the floors
+	@$(BIN)/python -m tests.bench $(P) $(if $(CHECK),--check)
+
+bench-against: setup ## measure speed beside an older commit, in turns: make bench-against COMMIT=main~1 P="P1 P2"
+	@$(BIN)/python -m tests.bench.against $(COMMIT) $(or $(P),P1 P2 P3 P4)
 
 clean: ## stop the shop, remove its state and what the tools left
 	@if [ -x $(BIN)/python ]; then ./daybook clean --yes; fi
@@ -111,5 +114,5 @@ $(STAMPS)/locked: $(STAMPS)/uv requirements.lock
 	@touch $@
 
 $(STAMPS)/jars: $(STAMPS)/locked infra/jars.lock
-	@$(BIN)/python -m infra.stack.embedded.jars
+	@$(BIN)/python -m infra.stack.embedded.java
 	@touch $@

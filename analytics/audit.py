@@ -14,11 +14,17 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from analytics.evidence import aggregates, expectation, sales
+from analytics.evidence import aggregates
+from analytics.evidence.comparison import (
+    EntityKind,
+    compare_entities,
+    compare_expected,
+    compare_sales,
+    read_expectation,
+)
 from analytics.evidence.domain_fold import DomainFold, Row, folded
-from analytics.evidence.entities import Accounts
 from analytics.evidence.read_models import ReadModels, read_models, read_positions
-from analytics.evidence.verdict import Verdict, aside
+from analytics.evidence.report import Verdict, aside
 from analytics.offsets import check_within, stable_ends, wait_until_read
 from analytics.replay import replay
 from contracts.order.events import OrderReturned
@@ -73,11 +79,17 @@ STOCK = DomainFold(
 )
 
 
+KINDS = (
+    EntityKind("orders", ORDER, aggregates.orders, aggregates.ORDER_FIELDS, ("gross", "refund")),
+    EntityKind("stock", STOCK, aggregates.stocks, aggregates.STOCK_FIELDS, ("on_hand", "reserved")),
+)
+
+
 def audit(
     session: SparkSession, sources: AuditSources, wait_seconds: float, report: Callable[[str], None]
 ) -> Verdict:
-    """Compares everything up to the read models' positions, after they have read what is committed now. `report` is
-    told each step. Raises LogUnreachable, DatabaseUnreachable, NotCaughtUp, AheadOfLog and BadExpectation."""
+    """Compares everything up to the read models' positions, after they have read what is committed now. `report`
+    receives each step. Raises LogUnreachable, DatabaseUnreachable, ReplayIncomplete, AheadOfLog and BadExpectation."""
     started = time.monotonic()
     models = _caught_up(sources, wait_seconds, report)
     ends = stable_ends(sources.kafka, (sources.orders, sources.inventory))
@@ -85,31 +97,25 @@ def audit(
     log = replay(session, sources.kafka, ends=ends).kept()
     report("reading the log")
     count = log.events.count()
-    comparisons, differences = [], []
-    for kind, fold, accounts, fields, summed in (
-        ("orders", ORDER, aggregates.orders, aggregates.ORDER_FIELDS, ("gross", "refund")),
-        ("stock", STOCK, aggregates.stocks, aggregates.STOCK_FIELDS, ("on_hand", "reserved")),
-    ):
-        report(f"folding {kind} with the domain and with SQL")
-        entity = Accounts(session, log.before(models.positions[kind]), kind, fold, accounts, fields)
-        comparison, new_differences = entity.compare(models.rows[kind], summed)
-        comparisons.append(comparison)
-        differences += new_differences
+    compared = []
+    for kind in KINDS:
+        report(f"folding {kind.name} with the domain and with SQL")
+        read = log.before(models.positions[kind.name])
+        compared.append(compare_entities(session, read, kind, models.rows[kind.name]))
     report("comparing sales")
-    sales_log = log.before(models.positions["sales_daily"])
-    comparison, new_differences, revenue = sales.compare(session, sales_log, models.rows["sales_daily"])
-    comparisons.append(comparison)
-    differences += new_differences
+    read = log.before(models.positions["sales_daily"])
+    sales, revenue = compare_sales(session, read, models.rows["sales_daily"])
+    compared.append(sales)
     if sources.expectation is not None:
         report("comparing with what was expected")
-        rows = expectation.read_expectation(sources.expectation)
-        for kind, fold in (("orders", ORDER), ("stock", STOCK)):
-            read = log.before(models.positions[kind])
-            account, events = folded(read, fold), read.events.where(F.col("type").startswith(fold.types))
-            comparison, new_differences = expectation.compare(session, rows, kind, account, events)
-            comparisons.append(comparison)
-            differences += new_differences
+        expected = read_expectation(sources.expectation)
+        for kind in KINDS:
+            read, fold = log.before(models.positions[kind.name]), kind.fold
+            events = read.events.where(F.col("type").startswith(fold.types))
+            compared.append(compare_expected(session, expected, kind.name, folded(read, fold), events))
     log.log.unpersist()
+    comparisons = [comparison for comparison, _ in compared]
+    differences = [difference for _, differing in compared for difference in differing]
     stopped = {(topic, key) for topic, _, key, _, _ in log.exceptions.stopped}
     parked = sum(count for key, count in models.parked.items() if key not in stopped)
     seconds = round(time.monotonic() - started, 1)

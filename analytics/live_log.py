@@ -1,8 +1,8 @@
 """Joins orders with reservations while they happen: lines ordered and reserved, hour by hour, each line once.
 
-Structured streaming with state in two places, the lines that wait for their reservation and the hours that
-are still open, and one watermark, in recorded time. Output and position are committed together, so a run
-that is killed and started again neither loses nor repeats a line.
+Structured streaming keeps two states, the lines that wait for their reservation and the hours that are still open,
+with one watermark in recorded time. Output and position are committed together, so a run that is killed and started
+again neither loses nor repeats a line.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class StreamFolders:
 
 
 def live(session: SparkSession, kafka: str, topics: tuple[str, ...] = EVENT_TOPICS) -> Replay:
-    """The committed log as it grows, from its beginning; the same frames as a replay, unbounded. What counts is said
-    of the log as it is now: begin anew for each run."""
+    """Returns the committed log from its beginning as a stream, with the same frames as a replay. Which records count
+    is found once, in the log as it is now: call it for each run."""
     current = replay(session, kafka, topics)
     source = (
         session.readStream.format("kafka")
@@ -76,7 +76,7 @@ def held_by_hour(log: Replay) -> DataFrame:
 
 
 def append_new(hours: DataFrame, folders: StreamFolders) -> None:
-    """Read what has come since the last run, append the hours that are closed by it, and return."""
+    """Reads the records since the last run and appends the hours that they close."""
     query = (
         hours.writeStream.format("parquet")
         .outputMode("append")

@@ -30,8 +30,14 @@ from analytics.envelope import (
     with_columns,
     with_kind,
 )
-from analytics.journal import read_decisions
-from analytics.log_rule import NO_FAULT, NOTHING_FOUND, Exceptions, find_exceptions, with_fault
+from analytics.log_rule import (
+    NO_FAULT,
+    NOTHING_FOUND,
+    Exceptions,
+    find_exceptions,
+    read_decisions,
+    with_fault,
+)
 from analytics.offsets import Offsets, stable_ends
 from contracts.lock import Lock, load_lock
 from services.kernel.log.clients import Connection

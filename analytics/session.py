@@ -1,16 +1,19 @@
 """The Spark session: local by default, sized for two cores and two gigabytes, in UTC.
 
-`DAYBOOK_SPARK_MASTER=spark://…` runs the same job on a cluster. Under `spark-submit`, its command line says
-where the job runs and how big it is.
+`DAYBOOK_SPARK_MASTER=spark://…` runs the same job on a cluster, with our code in an archive. Under `spark-submit`, its
+command line says where the job runs and how big it is.
 """
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
+import zipfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from analytics.code_archive import code_archive
 from analytics.errors import AnalyticsError
 from analytics.settings import AnalyticsSettings
 
@@ -85,3 +88,20 @@ def _cluster(settings: AnalyticsSettings) -> dict[str, str]:
         "spark.archives": f"{code_archive(ROOT)}#{SHIPPED}",
         "spark.executorEnv.PYTHONPATH": SHIPPED,
     }
+
+
+PACKAGES = ("analytics", "contracts", "services")
+KINDS = frozenset({".py", ".avsc", ".json", ".yaml"})
+
+
+def code_archive(root: Path) -> Path:
+    """A zip of what the Python workers import, and the schemas; removed when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="daybook-code-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = folder / "daybook.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+        for package in PACKAGES:
+            for file in sorted((root / package).rglob("*")):
+                if file.suffix in KINDS:
+                    out.write(file, file.relative_to(root))
+    return archive

@@ -61,22 +61,22 @@ class Status(status.Status):
 class Table(table.Table):
     """A table that folds what a column has no room for.
 
-    `whole`: the next command takes the first column. It is neither cut nor folded: where the terminal is too
-    narrow, each row becomes a line with the first cell and a line for each other cell.
+    `whole`: so many columns at the left are neither cut nor folded, because the next command takes the first. Where
+    the terminal is too narrow, each row becomes a line with the first cell and a line for each other cell.
     """
 
-    def __init__(self, *headers: str, whole: bool = False, **options: Any) -> None:
+    def __init__(self, *headers: str, whole: int = 0, **options: Any) -> None:
         super().__init__(**options)
         self._whole = whole
         for header in headers:
             self.add_column(header)
 
     def add_column(self, header: Any = "", footer: Any = "", **options: Any) -> None:
-        whole = self._whole and not self.columns
+        whole = len(self.columns) < self._whole
         super().add_column(header, footer, overflow="fold", no_wrap=whole, **options)
 
     def add_row(self, *cells: Any, **options: Any) -> None:
-        limits = [None if self._whole else LONGEST, *[LONGEST] * len(self.columns)]
+        limits = [*[None] * self._whole, *[LONGEST] * len(self.columns)]
         shown = (
             Text(plain(cell, limit)) if isinstance(cell, str) else cell
             for cell, limit in zip(cells, limits, strict=False)
@@ -98,8 +98,8 @@ class Table(table.Table):
                 yield Text.assemble(f"  {column.header}: ", cell)
 
     def _fits(self, width: int) -> bool:
-        whole, *others = (
+        widths = [
             max(cell_len(str(cell)) for cell in (column.header, *column.cells)) for column in self.columns
-        )
-        cells = whole + sum(min(other, READABLE) for other in others)
+        ]
+        cells = sum(widths[: self._whole]) + sum(min(width, READABLE) for width in widths[self._whole :])
         return cells + BORDER * len(self.columns) + 1 <= width

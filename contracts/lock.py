@@ -1,4 +1,4 @@
-"""The lock: which schema has which id. Standard library only."""
+"""The lock of the schemas: which version of which subject has which id. Standard library only."""
 
 from __future__ import annotations
 
@@ -35,45 +35,44 @@ class Entry:
 
 
 class Lock:
-    """The entries, by subject, id and type. An unknown key raises KeyError."""
+    """Finds entries by subject, id and type. Every method raises KeyError for an unknown key."""
 
     def __init__(self, entries: Iterable[Entry], root: Path = ROOT) -> None:
         self.entries = tuple(entries)
         self._root = root
 
     def schema(self, schema_id: int) -> Schema:
-        """The Avro schema of an id, as it stands in its file."""
+        """Returns the Avro schema of an id, parsed from its file."""
         schema: Schema = json.loads(self.text(schema_id))
         return schema
 
     def text(self, schema_id: int) -> str:
-        """The same as text."""
         return (self._root / self._by_id[schema_id].file).read_text("utf-8")
 
     def id_of(self, subject: str) -> int:
-        """The id of the subject's newest version."""
+        """Returns the id of the subject's newest version."""
         return self.versions(subject)[-1].id
 
     def subjects(self) -> tuple[str, ...]:
         return tuple(self._by_subject)
 
     def versions(self, subject: str) -> tuple[Entry, ...]:
-        """The versions of a subject, oldest first."""
+        """Returns the versions of a subject, oldest first."""
         return tuple(self._by_subject[subject])
 
     def version(self, schema_id: int) -> int:
         return self._by_id[schema_id].version
 
     def type_of(self, schema_id: int) -> str:
-        """The full record name behind an id."""
+        """Returns the full record name of an id."""
         return self._by_id[schema_id].type
 
     def ids(self, type_name: str) -> tuple[int, ...]:
-        """The ids of a record type, oldest version first."""
+        """Returns the ids of a record type, oldest version first."""
         return self._by_type[type_name]
 
     def topic_of(self, type_name: str) -> str:
-        """The one topic of a command (its input) or an event. Kernel records have none: KeyError."""
+        """Returns the topic of an event, or the input of a command. Kernel records have none: KeyError."""
         return self._topics_by_type[type_name]
 
     @cached_property
@@ -105,18 +104,18 @@ class Lock:
 
 
 def _without_earlier_input(topics: set[str]) -> list[str]:
-    """A worker's command stands in the inbox; before there was one, it stood among the commands."""
+    """Removes `<service>.commands` if the type is also in the inbox: workers wrote there before there was an inbox."""
     services = {topic.removesuffix(".inbox") for topic in topics if topic.endswith(".inbox")}
     return [topic for topic in topics if topic.removesuffix(".commands") not in services]
 
 
 def read_lock(path: Path) -> Lock:
-    """The lock in `path`, its schemas beside it; empty where the file does not exist yet."""
+    """Reads the lock in `path`; its schemas are in the same folder. It is empty if the file does not exist yet."""
     entries = json.loads(path.read_text("utf-8"))["schemas"] if path.exists() else []
     return Lock((Entry(**entry) for entry in entries), path.parent)
 
 
 @cache
 def load_lock() -> Lock:
-    """The committed lock, read once."""
+    """Returns the committed lock; reads it once."""
     return read_lock(ROOT / "schemas.lock.json")

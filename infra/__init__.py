@@ -22,7 +22,9 @@ DaybookError
 │   └── NotDurable
 ├── NotRewindable
 ├── NotRunning
+├── NotScaled
 ├── NotTogether
+├── OtherCommand
 ├── OtherIds
 ├── PortTaken
 ├── SiteSilent

@@ -13,14 +13,25 @@ Each part is imported when it runs: an API has no use for a worker's code, a wor
 from __future__ import annotations
 
 import argparse
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
 from services.edge.json_logs import configure_logging
 from services.edge.settings import ApiSettings
 from services.kernel.model.process import Aggregate
 from services.kernel.settings import ProcessSettings, WorkerSettings
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from services.kernel.worker.worker_metrics import WorkerMetrics
+
+STOP_SECONDS = 2.0
 
 Command = TypeVar("Command")
 State = TypeVar("State")
@@ -32,16 +43,15 @@ Settings = TypeVar("Settings", bound=ProcessSettings)
 class Service(Aggregate[Command, State, Event]):
     """An aggregate and its two processes. The name is the folder's, and the first part of its topics' names.
 
-    `api.py` in the folder has `create(settings)`, which returns the application; `api_settings` is the class
-    of the settings. A process listens on its port here unless DAYBOOK_HTTP_PORT names another one.
+    `api.py` in the folder has `create(settings)`, which returns the application; the annotation of `settings` is their
+    class (without one: `ApiSettings`). A process listens on its port here unless DAYBOOK_HTTP_PORT names another one.
     """
 
     api_port: int
     worker_port: int
-    api_settings: type[ApiSettings] = ApiSettings
 
     def main(self) -> int:
-        """Run the part that the command line names. Returns the process's exit code."""
+        """Runs the part that the command line names. Returns the process's exit code."""
         parser = argparse.ArgumentParser(prog=f"python -m services.{self.name}.service")
         parser.add_argument("part", choices=["api", "worker"], help="the HTTP side, or the owner of a slot")
         match parser.parse_args().part:
@@ -51,17 +61,16 @@ class Service(Aggregate[Command, State, Event]):
                 return self.run_worker()
 
     def run_api(self) -> int:
-        """Serve HTTP until SIGTERM."""
+        """Serves HTTP until SIGTERM. Returns the exit code."""
         from services.edge.server import serve
 
-        settings = _read(self.api_settings, self.api_port)
-        configure_logging(f"{self.name}-api", settings.log_level)
         create = import_module(f"services.{self.name}.api").create
+        settings = _read(get_type_hints(create).get("settings", ApiSettings), self.api_port)
+        configure_logging(f"{self.name}-api", settings.log_level)
         return serve(create(settings), settings.http_host, settings.http_port)
 
     def run_worker(self) -> int:
-        """Own a slot until SIGTERM; health and metrics are served beside the loop."""
-        from services.edge.worker_health import serve_health
+        """Owns a slot until SIGTERM, and serves health and metrics meanwhile. Returns the exit code."""
         from services.kernel.worker.worker import run_worker
         from services.kernel.worker.worker_metrics import WorkerMetrics
 
@@ -73,10 +82,41 @@ class Service(Aggregate[Command, State, Event]):
 
 
 def _read(kind: type[Settings], port: int) -> Settings:
-    """The environment's settings, with `port` where it names none."""
+    """Reads the settings from the environment; `port` is the default port."""
     settings = kind()
     return (
         settings
         if "http_port" in settings.model_fields_set
         else settings.model_copy(update={"http_port": port})
     )
+
+
+@contextmanager
+def serve_health(metrics: WorkerMetrics, host: str, port: int) -> Iterator[None]:
+    """Serves a worker's health and metrics in a separate thread until the end of the block. Raises OSError if the port
+    is in use."""
+    listener = socket.create_server((host, port))
+    running: list[uvicorn.Server] = []
+    thread = threading.Thread(target=_serve, args=(metrics, listener, running), name="health", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        for server in running:
+            server.should_exit = True
+        thread.join(STOP_SECONDS)
+
+
+def _serve(metrics: WorkerMetrics, listener: socket.socket, running: list[uvicorn.Server]) -> None:
+    # Imported here: the worker's start does not wait for a web framework.
+    import uvicorn
+
+    from services.edge.app import application
+    from services.edge.server import server_config
+
+    app = application(
+        (), metrics.why_not_ready, not_live=metrics.why_not_alive, status=lambda: metrics.status
+    )
+    server = uvicorn.Server(server_config(app, *listener.getsockname()[:2]))
+    running.append(server)
+    server.run(sockets=[listener])

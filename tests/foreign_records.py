@@ -1,10 +1,10 @@
-"""The ten kinds of record that do not belong into a log, all in one, each between events of a key of its own.
+"""The ten kinds of record that do not belong into a log, each between events of a key of its own.
 
     {no headers, bad Avro, unknown schema id, tombstone, no key, wrong
     partition, bad sequence, huge epoch, forged next version, forged existing version}
 
 `planted()` gives them for partition 0 of `inventory.events`, of two; `judge` resolves what stops its key.
-What each is to a reader is said in tests/contract/log_rule_cases.py.
+tests/contract/log_rule_cases.py defines what each is to a reader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVENTS = 3
 
 @dataclass(frozen=True)
 class Planted:
-    """A key's log with the planted record in it. `stops`: the key stops at it until somebody decides."""
+    """A key's log that contains the planted record. `stops`: the key stops there until an operator decides."""
 
     name: str
     key: str
@@ -37,11 +37,11 @@ class Planted:
 
 def planted() -> list[Planted]:
     keys = (key for number in range(10_000) if partition_of(key := f"planted-{number}", 2) == 0)
-    found = []
+    logs = []
 
     def plant(name: str, record: LogRecord, key: str, after: int = 1, stops: bool = False) -> None:
         good = [_written(event(version, key)) for version in range(1, EVENTS + 1)]
-        found.append(Planted(name, key, record, (*good[:after], record, *good[after:]), stops))
+        logs.append(Planted(name, key, record, (*good[:after], record, *good[after:]), stops))
 
     plant("no headers", replace(event(2, key := next(keys)), headers=()), key)
     plant("bad Avro", replace(event(2, key := next(keys)), value=b"\x00\x00\x00\x00\x1dx"), key, stops=True)
@@ -56,15 +56,15 @@ def planted() -> list[Planted]:
     plant("forged next version", forged, key, stops=True)
     forged = event(2, key := next(keys), event_id=f"forged-{key}", quantity=99)
     plant("forged existing version", forged, key, after=2, stops=True)
-    return found
+    return logs
 
 
-def write_log(bootstrap: str, log: Sequence[LogRecord], topic: str = TOPIC) -> None:
-    """Append to partition 0, whatever the keys say."""
+def write_log(bootstrap: str, log: Sequence[LogRecord], topic: str = TOPIC, partition: int = 0) -> None:
+    """Append the records to the partition, whatever their keys."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for record in log:
         about = {"headers": list(record.headers), "timestamp": NOW // 1000}
-        producer.produce(topic, record.value, record.key, partition=0, **about)
+        producer.produce(topic, record.value, record.key, partition=partition, **about)
     assert producer.flush(30) == 0
 
 
@@ -79,6 +79,6 @@ def judge(
 
 
 def _written(record: LogRecord) -> LogRecord:
-    """With what a worker writes besides: each event is the effect of one command, in one transaction."""
+    """The event with the headers of a worker: each event is the effect of one command, in one transaction."""
     own = read_headers(record.headers).id.encode()
     return record.with_header("ce_transaction", own + b"/0/1").with_header("ce_causationid", own)

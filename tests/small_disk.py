@@ -1,7 +1,7 @@
 """A file system of some megabytes, in a mount namespace of its own, that a test may fill to the last byte.
 
 As root a mount namespace is enough; else a user namespace gives the right to mount. Where neither is allowed
-the test fails and says so: a full disk is not something to leave out unseen.
+the test fails: it must not be skipped unnoticed.
 """
 
 import errno
@@ -20,8 +20,7 @@ AS_ROOT, AS_USER = ("--mount",), ("--mount", "--user", "--map-root-user")
 
 
 class SmallDisk:
-    """`folder` is where the disk is for processes that are started through `enter`; `seen` is the way to it
-    for everybody else."""
+    """Processes started through `enter` see the disk at `folder`, all others at `seen`."""
 
     def __init__(self, folder: Path, holder: int, namespaces: tuple[str, ...]) -> None:
         self.folder = folder
@@ -31,16 +30,16 @@ class SmallDisk:
         self._ballast = self.seen / "ballast"
 
     def free(self) -> int:
-        found = os.statvfs(self.seen)
-        return found.f_bavail * found.f_frsize
+        usage = os.statvfs(self.seen)
+        return usage.f_bavail * usage.f_frsize
 
     def leave(self, megabytes: int) -> None:
-        """Take space until so much is free."""
+        """Fill the disk until `megabytes` are free."""
         with self._ballast.open("ab") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, self.free() - megabytes * MEGABYTE)
 
     def fill(self) -> None:
-        """Take all that is left, to the last byte."""
+        """Fill the disk to the last byte."""
         with self._ballast.open("ab", buffering=0) as ballast:
             try:
                 while True:
@@ -50,15 +49,15 @@ class SmallDisk:
                     raise
 
     def clear(self) -> None:
-        """Give the space back."""
+        """Free the space again."""
         self._ballast.unlink(missing_ok=True)
 
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[SmallDisk]:
-    """It is gone with the last process that was started through it."""
+    """A disk that disappears with the last process that was started through it."""
     folder.mkdir(parents=True)
-    namespaces = next((each for each in (AS_ROOT, AS_USER) if _allowed(each)), None)
+    namespaces = next((namespace for namespace in (AS_ROOT, AS_USER) if _allowed(namespace)), None)
     if namespaces is None:
         pytest.fail("no disk to fill: run this test as root, or where `unshare --user --mount` is allowed")
     mount = (

@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
-from infra.stack.embedded.jars import jars_folder
-from infra.stack.embedded.java import java_home_for_spark
+from infra.stack.embedded.java import jars_folder, java_home_for_spark
 
 
 @pytest.fixture(scope="session")

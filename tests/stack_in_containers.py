@@ -9,7 +9,7 @@ from testcontainers.core.container import DockerContainer
 
 from infra.base.settings import ROOT
 from infra.base.waiting import wait_until
-from infra.stack.embedded.broker import SETTINGS
+from infra.stack.embedded.kafka import SETTINGS
 
 KAFKA_IMAGE, POSTGRES_IMAGE = "apache/kafka:4.3.1", "postgres:18"
 OUTSIDE = 19092

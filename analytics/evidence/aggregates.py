@@ -6,8 +6,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics import staging
 from analytics.events import Events
-from analytics.staging import stock
 
 ORDER_FIELDS = ("status", "version", "gross", "refund", "units")
 STOCK_FIELDS = ("on_hand", "reserved", "version")
@@ -51,7 +51,7 @@ def stocks(log: Events, every_version: bool = False) -> DataFrame:
     }
     aggregates = {name: F.sum(effect * F.col("quantity")) for name, effect in effects.items()}
     aggregates["version"] = F.max("version")
-    return _folded(stock.movements(log).withColumnRenamed("sku", "entity"), aggregates, every_version)
+    return _folded(staging.movements(log).withColumnRenamed("sku", "entity"), aggregates, every_version)
 
 
 def _order_changes(log: Events, name: str) -> DataFrame:

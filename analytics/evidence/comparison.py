@@ -1,11 +1,37 @@
-"""Compares several accounts of the same entities: where they differ, and from which version on."""
+"""Compares several accounts of the same entities: where they differ, and from which version on.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+Orders and stock have three accounts: the domain's fold, the read model, Spark's aggregates. Sales have the read model
+and the mart. The expectation of the commands' sender is the only account that does not come from the log.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from pyspark.sql import Column, DataFrame
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from analytics import staging
+from analytics.errors import AnalyticsError
+from analytics.evidence.domain_fold import DomainFold, folded
+from analytics.marts.orders import REVENUE_GRAIN, daily_revenue
+from analytics.replay import Replay
+
+ACCOUNTS = ("log", "read_model", "spark")
+NAMED_KEYS = 100
+SALES_FIELDS = ("gross", "returned", "orders", "units")
+EXPECTED: Mapping[str, str] = {
+    "orders": "entity string, status string, gross long, refund long",
+    "stock": "entity string, on_hand long, reserved long",
+}
+
+
+class BadExpectation(AnalyticsError):
+    """The expectation file cannot be read, or is not of its form."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +74,8 @@ def join_accounts(accounts: Mapping[str, DataFrame], fields: Sequence[str]) -> D
         for name, account in accounts.items()
     ]
     joined = reduce(lambda left, right: left.join(right, "entity", "full_outer"), frames)
-    first, *others = (F.col(f"{name}_digest") for name in accounts)
-    same = reduce(Column.__and__, (first.eqNullSafe(other) for other in others))
+    first_digest, *others = (F.col(f"{name}_digest") for name in accounts)
+    same = reduce(Column.__and__, (first_digest.eqNullSafe(other) for other in others))
     return joined.withColumn("same", same)
 
 
@@ -74,6 +100,60 @@ def _rendering(fields: Sequence[str]) -> Column:
     return F.concat_ws("|", *(F.concat(F.lit(f"{name}="), text) for name, text in texts.items()))
 
 
+@dataclass(frozen=True)
+class EntityKind:
+    """Orders or stock: the domain's fold, Spark's aggregate (with True, one row per event), the fields that are
+    compared, and those of which totals are shown."""
+
+    name: str
+    fold: DomainFold
+    aggregate: Callable[[Replay, bool], DataFrame]
+    fields: Sequence[str]
+    summed: Sequence[str]
+
+
+Compared: TypeAlias = tuple[Comparison, list[Difference]]
+
+
+def compare_entities(session: SparkSession, log: Replay, kind: EntityKind, read_model: pa.Table) -> Compared:
+    """Compares the three accounts of every order or SKU."""
+    by_domain = folded(log, kind.fold).persist()
+    rows = session.createDataFrame(read_model)
+    accounts = dict(zip(ACCOUNTS, (by_domain, rows, kind.aggregate(log, False)), strict=True))
+    joined = join_accounts(accounts, kind.fields)
+    joined = joined.join(by_domain.select("entity", "broken_at"), "entity", "left")
+    joined = joined.withColumn("same", F.col("same") & F.col("broken_at").isNull()).persist()
+    result = summary(kind.name, joined, ACCOUNTS, kind.summed)
+    differences = _with_versions(log, kind, _differing(joined, result))
+    joined.unpersist()
+    by_domain.unpersist()
+    return result, differences
+
+
+def _with_versions(log: Replay, kind: EntityKind, rows: Sequence[Any]) -> list[Difference]:
+    """Finds the first differing version of each row: only now is every prefix of these few streams folded."""
+    if not rows:
+        return []
+    few = replace(log, log=log.log.where(F.col("entity").isin([row["entity"] for row in rows])))
+    by_domain = _digests(folded(few, kind.fold, every_version=True), kind.fields)
+    by_sql = _digests(kind.aggregate(few, True), kind.fields)
+    differences = []
+    for row in rows:
+        key, digest = row["entity"], row["read_model_digest"]
+        read = None if digest is None else (row["read_model_version"], digest)
+        version = first_difference(by_domain.get(key, {}), by_sql.get(key, {}), read, row["broken_at"])
+        damage = f"the stream breaks at version {row['broken_at']}; " if row["broken_at"] else ""
+        differences.append(Difference(kind.name, key, version, damage + _renderings(row, ACCOUNTS)))
+    return differences
+
+
+def _digests(account: DataFrame, fields: Sequence[str]) -> dict[str, dict[int, str]]:
+    digests: dict[str, dict[int, str]] = {}
+    for row in with_digest(account, fields).select("entity", "version", "digest").collect():
+        digests.setdefault(row["entity"], {})[row["version"]] = row["digest"]
+    return digests
+
+
 def first_difference(
     log: Mapping[int, str], sql: Mapping[int, str], row: tuple[int, str] | None, broken_at: int | None
 ) -> int:
@@ -96,3 +176,97 @@ def first_difference(
     else:
         candidates.append(version)
     return min(candidates, default=last)
+
+
+def compare_sales(
+    session: SparkSession, log: Replay, read_model: pa.Table
+) -> tuple[Compared, list[tuple[str, int]]]:
+    """Compares the days' sales of the read model with the mart; also returns the net of each day in micros."""
+    mart = daily_revenue(staging.confirmed(log), staging.cancelled(log), staging.returned(log)).persist()
+    key = F.concat_ws("/", *REVENUE_GRAIN).alias("entity")
+    accounts = {
+        "read_model": session.createDataFrame(read_model).select(key, *SALES_FIELDS),
+        "spark": mart.select(key, *SALES_FIELDS),
+    }
+    joined = join_accounts(accounts, SALES_FIELDS)
+    result = summary("sales_daily", joined, tuple(accounts), SALES_FIELDS)
+    differences = _differences(joined, result)
+    by_day = mart.groupBy("day").agg(F.sum("net").alias("net")).orderBy("day").collect()
+    mart.unpersist()
+    return (result, differences), [(str(row["day"]), row["net"]) for row in by_day]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Rows of EXPECTED by kind. What the sender began has a correlation id that begins with `correlation`."""
+
+    rows: Mapping[str, Sequence[tuple[Any, ...]]]
+    correlation: str
+
+
+def read_expectation(file: Path) -> Expectation:
+    """From a JSON object of objects by kind and key; more fields than these may stand in it. Raises BadExpectation."""
+    try:
+        content = msgspec.json.decode(file.read_bytes())
+        rows = {
+            kind: [(key, *(row[name] for name in _fields(kind))) for key, row in content[kind].items()]
+            for kind in EXPECTED
+        }
+        return Expectation(rows, str(content["correlation"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadExpectation(f"{file}: {error!r}") from error
+
+
+def touched_by_others(session: SparkSession, expectation: Expectation, events: DataFrame) -> DataFrame:
+    """Returns the entities (`entity`) with an event that another sender caused. A retry by an order is correlated
+    with the order."""
+    orders = session.createDataFrame(
+        [(key,) for key, *_ in expectation.rows["orders"]], "correlation_id string"
+    )
+    foreign = events.where(~F.col("correlation_id").startswith(expectation.correlation))
+    return foreign.join(orders, "correlation_id", "left_anti").select("entity").distinct()
+
+
+def compare_expected(
+    session: SparkSession, expectation: Expectation, kind: str, log: DataFrame, events: DataFrame
+) -> Compared:
+    """Compares the expected entities of a kind with the log's; counts those that another sender changed. `events` are
+    the envelopes of the kind. An entity that is only in the log differs too."""
+    others = touched_by_others(session, expectation, events).persist()
+    rows = session.createDataFrame(expectation.rows[kind], EXPECTED[kind]).join(others, "entity", "left_anti")
+    log = log.join(others, "entity", "left_anti")
+    fields = _fields(kind)
+    if kind == "stock":
+        # A SKU of which nothing is left, or never was, need not be in either account.
+        rows, log = (account.where("on_hand <> 0 OR reserved <> 0") for account in (rows, log))
+    joined = join_accounts({"expected": rows, "log": log}, fields).persist()
+    summed = [name for name in fields if name != "status"]
+    result = summary(f"expected {kind}", joined, ("expected", "log"), summed)
+    result = replace(result, left_out=others.count())
+    differences = _differences(joined, result)
+    joined.unpersist()
+    others.unpersist()
+    return result, differences
+
+
+def _fields(kind: str) -> list[str]:
+    return [column.split()[0] for column in EXPECTED[kind].split(", ") if not column.startswith("entity")]
+
+
+def _differences(joined: DataFrame, result: Comparison) -> list[Difference]:
+    """Returns the differences of accounts that have no versions."""
+    return [
+        Difference(result.kind, row["entity"], None, _renderings(row, [*result.fingerprints]))
+        for row in _differing(joined, result)
+    ]
+
+
+def _differing(joined: DataFrame, result: Comparison) -> list[Any]:
+    if not result.differing:
+        return []
+    rows: list[Any] = joined.where("NOT same").orderBy("entity").limit(NAMED_KEYS).collect()
+    return rows
+
+
+def _renderings(row: Any, accounts: Sequence[str]) -> str:
+    return "; ".join(f"{name}: {row[f'{name}_rendering'] or 'nothing'}" for name in accounts)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -57,24 +59,26 @@ def _fold_batches(
     batches: Iterator[pa.RecordBatch], fold: DomainFold, schema: pa.Schema, every_version: bool
 ) -> Iterator[pa.RecordBatch]:
     lock = load_lock()
-    stream: FoldedStream | None = None
     rows: list[Row] = []
-    for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in ("entity", "version", "value"))
-        for entity, version, value in zip(*columns, strict=True):
-            if stream is None or stream.entity != entity:
-                if stream is not None and not every_version:
-                    rows.append(stream.row)
-                stream = FoldedStream(entity, fold, lock)
+    for entity, events in groupby(_events(batches), key=itemgetter(0)):
+        stream = FoldedStream(entity, fold, lock)
+        for _, version, value in events:
             stream.add(version, value)
             if every_version:
                 rows.append(stream.row)
+        if not every_version:
+            rows.append(stream.row)
         if len(rows) >= ROWS_PER_BATCH:
             yield pa.RecordBatch.from_pylist(rows, schema)
             rows = []
-    if stream is not None and not every_version:
-        rows.append(stream.row)
     yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def _events(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, bytes]]:
+    for batch in batches:
+        yield from zip(
+            *(batch.column(name).to_pylist() for name in ("entity", "version", "value")), strict=True
+        )
 
 
 class FoldedStream:
@@ -101,7 +105,7 @@ class FoldedStream:
         except _CANNOT_FOLLOW:
             self._break(version)
         if version % FORGET_EVERY == 0:
-            # What a long-lived entity remembers only for late commands would make the fold slower and slower.
+            # What a long-lived entity keeps only for late commands would make the fold slower and slower.
             self._state = self._fold.forget(self._state, version)
         self._version = version
 

@@ -1,15 +1,82 @@
-"""Shows the verdict: a table in the terminal, and a self-contained HTML page."""
+"""The result of an audit: as values, as JSON, as a table in the terminal, and as a self-contained HTML page."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from html import escape
+from typing import Any
 
+import msgspec
 from rich.text import Text
 
-from analytics.evidence.comparison import Comparison
-from analytics.evidence.verdict import DIFFERENT, IDENTICAL, STOPPED, Verdict
+from analytics.evidence.comparison import Comparison, Difference
+from analytics.log_rule import NO_FAULT, Exceptions
+from analytics.offsets import Offsets
 from analytics.terminal import Console, Table, plain
 
+NAMED_RECORDS = 20
+DECIDED = "decided"
+IDENTICAL, STOPPED, DIFFERENT = "identical", "stopped", "different"
+
+
+@dataclass(frozen=True)
+class Aside:
+    """The records that do not count. `foreign`: foreign records; `decided`: those that an operator decided.
+
+    `named` are the first of them, (topic/partition/offset, reason). `stopped` are the keys that wait for an
+    operator: (topic/partition/offset of the record, key, `forked` or `unreadable`).
+    """
+
+    foreign: int
+    decided: int
+    named: Sequence[tuple[str, str]]
+    stopped: Sequence[tuple[str, str, str]]
+
+
+def aside(exceptions: Exceptions) -> Aside:
+    """Returns the records that do not count, in the log's order."""
+    foreign = [(f"{topic}/{n}/{at}", why) for topic, n, at, why in exceptions.records if why not in NO_FAULT]
+    stopped = [(f"{topic}/{n}/{at}", key, why) for topic, n, key, at, why in exceptions.stopped]
+    decided = sum(why == DECIDED for _, why in foreign)
+    return Aside(len(foreign), decided, foreign[:NAMED_RECORDS], stopped)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`ends`: the exclusive end offsets of what was read; `revenue`: (day, net micros) for the chart.
+
+    `parked` is how many events a read model could not apply, without those of keys that stopped in the log;
+    `differences` names at most the first hundred keys of each kind.
+    """
+
+    ends: Offsets
+    events: int
+    comparisons: Sequence[Comparison]
+    differences: Sequence[Difference]
+    aside: Aside
+    parked: int
+    revenue: Sequence[tuple[str, int]]
+    seconds: float
+
+    @property
+    def word(self) -> str:
+        """`stopped`: all accounts agree, but keys wait for a decision, so not every event counts. Foreign records
+        change nothing."""
+        if any(comparison.differing for comparison in self.comparisons) or self.parked:
+            return DIFFERENT
+        return STOPPED if self.aside.stopped else IDENTICAL
+
+    @property
+    def identical(self) -> bool:
+        """Tells whether all accounts agree and no key waits for a decision."""
+        return self.word == IDENTICAL
+
+    def to_json(self) -> str:
+        content: dict[str, Any] = {"verdict": self.word, "identical": self.identical, **asdict(self)}
+        return msgspec.json.format(msgspec.json.encode(content, enc_hook=str), indent=2).decode()
+
+
 SHOWN = 20
+COLUMNS = ("kind", "account", "keys", "fingerprint", "totals", "differing")
 _COLOURS = {IDENTICAL: "green", STOPPED: "yellow", DIFFERENT: "red"}
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; color: #1d2433; }
@@ -23,17 +90,10 @@ svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; 
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
     """Prints one row per account of each kind, then the differences."""
-    table = Table("kind", "account", "keys", "fingerprint", "totals", "differing")
+    table = Table(*COLUMNS)
     for comparison in verdict.comparisons:
-        for name, fingerprint in comparison.fingerprints.items():
-            table.add_row(
-                comparison.kind,
-                name,
-                f"{comparison.keys:,}",
-                fingerprint,
-                _totals(comparison, name),
-                Text(f"{comparison.differing:,}", "red") if comparison.differing else "0",
-            )
+        for *cells, differing in _accounts(comparison):
+            table.add_row(*cells, Text(differing, "red") if comparison.differing else "0")
         table.add_section()
     console.print(table)
     for note in _left_out(verdict):
@@ -57,7 +117,7 @@ def to_html(verdict: Verdict) -> str:
     """Returns a page with the verdict, the accounts, net sales by day, the differences and the offsets."""
     parts = [
         f'<h1 class="{"yes" if verdict.identical else "no"}">{escape(_headline(verdict))}</h1>',
-        _rows(("kind", "account", "keys", "fingerprint", "totals", "differing"), _accounts(verdict)),
+        _rows(COLUMNS, [row for comparison in verdict.comparisons for row in _accounts(comparison)]),
         *(f"<p>{escape(note)}</p>" for note in _left_out(verdict)),
         "<h2>Net sales by day</h2>",
         _bars(verdict.revenue),
@@ -103,24 +163,14 @@ def _foreign(verdict: Verdict) -> str:
     return f"{aside.foreign:,} foreign records in the log do not count; {aside.decided:,} of them by decision"
 
 
-def _accounts(verdict: Verdict) -> list[tuple[str, ...]]:
-    return [
-        (
-            comparison.kind,
-            name,
-            f"{comparison.keys:,}",
-            fingerprint,
-            _totals(comparison, name),
-            f"{comparison.differing:,}",
-        )
-        for comparison in verdict.comparisons
-        for name, fingerprint in comparison.fingerprints.items()
-    ]
-
-
-def _totals(comparison: Comparison, account: str) -> str:
-    """Gross, refund, returned are micros of whatever currency: totals to compare, not to book."""
-    return ", ".join(f"{name} {value:,}" for name, value in comparison.totals[account].items())
+def _accounts(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Returns the cells of COLUMNS for each account. Totals of money are micros of any currency: only to compare."""
+    keys, differing = f"{comparison.keys:,}", f"{comparison.differing:,}"
+    rows: list[tuple[str, ...]] = []
+    for account, fingerprint in comparison.fingerprints.items():
+        totals = ", ".join(f"{name} {value:,}" for name, value in comparison.totals[account].items())
+        rows.append((comparison.kind, account, keys, fingerprint, totals, differing))
+    return rows
 
 
 def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -17,15 +17,15 @@ IDENTICAL, DIFFERENT, FAILED = 0, 1, 2
 
 
 def run_job(job: Callable[..., Any], epilog: str = "") -> None:
-    """Run a job's function with the process's arguments. Errors are plain lines: a box would break them. `epilog`
-    ends the help; its lines stay as they are."""
+    """Runs a job's function with the process's arguments. Errors are plain lines: a box would break them. `epilog`
+    ends the help; its lines are not wrapped."""
     command = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     command.command(epilog=f"\b\n{epilog}")(job)
     command()
 
 
 def settings_or_exit() -> AnalyticsSettings:
-    """The settings; where one is missing, a usage error (exit code 2)."""
+    """Returns the settings. A missing one is a usage error (exit code 2)."""
     try:
         return AnalyticsSettings.model_validate({})
     except ValidationError as error:
@@ -34,7 +34,7 @@ def settings_or_exit() -> AnalyticsSettings:
 
 
 def writable_folder(text: str) -> Path:
-    """An argument: a path whose parent exists and can be written to."""
+    """Parses a path whose parent is a writable folder."""
     path = Path(text).absolute()
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise typer.BadParameter(f"{path.parent} is not a folder that can be written to")
@@ -42,7 +42,7 @@ def writable_folder(text: str) -> Path:
 
 
 def existing_file(text: str) -> Path:
-    """An argument: a file that is there."""
+    """Parses the path of an existing file."""
     path = Path(text)
     if not path.is_file():
         raise typer.BadParameter(f"{path} is not a file")
@@ -60,5 +60,5 @@ def exit_on(*expected: type[Exception]) -> Iterator[None]:
 
 
 def report_step(step: str) -> None:
-    """Progress, one line on stderr."""
+    """Prints progress as one line on stderr."""
     print(f"… {step}", file=sys.stderr, flush=True)

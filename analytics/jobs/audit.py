@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from analytics.audit import AuditSources, audit
+from analytics.evidence.comparison import BadExpectation
 from analytics.evidence.read_models import DatabaseUnreachable
 from analytics.evidence.report import print_verdict, to_html
-from analytics.evidence.verdict import BadExpectation
 from analytics.jobs import arguments
-from analytics.jobs.replacement import replaced
+from analytics.jobs.outputs import replaced
 from analytics.offsets import AheadOfLog, LogUnreachable, ReplayIncomplete
 from analytics.session import JarsMissing, open_session
 from analytics.terminal import Console
@@ -30,7 +30,7 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Log = read models = Spark?"""
+    """Compare the log, the read models and Spark's aggregates."""
     settings = arguments.settings_or_exit()
     sources = AuditSources(settings.kafka, settings.database_url, expectation=expectation)
     expected_errors = (

@@ -1,4 +1,4 @@
-"""`spark-submit analytics/jobs/held_by_hour.py --out DIR`: what has come since the last run, appended."""
+"""`spark-submit analytics/jobs/held_by_hour.py --out DIR`: appends the records since the last run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,11 +18,11 @@ def run(
         typer.Option(parser=arguments.writable_folder, metavar="DIR", help="rows/ and checkpoint/ in it."),
     ],
 ) -> None:
-    """Lines asked and lines held, hour by hour, each hour once it is closed."""
+    """Write ordered and reserved lines by hour, each hour when it is closed."""
     settings = arguments.settings_or_exit()
     folders = StreamFolders(out / "rows", out / "checkpoint")
     with arguments.exit_on(JarsMissing, LogUnreachable):
-        stable_ends(settings.kafka, EVENT_TOPICS)  # says at once that the broker does not answer
+        stable_ends(settings.kafka, EVENT_TOPICS)  # fails at once if the broker does not respond
         arguments.report_step("starting Spark")
         session = open_session("held by hour", settings)
         arguments.report_step("reading what is new")

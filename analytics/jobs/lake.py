@@ -7,11 +7,8 @@ from typing import Annotated, assert_never
 import typer
 
 from analytics.jobs import arguments
-from analytics.lake.compaction import compact
-from analytics.lake.log_copy import LakeLogReplaced, rebuild, update
-from analytics.lake.manifest import LakeDamaged, Manifest, NoLake, read_manifest
-from analytics.lake.parts import LakeBusy
-from analytics.lake.report import lake_report
+from analytics.lake.manifest import LakeDamaged, Manifest, NoLake, lake_report, read_manifest
+from analytics.lake.writer import LakeBusy, LakeLogReplaced, compact, rebuild, update
 from analytics.offsets import AheadOfLog, LogUnreachable
 from analytics.session import JarsMissing, open_session
 from analytics.settings import AnalyticsSettings
@@ -28,15 +25,15 @@ KNOWN = (JarsMissing, LogUnreachable, NoLake, LakeBusy, LakeDamaged, LakeLogRepl
 
 
 STEPS = {
-    _Step.update: "copy what the log has more than the lake",
-    _Step.compact: "make few files of many",
-    _Step.rebuild: "copy the log from its beginning, then take the lake's place",
-    _Step.show: "say how far the lake is complete; needs neither Spark nor the log",
+    _Step.update: "copy the records that the lake does not have",
+    _Step.compact: "merge small files",
+    _Step.rebuild: "copy the log from its beginning, then replace the lake",
+    _Step.show: "show up to which offsets the lake is complete; needs neither Spark nor the log",
 }
 
 
 def lake_after(step: _Step, folder: Path, settings: AnalyticsSettings) -> Manifest:
-    """Do the step; the lake as it is then."""
+    """Runs the step; returns the lake after it."""
     if step is _Step.show:
         return read_manifest(folder)
     arguments.report_step("starting Spark")
@@ -57,7 +54,7 @@ def run(
     step: Annotated[_Step, typer.Argument()],
     lake: Annotated[Path | None, typer.Option(help="Its folder; default: DAYBOOK_LAKE.")] = None,
 ) -> None:
-    """The events as Parquet, by topic and day."""
+    """Keep a copy of the events as Parquet, by topic and day."""
     settings = arguments.settings_or_exit()
     folder = (lake or settings.lake).absolute()
     with arguments.exit_on(*KNOWN):

@@ -1,31 +1,86 @@
-"""`spark-submit analytics/jobs/marts.py [mart…]`: marts as Parquet, and how far was read beside each."""
+"""`spark-submit analytics/jobs/marts.py [mart…]`: marts as Parquet, each with the offsets that were read."""
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from analytics.as_of import Knowledge, moment
+from analytics import staging
+from analytics.envelope import with_columns
+from analytics.events import AsOf, Knowledge, moment
 from analytics.jobs import arguments
-from analytics.jobs.inputs import Selection, events, sources
 from analytics.jobs.outputs import OutputReading, preview, read_ends, write
 from analytics.lake.manifest import LakeDamaged, NoLake
-from analytics.marts.catalogue import MARTS
-from analytics.offsets import AheadOfLog, LogUnreachable, Offsets
+from analytics.lake.reader import open_lake
+from analytics.marts.catalogue import MARTS, Sources
+from analytics.offsets import AheadOfLog, LogUnreachable, Offsets, check_within, stable_ends
+from analytics.replay import Replay, read_topics, replay
 from analytics.session import JarsMissing, open_session
 from analytics.settings import AnalyticsSettings
 from analytics.terminal import Console
+from contracts.lock import load_lock
+
+# Topics of the commands of orders: a shop of an earlier version wrote them to the topic of the API's commands.
+COMMANDS = ("inventory.inbox", "inventory.commands")
+EARLIER = "the earlier output"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """`lake` None: from the log. `ends`: only what an earlier output saw. `moment`: only up to then."""
+
+    kafka: str
+    lake: Path | None = None
+    ends: Offsets | None = None
+    moment: datetime | None = None
+    knowledge: Knowledge = Knowledge.HAPPENED
+
+
+def events(session: SparkSession, selection: Selection) -> Replay:
+    """Returns the events up to `ends`, of any time. Raises LogUnreachable, AheadOfLog, NoLake and LakeDamaged."""
+    if selection.lake is None:
+        if selection.ends is not None:
+            check_within(stable_ends(selection.kafka, selection.ends), {EARLIER: selection.ends})
+        return replay(session, selection.kafka, ends=selection.ends)
+    lake = open_lake(session, selection.lake)
+    if selection.ends is None:
+        return lake
+    check_within(lake.ends, {EARLIER: selection.ends})
+    return lake.before(selection.ends)
+
+
+def sources(session: SparkSession, log: Replay, selection: Selection) -> Sources:
+    """Returns the frames of the marts. Raises LogUnreachable. It reads commands only if they can be limited like the
+    events: they have no business time, are not in the lake, and no output stores their offsets."""
+    if selection.moment is None:
+        whole_log = selection.lake is None and selection.ends is None
+        return Sources(log, _outgoing_commands(session, selection.kafka) if whole_log else None)
+    cut = AsOf(log, selection.moment, selection.knowledge)
+    if selection.lake is not None or selection.ends is not None or selection.knowledge is Knowledge.HAPPENED:
+        return Sources(cut)
+    return Sources(cut, _outgoing_commands(session, selection.kafka, selection.moment))
+
+
+def _outgoing_commands(session: SparkSession, kafka: str, until: datetime | None = None) -> DataFrame:
+    commands = with_columns(read_topics(session, kafka, stable_ends(kafka, COMMANDS)))
+    return staging.outgoing_commands(
+        commands if until is None else commands.where(F.col("recorded_at") <= F.lit(until)), load_lock()
+    )
+
 
 NAMED_RECORDS = 20
 WIDTH = 160
 
 
 def run(names: Sequence[str], selection: Selection, out: Path, settings: AnalyticsSettings) -> None:
-    """Write the marts one after the other, and show the first rows of each. Raises JarsMissing, LogUnreachable,
+    """Writes the marts and prints the first rows of each. Raises JarsMissing, LogUnreachable,
     AheadOfLog, NoLake and LakeDamaged."""
     arguments.report_step("starting Spark")
     session = open_session("marts", settings)
@@ -103,7 +158,7 @@ def make(
         ),
     ] = None,
 ) -> None:
-    """Marts from the whole history; all of them where none is named."""
+    """Build marts from the whole history; without names, all of them."""
     settings = arguments.settings_or_exit()
     folder = (lake or settings.lake) if source is _Source.lake else None
     selection = Selection(settings.kafka, folder, as_read_by, as_of, knowledge)

@@ -1,6 +1,14 @@
-"""Writes a mart as Parquet, atomically, together with the offsets that were read."""
+"""Writes a mart as Parquet together with the offsets that were read, and replaces the former output as a whole.
 
-from collections.abc import Mapping
+A killed job leaves the old or the new folder.
+"""
+
+import ctypes
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +17,6 @@ import msgspec
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from analytics.jobs.replacement import replaced
 from analytics.marts.catalogue import Mart
 from analytics.terminal import Table
 
@@ -22,9 +29,9 @@ REVENUE = MONEY | {"returned"}  # elsewhere, orders or units
 
 @dataclass(frozen=True)
 class OutputReading:
-    """What one run has read, for every output of it.
+    """What a run has read; the same for all its outputs.
 
-    `ends`: topic → partition → exclusive offset. `as_of` (ISO) and `knowledge` are null where all was read.
+    `ends`: topic → partition → exclusive offset. `as_of` (ISO) and `knowledge` are null if all was read.
     `set_aside` counts records that do not count; `first` names some of them with position and reason.
     """
 
@@ -42,7 +49,7 @@ class OutputReading:
 
 
 def write(frame: DataFrame, name: str, mart: Mart, reading: OutputReading, folder: Path) -> None:
-    """One Parquet file in the order of its grain, and LOG_FILE; they take the place of `folder` together."""
+    """Writes one Parquet file in the order of the grain, and LOG_FILE; they replace `folder` together."""
     with replaced(folder) as fresh:
         frame.coalesce(1).sort(*mart.grain).write.parquet(str(fresh))
         content = msgspec.json.encode({"mart": name} | reading.to_json())
@@ -50,7 +57,7 @@ def write(frame: DataFrame, name: str, mart: Mart, reading: OutputReading, folde
 
 
 def read_ends(folder: Path) -> dict[str, dict[int, int]]:
-    """The offsets of an output. Raises ValueError where it has none."""
+    """Returns the offsets of an output. Raises ValueError if it has none."""
     try:
         ends = msgspec.json.decode((folder / LOG_FILE).read_bytes())["ends"]
         return {
@@ -61,7 +68,7 @@ def read_ends(folder: Path) -> dict[str, dict[int, int]]:
 
 
 def preview(name: str, folder: Path) -> Table:
-    """The first rows and columns of an output; money as decimals."""
+    """Returns the first rows and columns of an output, money as decimals."""
     table = pq.read_table(folder)
     columns = table.column_names[:SHOWN_COLUMNS]
     more = len(table.column_names) - len(columns)
@@ -83,3 +90,40 @@ def _text(value: Any, money: bool) -> str:
             return f"{value:.3f}"
         case _:
             return str(value)
+
+
+_HERE = -100  # AT_FDCWD
+_EXCHANGE = 2  # RENAME_EXCHANGE
+_NOT_HERE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """Yields a folder to write; it replaces `folder` only if the block succeeds."""
+    fresh, former = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
+    if former.exists() and not folder.exists():
+        former.rename(folder)  # killed between two renames
+    shutil.rmtree(fresh, ignore_errors=True)
+    yield fresh
+    if not folder.exists():
+        fresh.rename(folder)
+    elif not exchange(fresh, folder):
+        shutil.rmtree(former, ignore_errors=True)
+        folder.rename(former)
+        fresh.rename(folder)
+    for left in (fresh, former):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def exchange(folder: Path, other: Path) -> bool:
+    """Exchanges the names of two folders in one step; returns False if the system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    if rename(_HERE, os.fsencode(folder), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _NOT_HERE:
+        return False
+    raise OSError(number, os.strerror(number), str(other))

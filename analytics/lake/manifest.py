@@ -1,4 +1,4 @@
-"""What a lake is: the parts that count and how far they reach."""
+"""The manifest of a lake: its valid parts and the offsets up to which they are complete."""
 
 import hashlib
 import os
@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from analytics.errors import AnalyticsError
-from analytics.journal import NO_DECISIONS, RecordedDecisions
+from analytics.log_rule import NO_DECISIONS, RecordedDecisions
 from analytics.offsets import Offsets
-from contracts.lock import Lock
+from contracts.lock import Lock, load_lock
 
 MANIFEST = "manifest.json"
 REBUILDING = "rebuilding.json"
@@ -26,7 +26,7 @@ class NoLake(AnalyticsError):
 
 
 class LakeDamaged(AnalyticsError):
-    """A part is not as it was written."""
+    """The files of a part have changed."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Manifest:
     """`ends` are exclusive: every committed record before them is in `parts`, once.
 
     `log` is the identity of each topic, `contracts` the fingerprint of the schemas known when it was last
-    written. `retired` parts hold nothing that `parts` do not; they wait for readers that still use them.
+    written. `retired` parts contain nothing that `parts` do not; they are kept for readers that still use them.
     `decisions` are those of `site.journal` at the last update.
     """
 
@@ -71,27 +71,23 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The lake's manifest as it is now. Raises NoLake, also for a lake of an older form."""
+    """Returns the current manifest. Raises NoLake, also for a lake of an older form."""
     try:
         content = msgspec.json.decode((folder / MANIFEST).read_bytes())
     except FileNotFoundError:
         raise NoLake(f"no lake in {folder}: `./daybook analytics lake update` makes one") from None
     if content.pop("form", 1) != FORM:
         raise NoLake(f"the lake in {folder} is of an older form: `./daybook analytics lake update`")
-    content["ends"] = {
-        topic: {int(number): offset for number, offset in partitions.items()}
-        for topic, partitions in content["ends"].items()
-    }
-    content["decisions"] = RecordedDecisions(
-        {(*subject,): verdict for *subject, verdict in content["decisions"]["verdicts"]},
-        {topic: frozenset(epochs) for topic, epochs in content["decisions"]["epochs"].items()},
+    stored = content.pop("decisions")
+    decisions = RecordedDecisions(
+        {(*subject,): verdict for *subject, verdict in stored["verdicts"]},
+        {topic: frozenset(epochs) for topic, epochs in stored["epochs"].items()},
     )
-    content["parts"] = tuple(Part(**part) for part in content["parts"])
-    return Manifest(**content | {"retired": tuple(content["retired"])})
+    return replace(msgspec.convert(content, Manifest, str_keys=True), decisions=decisions)
 
 
 def write_manifest(manifest: Manifest, file: Path) -> None:
-    """Put it in the place of the one before, whole or not at all."""
+    """Replaces the manifest atomically."""
     decisions = {
         "verdicts": [[*subject, verdict] for subject, verdict in manifest.decisions.verdicts.items()],
         "epochs": {topic: sorted(epochs) for topic, epochs in manifest.decisions.epochs.items()},
@@ -107,7 +103,7 @@ def write_manifest(manifest: Manifest, file: Path) -> None:
 
 
 def fingerprint(lock: Lock) -> str:
-    """Of all schemas: changes with every new one."""
+    """Identifies all schemas: it changes with every new one."""
     identities = sorted((entry.subject, entry.version, entry.id, entry.fingerprint) for entry in lock.entries)
     spaced = msgspec.json.format(msgspec.json.encode(identities), indent=0)
     return hashlib.sha256(spaced).hexdigest()
@@ -123,10 +119,36 @@ def size(part: Path) -> int:
 
 
 def check_part(folder: Path, part: Part) -> None:
-    """Raise LakeDamaged where files are missing or cut."""
+    """Raises LakeDamaged if files are missing or truncated."""
     bytes_found = size(part_folder(folder, part.name))
     if bytes_found != part.bytes:
         raise LakeDamaged(
             f"part {part.name} has {bytes_found} bytes and had {part.bytes}: "
             "`./daybook analytics lake rebuild` copies the log anew"
         )
+
+
+def lake_report(lake: Manifest, folder: Path) -> str:
+    """Shows up to which offsets the lake is complete, and its events by type and schema version."""
+    lock = load_lock()
+    rows, size = sum(part.rows for part in lake.parts), sum(part.bytes for part in lake.parts)
+    same = "the same as now" if lake.contracts == fingerprint(lock) else "others than now"
+    lines = [f"{folder}: {rows:,} records, {size / 1e6:,.1f} MB in {len(lake.parts)} parts"]
+    lines += [
+        f"complete to {topic}/{number}/{offset}"
+        for topic, partitions in sorted(lake.ends.items())
+        for number, offset in sorted(partitions.items())
+    ]
+    lines.append(f"written with contracts {lake.contracts[:12]}, {same}")
+    lines += sorted(_counted(schema_id, rows, lock) for schema_id, rows in lake.schemas.items())
+    return "\n".join(lines)
+
+
+def _counted(schema_id: str, rows: int, lock: Lock) -> str:
+    if schema_id == NO_SCHEMA:
+        return f"{rows:>12,} without a schema id"
+    try:
+        name, version = lock.type_of(int(schema_id)), lock.version(int(schema_id))
+    except KeyError:
+        return f"{rows:>12,} of the unknown schema id {schema_id}"
+    return f"{rows:>12,} {name} version {version}"

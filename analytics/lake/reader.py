@@ -1,4 +1,4 @@
-"""The lake as a replay: the same frames as from the log."""
+"""Reads the lake as a replay: the same frames as from the log."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +13,12 @@ from analytics.replay import Replay
 from contracts.lock import load_lock
 
 LAKE_COLUMNS = f"{LOG_COLUMNS}, kind string"
-"""Every record is kept, with what it is by itself: decisions, and other epochs, may come later."""
+"""Every record is kept, with its kind by key and headers: decisions and other epochs may come later."""
 
 
 def open_lake(session: SparkSession, folder: Path) -> Replay:
-    """What the lake holds now; later updates and compactions do not change it. Raises NoLake and LakeDamaged. What
-    counts is judged by the contracts of today, and by the decisions of the lake's last update."""
+    """Returns the current content of the lake; later updates and compactions do not change it. Raises NoLake and
+    LakeDamaged. Which records count follows from today's contracts and the decisions of the lake's last update."""
     lake, lock = read_manifest(folder), load_lock()
     log = records(session, folder, lake.parts)
     partitions = {topic: len(numbers) for topic, numbers in lake.ends.items()}
@@ -27,7 +27,7 @@ def open_lake(session: SparkSession, folder: Path) -> Replay:
 
 
 def records(session: SparkSession, folder: Path, parts: Sequence[Part]) -> DataFrame:
-    """The columns of LAKE_COLUMNS. Raises LakeDamaged."""
+    """Returns the columns of LAKE_COLUMNS. Raises LakeDamaged."""
     for part in parts:
         check_part(folder, part)
     schema = StructType.fromDDL(LAKE_COLUMNS)

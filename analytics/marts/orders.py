@@ -1,8 +1,8 @@
-"""Every order with all that became of it; most other marts are counted from this one."""
+"""Orders: what became of each; sales by day; how far and how fast orders come; how conversations with stock end."""
 
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 KEY = "order_id"
@@ -48,3 +48,135 @@ def orders(
 
 def _stacked(left: DataFrame, right: DataFrame) -> DataFrame:
     return left.unionByName(right, allowMissingColumns=True)
+
+
+REVENUE_GRAIN = ("day", "country", "currency")
+
+
+def daily_revenue(confirmed: DataFrame, cancelled: DataFrame, returned: DataFrame) -> DataFrame:
+    """One row per (day, country, currency): gross, returned, net (micros), orders, units.
+
+    An order counts on its own day when it is confirmed, and no longer when it is cancelled afterwards.
+    A return counts on the day it came back: it lowers the net and leaves orders and units as they are.
+    """
+    sold = _counted(confirmed, F.lit(1))
+    undone = _counted(cancelled.where("confirmed"), F.lit(-1))
+    back = returned.select(*REVENUE_GRAIN, *_amounts(F.lit(0), F.col("refund"), F.lit(0), F.lit(0)))
+    summed = sold.unionByName(undone).unionByName(back).groupBy(*REVENUE_GRAIN)
+    totals = summed.agg(*(F.sum(name).alias(name) for name in ("gross", "returned", "orders", "units")))
+    return totals.select(
+        *REVENUE_GRAIN,
+        "gross",
+        "returned",
+        (F.col("gross") - F.col("returned")).alias("net"),
+        "orders",
+        "units",
+    )
+
+
+def _counted(orders: DataFrame, sign: Column) -> DataFrame:
+    return orders.select(
+        *REVENUE_GRAIN, *_amounts(sign * F.col("gross"), F.lit(0), sign, sign * F.col("units"))
+    )
+
+
+def _amounts(gross: Column, returned: Column, orders: Column, units: Column) -> list[Column]:
+    named = {"gross": gross, "returned": returned, "orders": orders, "units": units}
+    return [column.cast("long").alias(name) for name, column in named.items()]
+
+
+STAGES = ("confirmed", "shipped", "returned")
+ENDS = ("rejected", "cancelled", "expired")
+HOUR, DAY = 3_600e6, 86_400e6
+
+
+def order_funnel(orders: DataFrame) -> DataFrame:
+    """One row per day on which orders were placed: placed, confirmed, shipped, returned (any part of it), and
+    rejected, cancelled, expired; lead times as p50 and p95 of the orders that came that far.
+
+    Confirming is in seconds of recorded time; shipping (from placing) in hours, returning (from shipping, to
+    the first return) in days of business time. Null where no order of the day came that far.
+    """
+    counted = orders.withColumn("day", F.to_date("placed_at")).groupBy("day")
+    leads = {
+        "confirming_seconds": F.col("confirming_seconds"),
+        "shipping_hours": _between("placed_at", "shipped_at") / HOUR,
+        "returning_days": _between("shipped_at", "returned_at") / DAY,
+    }
+    percentiles = {
+        name: F.percentile(column, F.array(F.lit(0.5), F.lit(0.95))) for name, column in leads.items()
+    }
+    folded = counted.agg(
+        F.count("*").alias("placed"),
+        *(F.count(f"{stage}_at").alias(stage) for stage in (*STAGES, *ENDS)),
+        *(column.alias(name) for name, column in percentiles.items()),
+    )
+    spread = [
+        F.col(name)[index].alias(f"{name}_{p}") for name in leads for index, p in enumerate(("p50", "p95"))
+    ]
+    return folded.select("day", "placed", *STAGES, *ENDS, *spread)
+
+
+def _between(start: str, end: str) -> Column:
+    """Micros."""
+    return F.unix_micros(end) - F.unix_micros(start)
+
+
+CONVERSATION = ("order_id", "step", "number")
+
+
+def saga_health(conversation_events: DataFrame, outgoing_commands: DataFrame | None) -> DataFrame:
+    """One row per (day of business time on which they began, step, outcome): conversations, skus (in outgoing
+    commands), turns (events with outcomes), retries, seconds_p50, seconds_p95, seconds_max of recorded time.
+
+    Outcomes: of a reservation confirmed, rejected, cancelled, expired or open; of release, issue and return
+    done, refused (all have an outcome, some are refusals) or open. `retries` counts the commands that were
+    written again; null where `outgoing_commands` is None. Commands are kept for days only: older retries are not seen.
+    """
+    asking = F.col("asked") > 0
+    ended = F.when(F.col("open"), F.lit(None)).otherwise(F.col("last"))
+    folded = conversation_events.groupBy(*CONVERSATION).agg(
+        F.sum("asked").alias("asked"),
+        F.sum("answered").alias("answered"),
+        F.sum("refused").alias("refused"),
+        F.count_if(~asking).alias("turns"),
+        F.max("ends_as").alias("ends_as"),
+        F.min(F.when(asking, F.col("id"))).alias("id"),
+        F.min(F.when(asking, F.to_date("at"))).alias("day"),
+        F.min(F.when(asking, F.col("recorded_at"))).alias("first"),
+        F.max("recorded_at").alias("last"),
+    )
+    movement = F.when(F.col("answered") < F.col("asked"), "open").when(F.col("refused") > 0, "refused")
+    outcome = F.when(F.col("step") == "reserve", F.coalesce("ends_as", F.lit("open"))).otherwise(
+        movement.otherwise("done")
+    )
+    dated = folded.where("day IS NOT NULL").withColumn("outcome", outcome)
+    timed = dated.withColumn("open", F.col("outcome") == "open").withColumn(
+        "seconds", (F.unix_micros(ended) - F.unix_micros("first")) / 1e6
+    )
+    return (
+        _with_retries(timed, outgoing_commands)
+        .groupBy("day", "step", "outcome")
+        .agg(
+            F.count("*").alias("conversations"),
+            F.sum("asked").alias("skus"),
+            F.sum("turns").alias("turns"),
+            F.sum("retries").alias("retries"),
+            F.percentile("seconds", 0.5).alias("seconds_p50"),
+            F.percentile("seconds", 0.95).alias("seconds_p95"),
+            F.max("seconds").alias("seconds_max"),
+        )
+    )
+
+
+def _with_retries(conversations: DataFrame, outgoing_commands: DataFrame | None) -> DataFrame:
+    if outgoing_commands is None:
+        return conversations.withColumn("retries", F.lit(None).cast("long"))
+    retries_by_cause = (
+        outgoing_commands.where("sent > 1")
+        .groupBy(F.col("cause").alias("id"))
+        .agg(F.sum(F.expr("sent - 1")).alias("again"))
+    )
+    return conversations.join(retries_by_cause, "id", "left").withColumn(
+        "retries", F.coalesce("again", F.lit(0))
+    )

@@ -15,6 +15,12 @@ InputPhase: TypeAlias = Literal["inbox", "closed"]
 
 RecordVerdict: TypeAlias = Literal["foreign", "genuine", "suspect"]
 
+SwitchKind: TypeAlias = Literal["planned", "unplanned"]
+
+SwitchStep: TypeAlias = Literal[
+    "begun", "stopped", "promoted", "aborted", "reported", "reconciled", "rebuilt", "returned"
+]
+
 
 @dataclass(frozen=True)
 class EpochOpened:
@@ -46,6 +52,7 @@ class Outcome:
     reason: str
     request_hash: str  # Fingerprint of the HTTP request; empty inside conversations.
     replayed: bool  # Whether this is the remembered answer to a repeated command.
+    epoch: int = 0  # The write epoch of its last event, else the epoch in which it was decided; 0: not known.
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,43 @@ class OutcomeBatch:
     TYPE: ClassVar[str] = "daybook.kernel.OutcomeBatch"
 
     outcomes: tuple[Outcome, ...]
+    epoch: int = 0  # The write epoch of the worker that sends them; 0: not known.
+
+
+@dataclass(frozen=True)
+class InboxMessage:
+    """A command or outcomes for one entity."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.InboxMessage"
+
+    id: str
+    subject: str  # The entity: the key of this message.
+    tag: str  # The sender's own mark, given back with the outcome.
+    value: bytes  # The content as the value of a record of this topic: framed, with its own schema id.
+
+
+@dataclass(frozen=True)
+class InboxGroup:
+    """Messages of one type that one cause sends."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.InboxGroup"
+
+    type: str  # Full record name of each message's content.
+    correlation_id: str
+    causation_id: str  # Empty: each message is its own cause.
+    traceparent: str  # Empty where there is no trace.
+    reply_topic: str  # The inbox to which outcomes go; empty: none is wanted.
+    reply_key: str  # The entity that gets the outcomes.
+    messages: tuple[InboxMessage, ...]
+
+
+@dataclass(frozen=True)
+class InboxBatch:
+    """What one transaction sends to one partition of an inbox. The record has no key; each message has its own."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.InboxBatch"
+
+    groups: tuple[InboxGroup, ...]
 
 
 @dataclass(frozen=True)
@@ -186,6 +230,26 @@ class CommandInputs:
 
 
 @dataclass(frozen=True)
+class SiteAlone:
+    """The other site cannot be active: this one needs no proof from it. Key: alone; a tombstone ends it."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.SiteAlone"
+
+    epoch: int  # The write epoch that it belongs to; in a later one it means nothing.
+    since: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class SiteLease:
+    """How long the other site may write after it has read this record. Key: lease."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.SiteLease"
+
+    seconds: int  # A promotion of this site waits for so long; 0: there is no lease.
+    since: int  # (Micros.)
+
+
+@dataclass(frozen=True)
 class Canary:
     """Sent by the active site to tell how long the mirror takes. Key: the site."""
 
@@ -249,4 +313,44 @@ class EpochsRecorded:
 
     topic: str
     epochs: tuple[int, ...]
+    recorded_at: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class PartitionEnd:
+    """Where the mirrored part of a partition ends."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.PartitionEnd"
+
+    topic: str
+    partition: int
+    offset: int  # Of the last record at the target before its own writes; -1: none.
+
+
+@dataclass(frozen=True)
+class SiteSwitch:
+    """A step of a change of the active site, or after the loss of one. Key: switch/<epoch>."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.SiteSwitch"
+
+    epoch: int  # The epoch that the change opens.
+    kind: SwitchKind
+    source: str  # The site that was active; unplanned: the lost one.
+    target: str  # The site that becomes active.
+    # What is done: stopped = the mirror, with its ends; rebuilt = the lost site is a copy again.
+    step: SwitchStep
+    ends: tuple[PartitionEnd, ...]  # Of every mirrored partition; before the mirror is stopped none.
+    recorded_at: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class LossReport:
+    """A part of the report of what a lost site acknowledged alone. Key: report/<epoch>."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.LossReport"
+
+    epoch: int  # The epoch that the failover opened.
+    part: int  # From 0.
+    parts: int  # How many make the report.
+    content: bytes  # A piece of the report, as JSON, compressed by zlib.
     recorded_at: int  # (Micros.)

@@ -1,8 +1,13 @@
-"""Work beside a block of code: in a thread of its own, from the beginning of a `with` to its end."""
+"""Work beside a block of code: in a thread of its own, from the beginning of a `with` to its end; or only a while."""
 
 import threading
+import time
 from abc import ABC, abstractmethod
-from typing import Self
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Generic, Self, TypeVar
+
+Result = TypeVar("Result")
 
 
 class Background(ABC):
@@ -23,3 +28,27 @@ class Background(ABC):
     @abstractmethod
     def _work(self) -> None:
         """Returns soon after `_stopping` is set."""
+
+
+class Impatient(Generic[Result]):
+    """A call that may hang, begun at once. Its thread keeps neither the caller nor the end of the process waiting."""
+
+    def __init__(self, call: Callable[[], Result]) -> None:
+        self._future: Future[Result] = Future()
+        threading.Thread(target=self._run, args=(call,), daemon=True).start()
+
+    def result(self, until: float) -> Result | None:
+        """The result; None where there is none by `until`, of time.monotonic(), or the call ended with TimeoutError.
+
+        Raises any other exception of the call.
+        """
+        try:
+            return self._future.result(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            return None
+
+    def _run(self, call: Callable[[], Result]) -> None:
+        try:
+            self._future.set_result(call())
+        except BaseException as error:  # raised by result
+            self._future.set_exception(error)

@@ -17,5 +17,9 @@ class PortTaken(DaybookError):
     """Another process listens on a port that a stack needs."""
 
 
+class OtherCommand(DaybookError):
+    """Another command that changes the shop is running."""
+
+
 class NotReady(DaybookError):
     """A process did not become ready in time, or ended before it was."""

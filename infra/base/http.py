@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @cache
 def local_http() -> httpx.Client:
-    """A client that several threads may use. It asks no proxy and keeps no connection: processes here restart."""
+    """A client that several threads may use. It uses no proxy and keeps no connection open: processes here restart."""
     import httpx
 
     return httpx.Client(trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))

@@ -27,12 +27,30 @@ OFFSETS = {
     "query-api": 3,
     "guard": 14,
     "mirror": 15,
+    # of a stack with two sites: the router itself, and its address of each API
+    "router": 16,
+    "router-order": 17,
+    "router-inventory": 18,
+    "router-query": 19,
     "spark-master": 77,
     "spark-master-ui": 80,
     "spark-worker-1": 81,
     "spark-worker-1-ui": 83,
     "spark-worker-2": 82,
     "spark-worker-2-ui": 84,
+}
+# Of one kind at most so many processes. The further ones, as `order-worker-1`, have these offsets plus their numbers.
+MOST = 8
+FURTHER = {
+    "order-worker": 20,
+    "inventory-worker": 40,
+    "order-api": 50,
+    "inventory-api": 60,
+    "projection": 33,
+    "query-api": 68,
+}
+OFFSETS |= {
+    f"{kind}-{number}": first + number for kind, first in FURTHER.items() for number in range(1, MOST)
 }
 LOWEST_BASE, HIGHEST_BASE = 1024, 65535 - 100
 # Distance of the second site's base from the first's.

@@ -1,4 +1,4 @@
-"""Waiting until something outside this process is so: the one place that looks, sleeps and looks again."""
+"""Waiting for a condition outside this process: the one place that polls and sleeps."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ POLL_SECONDS = 0.05
 
 
 class TooLate(DaybookError, TimeoutError):
-    """It did not become so in time: `what` was awaited for `seconds`, and `last` was seen last."""
+    """The condition `what` did not hold within `seconds`; `last` is the last result or exception."""
 
     def __init__(self, what: str, seconds: float, last: Any) -> None:
         seen = "" if last is None or last is False else f" (last seen: {last!r})"
@@ -33,9 +33,9 @@ def wait_until(
 ) -> Seen:
     """The first result of `look` that is `enough`.
 
-    It looks at least once, and after each pause of `every` seconds. Exceptions of the types `later` mean "not yet";
-    any other ends the waiting. `what` is awaited; where it is a function, it is called only for the error's text.
-    Raises what `error` makes of TooLate after `seconds`, by default TooLate itself.
+    It calls `look` at least once, and again after each pause of `every` seconds. Exceptions of the types `later`
+    mean "not yet"; any other ends the wait. `what` describes the condition; a function is called only for the
+    error's text. Raises the result of `error` for TooLate after `seconds`, by default TooLate itself.
     """
     deadline = time.monotonic() + seconds
     last: Any

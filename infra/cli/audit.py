@@ -1,4 +1,4 @@
-"""`daybook audit`: the log, the read models and Spark, side by side."""
+"""`daybook audit`: the log, the read models and Spark compared. And how every job of analytics runs."""
 
 import os
 import subprocess
@@ -12,8 +12,7 @@ from analytics.terminal import lines
 from infra.base.settings import ROOT, StackSettings
 from infra.cli.inspect import running_settings
 from infra.cli.output import notes
-from infra.stack.embedded.jars import jars_folder
-from infra.stack.embedded.java import java_home_for_spark
+from infra.stack.embedded.java import jars_folder, java_home_for_spark
 from infra.stack.shop import addresses
 
 STEP = "… "
@@ -22,7 +21,7 @@ NOT_MADE = 2
 app = typer.Typer()
 
 
-@app.command(rich_help_panel="Audit")
+@app.command()
 def audit(
     expectation: Annotated[
         Path | None, typer.Option(help="What the loader expects: a JSON file that `daybook load` wrote.")
@@ -50,11 +49,11 @@ def audit(
 
 
 def run_job(module: str, arguments: list[str], settings: StackSettings) -> int:
-    """Run an analytics job on the embedded stack, its steps shown as they come; its exit code."""
+    """Run an analytics job, show its current step, and return its exit code."""
     settings.home.mkdir(parents=True, exist_ok=True)
     with notes.status("fetching Spark's jars"):
         environment = spark_environment() | addresses(settings)
-    said: list[str] = []
+    output: list[str] = []
     with notes.status("starting") as status:
         job = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
@@ -67,14 +66,24 @@ def run_job(module: str, arguments: list[str], settings: StackSettings) -> int:
             if line.startswith(STEP):
                 status.update(line.removeprefix(STEP).strip())
             else:
-                said.append(line)
+                output.append(line)
         code = job.wait()
-    if code not in (0, 1) or (code == 1 and any(line.startswith("Traceback") for line in said)):
-        notes.print(lines("".join(said[-30:]).strip().expandtabs()))
+    if code not in (0, 1) or (code == 1 and any(line.startswith("Traceback") for line in output)):
+        notes.print(lines("".join(output[-30:]).strip().expandtabs()))
         return NOT_MADE
     return code
 
 
 def spark_environment() -> dict[str, str]:
-    """Where the jobs find Java and Spark's jars. Raises DaybookError."""
+    """The paths of Java and Spark's jars. Raises DaybookError."""
     return {"JAVA_HOME": str(java_home_for_spark()), "DAYBOOK_SPARK_JARS": str(jars_folder("spark"))}
+
+
+def default_lake(settings: StackSettings) -> Path:
+    """The lake's folder unless a command names another."""
+    return Path(os.environ.get("DAYBOOK_LAKE") or settings.home / "lake")
+
+
+def default_marts(settings: StackSettings) -> Path:
+    """The marts' folder unless a command names another."""
+    return Path(os.environ.get("DAYBOOK_MARTS") or settings.home / "marts")

@@ -8,8 +8,8 @@ import typer
 
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
+from infra.cli.audit import default_marts
 from infra.cli.load import DAY
-from infra.cli.marts import default_marts
 from infra.cli.output import notes, results
 
 app = typer.Typer()
@@ -32,8 +32,7 @@ def check_source(
     Exit code 0: all agree. 1: some differ; prints some of their keys. 2: there is nothing to compare.
     """
     # Only here: PySpark, which knows the marts' bounds, is slow to import.
-    from infra.lab.source_check.checks import check
-    from infra.lab.source_check.outputs import NotTogether, Outputs
+    from infra.lab.source_check.checks import NotTogether, Outputs, check
     from infra.lab.source_check.source import read_source
 
     folder = marts or default_marts(StackSettings())
@@ -48,12 +47,12 @@ def check_source(
         raise typer.Exit(NOT_MADE)
     begin: date = first.date() if first else min(days)
     end: date = last.date() if last else max(days)
-    found = check(read_source(), outputs, begin, end)
+    checks = check(read_source(), outputs, begin, end)
     table = Table("mart", "figure", "keys", "differing", title=f"{begin} to {end}", title_justify="left")
-    for one in found:
-        table.add_row(one.mart, one.figure, f"{one.keys:,}", f"{one.differing:,}")
+    for figure in checks:
+        table.add_row(figure.mart, figure.figure, f"{figure.keys:,}", f"{figure.differing:,}")
     results.print(table)
-    for one in found:
-        for line in one.first:
-            results.print(f"{one.mart}, {one.figure}: {line}")
-    raise typer.Exit(DIFFERENT if any(one.differing for one in found) else 0)
+    for figure in checks:
+        for line in figure.first:
+            results.print(f"{figure.mart}, {figure.figure}: {line}")
+    raise typer.Exit(DIFFERENT if any(figure.differing for figure in checks) else 0)

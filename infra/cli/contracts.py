@@ -7,8 +7,9 @@ from rich.text import Text
 
 from contracts.lock import load_lock
 from infra.cli.output import results
-from infra.log.contracts import codegen, locking
-from infra.log.contracts.checking import problems
+from infra.log.contracts import generator
+from infra.log.contracts import lock as schema_lock
+from infra.log.contracts.lock import problems
 from infra.log.contracts.schemas import ContractError
 
 app = typer.Typer(help="Check and lock the schemas in contracts/.", no_args_is_help=True)
@@ -22,11 +23,11 @@ def check() -> None:
     Changes nothing. Exit code 1 if something is wrong.
     """
     try:
-        found = problems()
+        reasons = problems()
     except ContractError as error:
-        found = str(error).splitlines()
-    if found:
-        _refuse(found)
+        reasons = str(error).splitlines()
+    if reasons:
+        _refuse(reasons)
     lock = load_lock()
     ids = {entry.id for entry in lock.entries}
     results.print(
@@ -43,8 +44,8 @@ def lock() -> None:
     Exit code 1, and nothing written, if a change is incompatible or a locked schema was changed.
     """
     try:
-        new = locking.lock()
-        changed = codegen.write()
+        new = schema_lock.lock()
+        changed = generator.write()
     except ContractError as error:
         _refuse(str(error).splitlines())
     for entry in new:

@@ -1,4 +1,4 @@
-"""`daybook demo`: the whole way of real orders, from HTTP to the log, the read models and Spark."""
+"""`daybook demo`: real orders on their whole path, from HTTP to the log, the read models and Spark."""
 
 from datetime import date
 from typing import Annotated, Any
@@ -10,10 +10,19 @@ from analytics.terminal import Table
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.cli.audit import run_job
-from infra.cli.inspect import running_settings
-from infra.cli.lifecycle import up
-from infra.cli.load import expected_now, open_book, planned, send, write_expectation
-from infra.cli.load_report import commands_table, figures, refusals, unmapped_table
+from infra.cli.lifecycle import client_settings, up
+from infra.cli.load import (
+    client_urls,
+    commands_table,
+    expected_now,
+    figures,
+    open_book,
+    planned,
+    refusals,
+    send,
+    unmapped_table,
+    write_expectation,
+)
 from infra.cli.output import fail, notes, results
 from infra.lab.demo import (
     DECEMBER,
@@ -24,11 +33,10 @@ from infra.lab.demo import (
     mart_differences,
     write_and_read,
 )
-from infra.lab.retail.load import Pace
-from infra.lab.retail.loaded import known_since, read_loaded
+from infra.lab.load.shop import NotAtRest, Rest, Shop
+from infra.lab.retail.load import Tally
+from infra.lab.retail.load_history import loaded_since, read_loaded
 from infra.lab.retail.plan import Book, LoadPlan, Period
-from infra.lab.retail.shop import NotAtRest, Rest, Shop, api_urls
-from infra.lab.retail.tally import Tally
 
 app = typer.Typer()
 REST_SECONDS = 300.0
@@ -51,30 +59,32 @@ def demo(
     settings = _opened()
     try:
         book, code = open_book(), IDENTICAL
-        with Shop(api_urls(settings)) as shop:
-            Story(book, settings, shop, SMALL if small else DECEMBER, Pace(concurrency)).tell()
+        with Shop(client_urls(settings)) as shop:
+            Story(book, settings, shop, SMALL if small else DECEMBER, concurrency).run()
         if spark:
             code = _prove(book, settings)
     except httpx.HTTPError as error:
         fail(f"{error!r}: `./daybook status` shows the stack.")
     except NotAtRest as left:
         fail(f"not settled after {REST_SECONDS:.0f} s: {left}. `./daybook logs` may show why.")
-    _look_further(settings)
+    _show_next_steps(settings)
     raise typer.Exit(code)
 
 
 class Story:
     """The demo's chapters, up to Spark."""
 
-    def __init__(self, book: Book, settings: StackSettings, shop: Shop, script: Script, pace: Pace) -> None:
+    def __init__(
+        self, book: Book, settings: StackSettings, shop: Shop, script: Script, concurrency: int
+    ) -> None:
         self._book = book
         self._settings = settings
         self._script = script
-        self._pace = pace
+        self._concurrency = concurrency
         self._shop = shop
 
-    def tell(self) -> None:
-        """Raises httpx.HTTPError, NotAtRest; leaves with code 1 where an answer is not the data's."""
+    def run(self) -> None:
+        """Raises httpx.HTTPError, NotAtRest; ends with exit code 1 where an outcome is not the data's."""
         plan, tally = self._load(self._script.bulk)
         self._await_rest()
         results.print(commands_table(tally))
@@ -87,11 +97,11 @@ class Story:
         self._load(self._script.live)
         self._await_rest()
         results.print(_census_line(census(self._shop)))
-        self._ask()
+        self._query()
 
     def _load(self, days: tuple[date, date]) -> tuple[LoadPlan, Tally]:
         _chapter(f"The invoices of {days[0]} to {days[1]}, over HTTP")
-        return send(self._book, self._period(days), self._settings, self._pace)
+        return send(self._book, self._period(days), self._settings, self._concurrency)
 
     def _again(self, before: Census) -> None:
         _, tally = self._load(self._script.again)
@@ -108,28 +118,28 @@ class Story:
         _chapter("Read your own writes: place an order, then read it at once with the write's token")
         table = Table("order", "lines", "written in ms", "read in ms", "version", "status")
         plan = planned(self._book, self._period(self._script.live), self._settings)
-        for own in write_and_read(plan, api_urls(self._settings), self._shop, BY_HAND):
+        for own in write_and_read(plan, client_urls(self._settings), self._shop, BY_HAND):
             if own.read_code != httpx.codes.OK:
                 fail(f"order {own.order_id} was not visible with its token: {own.read_status}")
             times = (f"{own.write_ms:.0f}", f"{own.read_ms:.0f}")
             table.add_row(own.order_id, str(own.lines), *times, str(own.read_version), own.read_status)
         results.print(table)
 
-    def _ask(self) -> None:
+    def _query(self) -> None:
         _chapter("Queries to the read models")
         first, last = self._script.bulk[0], self._script.live[1]
-        days = self._shop.found(
-            "/sales/daily", **{"from": str(first), "to": str(last), "country": "Germany"}
-        )["days"]
+        days = self._shop.read("/sales/daily", **{"from": str(first), "to": str(last), "country": "Germany"})[
+            "days"
+        ]
         results.print(f"GET /sales/daily?from={first}&to={last}&country=Germany")
         results.print(_sales_table(days[:SHOWN_DAYS]))
-        for order in self._shop.found("/orders", status="rejected", limit=1)["orders"]:
+        for order in self._shop.read("/orders", status="rejected", limit=1)["orders"]:
             path = f"/orders/{order['order_id']}/history"
-            events = [event["type"].rpartition(".")[2] for event in self._shop.found(path)["events"]]
+            events = [event["type"].rpartition(".")[2] for event in self._shop.read(path)["events"]]
             results.print(f"GET {path}: {' → '.join(events)}")
 
     def _period(self, days: tuple[date, date]) -> Period:
-        return Period(*days, known_since(days[0], read_loaded(self._settings.home)))
+        return Period(*days, loaded_since(days[0], read_loaded(self._settings.home)))
 
     def _await_rest(self) -> None:
         with notes.status("Waiting until every conversation is settled") as status:
@@ -148,7 +158,7 @@ def _opened() -> StackSettings:
     else:
         _chapter("Starting the shop")
         up(only="")
-    return running_settings()
+    return client_settings()
 
 
 def _prove(book: Book, settings: StackSettings) -> int:
@@ -170,14 +180,14 @@ def _prove(book: Book, settings: StackSettings) -> int:
     return code or int(bool(differing))
 
 
-def _look_further(settings: StackSettings) -> None:
+def _show_next_steps(settings: StackSettings) -> None:
     _chapter("Where to look next")
     addresses = {"order-api": "place an order", "inventory-api": "receive stock", "query-api": "query"}
     for name, about in addresses.items():
         results.print(f"{settings.url(name)}/docs  {about}")
     january = f"{settings.typed} load --from 2011-01-01 --to 2011-01-31"
     results.print(f"{january}   January, which returns goods of December")
-    further = (f"{settings.typed} {each}" for each in ("status", "logs order-worker", "topics", "down"))
+    further = (f"{settings.typed} {command}" for command in ("status", "logs order-worker", "topics", "down"))
     results.print(" · ".join(further))
 
 

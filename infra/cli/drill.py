@@ -1,38 +1,72 @@
-"""`daybook drill`: a rehearsal of what goes wrong, under load, with a report."""
+"""`daybook drill`: failures rehearsed under load, on two sites, on three brokers or on containers, with a report."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 from pathlib import Path
+from random import Random
 from typing import Annotated, Any
 
+import httpx
 import typer
+from confluent_kafka import KafkaException
+from rich.text import Text
 
+from analytics.terminal import Table
 from infra.base.errors import DaybookError
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
-from infra.cli import drill_cluster, drill_containers
-from infra.cli.output import fail, notes
-from infra.cli.report_table import told
+from infra.cli.output import fail, notes, results
+from infra.lab.cluster.rig import ClusterRig
+from infra.lab.drills import containers
+from infra.lab.drills.cluster.availability import BROKER_LOSS, REASSIGN, REPARTITION, ROLLING
+from infra.lab.drills.cluster.curves import CURVES
+from infra.lab.drills.cluster.groups import GROUPS
+from infra.lab.drills.cluster.replication import ACKNOWLEDGEMENTS, ELECTIONS, RACKS
+from infra.lab.drills.cluster.semantics import COPIES
+from infra.lab.drills.cluster.storage import RETENTION, SIZES
 from infra.lab.drills.drill import Drill
-from infra.lab.drills.failback import FAILBACK
 from infra.lab.drills.mirror import MIRROR_LAG, mirror_crash
 from infra.lab.drills.pair import Pair
-from infra.lab.drills.planned import PLANNED
-from infra.lab.drills.split_brain import SPLIT_BRAIN
-from infra.lab.drills.unplanned import unplanned
-from infra.stack.compose.engine import compose_home
+from infra.lab.drills.report import RUN_COLUMNS, DrillReport, append_run, read_runs, write
+from infra.lab.drills.router import routed
+from infra.lab.drills.site_loss import DESTROYED
+from infra.lab.drills.switchover import FAILBACK, PLANNED
+from infra.lab.drills.takeover import REPLACED, SPLIT_BRAIN, unplanned
+from infra.stack.compose.engine import Failure, compose_home
 from infra.stack.site import home_settings
 
 app = typer.Typer(no_args_is_help=True)
-app.add_typer(drill_cluster.app, name="cluster")
-app.command("containers")(drill_containers.containers)
-OWN_PORTS = 400  # beyond those of the stack that may be running
+cluster_app = typer.Typer(no_args_is_help=True)
+app.add_typer(
+    cluster_app,
+    name="cluster",
+    help="Test what a cluster of three brokers promises. The drill starts the brokers.",
+)
+SITES_PORTS, CLUSTER_PORTS = 400, 800  # beyond those of the stack that may be running
+HELD_SECONDS = 3.0
+FAILURES = (DaybookError, TimeoutError, KafkaException, httpx.HTTPError)
+DRILLS: tuple[Drill[Any, Any], ...] = (
+    unplanned(),
+    PLANNED,
+    FAILBACK,
+    SPLIT_BRAIN,
+    DESTROYED,
+    REPLACED,
+    mirror_crash(),
+    MIRROR_LAG,
+    routed(),
+)
+CLUSTER_DRILLS: tuple[Drill[Any, Any], ...] = (
+    *(BROKER_LOSS, ELECTIONS, ACKNOWLEDGEMENTS, ROLLING, REPARTITION, REASSIGN),
+    *(RACKS, RETENTION, SIZES, COPIES, GROUPS, CURVES),
+)
 
 Seed = Annotated[int, typer.Option(help="Determines times, order and kind of the faults.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where the report goes.")]
 Running = Annotated[bool, typer.Option("--running", help="Use the two running sites, with their orders.")]
-DRILLS = (unplanned(), PLANNED, FAILBACK, SPLIT_BRAIN, mirror_crash(), MIRROR_LAG)
 
 
 @app.callback()
@@ -42,49 +76,165 @@ def drill(context: typer.Context) -> None:
         fail("drill cluster works only on the embedded stack: omit --stack compose")
 
 
-def _offer(drill: Drill[Any]) -> None:
+def _offer(drill: Drill[Any, Any]) -> None:
     @app.command(drill.name, help=drill.claim)
-    def held(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
-        _hold(drill, seed, out, running)
+    def command(seed: Seed = 1, out: Out = None, running: Running = False) -> None:
+        _run_on_sites(drill, seed, out, running)
 
 
-for each in DRILLS:
-    _offer(each)
+def _offer_on_cluster(drill: Drill[Any, Any]) -> None:
+    @cluster_app.command(drill.name.removeprefix("cluster "), help=drill.claim)
+    def command(seed: Seed = 1, out: Out = None) -> None:
+        _run_on_cluster(drill, seed, out)
 
 
-def _hold(drill: Drill[Any], seed: int, out: Path | None, running: bool) -> None:
-    """Run a drill, show and keep its report; exit code 1 where a promise was not kept."""
-    name, settings = drill.name, _settings(running)
+for declared in DRILLS:
+    _offer(declared)
+for declared in CLUSTER_DRILLS:
+    _offer_on_cluster(declared)
+
+
+def _run_on_sites(drill: Drill[Any, Any], seed: int, out: Path | None, running: bool) -> None:
+    name, settings = drill.name, _site_settings(running)
     if settings.stack == "compose" and not running:
         # A project of its own, beside the shop's.
         os.environ["COMPOSE_PROJECT_NAME"] = f"{os.environ.get('COMPOSE_PROJECT_NAME', 'daybook')}-drill"
     pair = Pair(settings)
-    folder = out or pair.settings.home / "drills" / f"{name}-{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _folder(out, pair.settings, f"{name}-{seed}")
     try:
         if not running:
             notes.print("Starting two sites for the drill.")
             pair.start()
         with notes.status("") as status:
-            report = drill.hold(pair, seed, folder, status.update)
+            report = drill.run(pair, seed, folder, status.update)
         if settings.stack == "compose":
             report.typed = f"{settings.typed} drill {name} --seed {seed}"
-    except (DaybookError, TimeoutError) as reason:
+    except FAILURES as reason:
         fail(str(reason))
     finally:
         if not running:
             pair.run("down")
-    told(report, folder)
+    _show(report, folder)
 
 
-def _settings(running: bool) -> StackSettings:
+def _site_settings(running: bool) -> StackSettings:
     home = home_settings(StackSettings())
     if home.stack == "compose":
-        own = {"home": compose_home(home.home / "drill"), "port_base": home.port_base + OWN_PORTS}
+        own = {"home": compose_home(home.home / "drill"), "port_base": home.port_base + SITES_PORTS}
         return home if running else home.model_copy(update=own)
     if not running:
-        return StackSettings(home=home.home / "drill", port_base=home.port_base + OWN_PORTS)
+        return StackSettings(home=home.home / "drill", port_base=home.port_base + SITES_PORTS)
     state = StackJournal(home.home).read()
     if state is None:
         fail("the stack is not running: `./daybook up --sites 2`, or omit --running")
     return StackSettings(home=home.home, port_base=state.port_base, site="home")
+
+
+def _run_on_cluster(drill: Drill[Any, Any], seed: int, out: Path | None) -> None:
+    """On a new cluster, whose folder is removed before the next drill."""
+    home = home_settings(StackSettings())
+    own = home.home / "drill-cluster"
+    folder = _folder(out, home, f"{drill.name.replace(' ', '-')}-{seed}")
+    shutil.rmtree(own, ignore_errors=True)
+    try:
+        with (
+            notes.status("starting three brokers and a controller") as status,
+            ClusterRig(own, home.port_base + CLUSTER_PORTS) as rig,
+        ):
+            report = drill.run(rig, seed, folder, status.update)
+    except FAILURES as reason:
+        fail(str(reason))
+    _show(report, folder)
+
+
+@app.command("containers")
+def break_containers(
+    failure: Annotated[
+        list[Failure] | None,
+        typer.Option(help="The failure; can be repeated. Without --container: for every running container."),
+    ] = None,
+    container: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A container, as `status` names it; can be repeated. Without --failure: all four.",
+        ),
+    ] = None,
+    held: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="How long each failure lasts before it is repaired."),
+    ] = HELD_SECONDS,
+    seed: Annotated[
+        int, typer.Option(help="Determines order and times of the failures, and the commands of the clients.")
+    ] = 1,
+    out: Out = None,
+) -> None:
+    """Break containers of the running shop, one after the other, under load: with --stack compose.
+
+    Clients send ten commands a second and repeat each until there is an outcome. Meanwhile a container is
+    killed, paused, disconnected from the network or restarted, and repaired; when all respond again, the next
+    one is broken. Six failures by default: a broker killed, PostgreSQL restarted, the order worker killed, the
+    inventory worker paused, the projection disconnected, the order API restarted.
+
+    The report shows for each failure how long no write was acknowledged and no read was served. At the end,
+    every command must have an outcome, and the raw log must satisfy every invariant. The orders of the drill
+    stay in the shop. Ctrl-C repairs what is broken, then ends.
+    """
+    settings, failures, names = StackSettings(), failure or [], container or []
+    if settings.stack != "compose":
+        fail("this drill needs the containers: `./daybook --stack compose drill containers`")
+    try:
+        with notes.status("") as status:
+            shop = containers.running_shop(settings)
+            faults = containers.choose(shop.running, failures, names, Random(f"containers {seed}"))
+            folder = _folder(out, settings, f"containers-{seed}")
+            report = containers.break_containers(faults, held).run(shop, seed, folder, status.update)
+    except FAILURES as reason:
+        fail(str(reason))
+    report.typed = _typed(failures, names, held, seed)
+    _show(report, folder)
+
+
+def _typed(failures: list[Failure], names: list[str], held: float, seed: int) -> str:
+    options = [f"--failure {kind}" for kind in failures]
+    options += [f"--container {shlex.quote(name)}" for name in names]
+    options += [f"--held {held:g}"] if held != HELD_SECONDS else []
+    return " ".join(["./daybook --stack compose drill containers", *options, f"--seed {seed}"])
+
+
+def _folder(out: Path | None, settings: StackSettings, name: str) -> Path:
+    folder = out or settings.home / "drills" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _show(report: DrillReport, folder: Path) -> None:
+    """Write the report to `folder` and show it; exit code 1 where a promise was not kept."""
+    write(report, folder)
+    append_run(report, _runs())
+    results.print(report_table(report))
+    results.print(f"{folder / 'report.md'}")
+    if not report.passed:
+        fail("not every promise was kept")
+
+
+@app.command("runs")
+def show_runs() -> None:
+    """Show all runs of drills on this stack: what was lost, and for how long nothing was written."""
+    table = Table(*RUN_COLUMNS)
+    for run in read_runs(_runs()):
+        table.add_row(*run)
+    results.print(table)
+
+
+def _runs() -> Path:
+    return home_settings(StackSettings()).home / "drills" / "runs.csv"
+
+
+def report_table(report: DrillReport) -> Table:
+    """Each promise beside what was measured."""
+    table = Table("", "promised", "measured", "kept", title=f"{report.drill}, seed {report.seed}")
+    for promise in report.promises:
+        kept = "yes" if promise.kept else Text("no", "red")
+        table.add_row(promise.what, promise.promised, promise.measured, kept)
+    return table

@@ -1,38 +1,48 @@
-"""`daybook failback`: the way back to a site that was lost."""
+"""`daybook failback`: makes a lost site the active one again."""
 
 import msgspec
 import typer
 
 from infra.base.settings import StackSettings
-from infra.cli import failover, losses_shown
+from infra.cli import failover
 from infra.cli.output import fail, notes, results
-from infra.dr.failback import fail_back
+from infra.cli.precautions import Confirmed, confirm_site, only_command
+from infra.cli.site import report_first, show_rebuilt
+from infra.dr.failback import fail_back, open_incident
+from infra.dr.rebuild import rebuildable
 
 app = typer.Typer()
 
 
-@app.command(rich_help_panel="Two sites")
-def failback(timeout: failover.Timeout = 60.0, as_json: failover.AsJson = False) -> None:
-    """Archive and rebuild the site that is not active, mirror everything back, and make it active again."""
+@app.command()
+def failback(
+    confirmed: Confirmed = "", timeout: failover.Timeout = 60.0, as_json: failover.AsJson = False
+) -> None:
+    """After the loss of a site: rebuild it from the active one, and make it the active one again."""
     settings = StackSettings()
-    try:
-        losses_shown.keep_report(settings)
+    with only_command(settings, "failback"), failover.failing(settings):
+        incident, rebuilding = open_incident(settings), None
+        lost = incident.switch.source
+        if not incident.rebuilt:
+            report_first(settings, incident)
+            rebuilding = rebuildable(settings, lost)
+            confirm_site(lost, f"{rebuilding.consequences} Then {lost} becomes the active site.", confirmed)
         with notes.status("Checking both sites") as status:
-            done = fail_back(settings, timeout, status.update)
-    except failover.FAILURES as reason:
-        failover.stop(settings, reason)
+            done = fail_back(settings, lost, rebuilding, timeout, status.update)
     if as_json:
         results.print(msgspec.json.encode(done, enc_hook=str).decode())
     else:
-        results.print(failover.table_of(done.steps))
+        if done.rebuilt is not None:
+            show_rebuilt(done.rebuilt)
         failover.show(done.switchover)
-        found = done.comparison
+        comparison = done.comparison
         results.print(
-            f"Both logs: {found.records} records equal, {len(found.different)} partitions differ, "
-            f"{found.missing} records not mirrored yet."
+            f"Both logs: {comparison.records} records equal, {len(comparison.different)} partitions differ, "
+            f"{comparison.missing} records not mirrored yet."
         )
-        results.print(f"The old log and database are in {done.archive}")
-    for place in done.comparison.different:
-        notes.print(f"different: {place}")
+    for partition in done.comparison.different:
+        notes.print(f"different: {partition}")
     if done.comparison.different:
-        fail("the logs differ: do not trust the passive site; `./daybook failback` would rebuild the other")
+        fail(
+            f"the logs differ: do not trust the passive site; `./daybook site rebuild {done.switchover.source} --force`"
+        )

@@ -1,27 +1,30 @@
-"""`daybook failover`, `daybook failback`: moving the shop to its other site, and back."""
+"""`daybook failover`: makes the other site active."""
 
-from typing import Annotated, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
 
 import msgspec
 import typer
-from confluent_kafka import KafkaException
 
 from analytics.terminal import Table
-from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
-from infra.cli import losses_shown
+from infra.cli import losses
 from infra.cli.output import fail, notes, results
-from infra.dr.plan import PlanFile
-from infra.dr.steps import NotDone, SiteStep
-from infra.dr.switchover import Failover, abort, switch_over
-from infra.dr.takeover import take_over
-from services.kernel.log.reader import NotCaughtUp
-from services.kernel.log.transactions import OwnershipLost
+from infra.cli.precautions import Confirmed, confirm_site, only_command
+from infra.dr.failover import Failover, Takeover, abort, possible_takeover, switch_over, take_over
+from infra.dr.incident import situation
+from infra.dr.last_lag import forecast, last_known, staleness
+from infra.dr.plan import SiteStep
+from services.kernel.record.envelope import now_micros
 
 app = typer.Typer(invoke_without_command=True)
-app.add_typer(losses_shown.app)
+app.add_typer(losses.app)  # report, reconcile
 
-FAILURES = (NotDone, DaybookError, NotCaughtUp, TimeoutError, KafkaException, OwnershipLost)
+LOSS = (
+    "{target} becomes the active site. What is lost is listed afterwards if the disk of {source} can be read. {source} "
+    "must be rebuilt before it is a copy again."
+)
 AsJson = Annotated[bool, typer.Option("--json", help="For other tools.")]
 Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Longest time for draining.")]
 
@@ -39,6 +42,7 @@ def failover(
     force: Annotated[
         bool, typer.Option("--force", help="With --unplanned: even if the active site still responds.")
     ] = False,
+    confirmed: Confirmed = "",
     timeout: Timeout = 60.0,
     give_up: Annotated[
         bool, typer.Option("--abort", help="Accept requests again, after an interrupted --planned.")
@@ -51,17 +55,18 @@ def failover(
     if [planned, unplanned, give_up].count(True) != 1:
         raise typer.BadParameter("use --planned, --unplanned or --abort", param_hint="failover")
     settings = StackSettings()
-    try:
+    with only_command(settings, "failover"), failing(settings):
         if give_up:
             notes.print(abort(settings))
             return
         with notes.status("Checking both sites") as status:
             if planned:
                 done = switch_over(settings, to, timeout, status.update)
-            else:
-                done = take_over(settings, to, force, status.update)
-    except FAILURES as reason:
-        stop(settings, reason)
+        if unplanned:
+            plan = possible_takeover(settings, to, force)
+            confirm_site(plan.target.name, _what_is_lost(plan), confirmed)
+            with notes.status("") as status:
+                done = take_over(plan, status.update)
     if as_json:
         results.print(msgspec.json.encode(done).decode())
         return
@@ -69,15 +74,15 @@ def failover(
 
 
 def show(done: Failover) -> None:
-    """The steps of one failover as a table, and what follows from it."""
+    """Print the steps of a failover as a table, and its result."""
     results.print(table_of(done.steps))
     seconds = done.seconds_without_writes
-    said = "unknown, it was interrupted: see the steps" if seconds is None else f"{seconds:.1f} s"
-    results.print(f"{done.target} is active in epoch {done.epoch}. Without writes: {said}.")
+    duration = "unknown, it was interrupted: see the steps" if seconds is None else f"{seconds:.1f} s"
+    results.print(f"{done.target} is active in epoch {done.epoch}. Without writes: {duration}.")
     if done.kind == "unplanned":
         results.print(
-            f"{len(done.torn)} partially mirrored transactions. When {done.source} can be read again: "
-            "`./daybook failover report`; then `./daybook failback`.",
+            f"{len(done.torn)} partially mirrored transactions at the end of the log; how much more did not cross "
+            f"only the disk of {done.source} says: `./daybook failover report`. Then `./daybook failback`.",
         )
 
 
@@ -88,9 +93,31 @@ def table_of(steps: tuple[SiteStep, ...]) -> Table:
     return table
 
 
-def stop(settings: StackSettings, reason: BaseException) -> NoReturn:
-    plan = PlanFile(settings).read()
-    more = (
-        "" if plan is None else f"\nThe {plan.kind} failover to {plan.target} is not finished: run it again."
+def _what_is_lost(plan: Takeover) -> str:
+    source, target, now = plan.source.name, plan.target.name, now_micros()
+    last = last_known(plan.target)
+    stale = staleness(last, plan.switch.epoch - 1, now)
+    warning = f"Do not do it unless you must: {stale}.\n" if stale else ""
+    return f"{forecast(source, target, last, now)}\n{warning}{LOSS.format(source=source, target=target)}"
+
+
+@contextmanager
+def failing(settings: StackSettings) -> Iterator[None]:
+    """Ends the command on an expected error, with what an unfinished failover needs."""
+    try:
+        yield
+    except losses.FAILURES as reason:
+        fail(f"{reason}{_unfinished(settings)}")
+
+
+def _unfinished(settings: StackSettings) -> str:
+    """A line about a failover that is under way; empty where there is none, or no site says so."""
+    try:
+        switch = situation(settings).history.unfinished
+    except losses.FAILURES:
+        return ""
+    return (
+        ""
+        if switch is None
+        else f"\nThe {switch.kind} failover to {switch.target} is not finished: run it again."
     )
-    fail(f"{reason}{more}")

@@ -1,4 +1,4 @@
-"""`daybook --stack compose up`, `down`, `clean`, `status`, `logs`: the same words for containers."""
+"""`daybook --stack compose up`, `down`, `clean`, `status`, `logs`: the same commands for containers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import typer
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli.output import fail, notes, results
-from infra.log.asking import SiteSilent, ask
-from infra.log.stream_counts import stream_lines
+from infra.log.control import SiteSilent, read_site
+from infra.log.streams import stream_lines
 from infra.stack.compose.engine import (
     SITES,
     EngineFailed,
@@ -28,14 +28,14 @@ from infra.stack.compose.engine import (
 from infra.stack.shop import database_url
 from infra.stack.storage import Space
 
-# All others need the secrets, which the first start makes; a drill starts a shop of its own.
+# All others need the secrets, which the first start creates; a drill starts its own shop.
 BEFORE_THE_FIRST_START = ("up", "down", "clean", "demo", "drill", "contracts")
-# These know the embedded stack's processes alone.
+# These work only with the processes of the embedded stack.
 NOT_HERE = ("spark", "notebook")
 
 
 def up(settings: StackSettings, sites: int) -> None:
-    """Build the images, start all and wait until it is healthy. COMPOSE_PROFILES adds to it."""
+    """Build the images, start all containers and wait until they are healthy. COMPOSE_PROFILES adds profiles."""
     with failing():
         make_secrets(settings)
         if sites == 2 or SITES in os.environ.get("COMPOSE_PROFILES", "").split(","):
@@ -62,27 +62,27 @@ def clean(settings: StackSettings) -> None:
 def status(settings: StackSettings) -> None:
     """Every container. Exit code 1 unless all are healthy, steps done, and the disk has room."""
     with failing():
-        found = containers(settings)
-    if not found:
+        existing = containers(settings)
+    if not existing:
         fail("there is no container: `./daybook --stack compose up` starts them")
     table = Table("container", "state", "health", "addresses")
-    for one in found:
-        state = f"ended with {one.exit_code}" if one.state == "exited" else one.state
-        table.add_row(one.service, state, one.health or "-", " ".join(one.addresses))
+    for container in existing:
+        state = f"ended with {container.exit_code}" if container.state == "exited" else container.state
+        table.add_row(container.service, state, container.health or "-", " ".join(container.addresses))
     results.print(table)
     storage = _storage(settings)
     if storage:
         results.print(f"storage: {storage}")
     for line in stream_lines(database_url(settings), settings.typed):
         results.print(line)
-    if storage or not all(one.fine for one in found):
+    if storage or not all(container.fine for container in existing):
         raise typer.Exit(1)
 
 
 def _storage(settings: StackSettings) -> str:
-    """What the probe beside the broker said when the disk was nearly full; empty where it is not."""
+    """The storage block that the probe beside the broker wrote, in words; empty without one."""
     try:
-        block = ask(settings.kafka).storage
+        block = read_site(settings.kafka).storage
     except SiteSilent:
         return ""
     if block is None:
@@ -100,7 +100,7 @@ def logs(settings: StackSettings, name: str, *, follow: bool, lines: int) -> Non
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Leave with exit code 1 and one line where Docker does not do it."""
+    """Ends with exit code 1 and one line where Docker fails."""
     try:
         yield
     except EngineFailed as reason:

@@ -1,4 +1,4 @@
-"""`daybook status`, `env`, `logs`: what runs, where it listens, what it said."""
+"""`daybook status`, `env`, `logs`: the processes, their addresses and their output."""
 
 import time
 from collections import Counter
@@ -14,28 +14,38 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from analytics.terminal import Table, lines
 from infra.base.http import local_http
-from infra.base.journal import MemberState, StackJournal, StackState
-from infra.base.settings import StackSettings
-from infra.cli import in_containers, two_sites
+from infra.base.journal import MemberState, StackJournal
+from infra.base.settings import MOST, StackSettings
+from infra.cli import in_containers
+from infra.cli.lifecycle import client_settings, here, shop_entrance
 from infra.cli.output import fail, notes, results
-from infra.log.stream_counts import stream_lines
-from infra.stack.embedded.housekeeping import site_storage
+from infra.log.streams import stream_lines
+from infra.stack.embedded.router import router_journal
 from infra.stack.embedded.stack import log_file, members
-from infra.stack.shop import NAMES, SILENT, SITE_NAMES, STORES, addresses
-from infra.stack.site import Site, peer
+from infra.stack.embedded.supervisor import site_storage
+from infra.stack.shop import (
+    NAMES,
+    ROUTER,
+    SILENT,
+    SITE_NAMES,
+    STORES,
+    WORKERS,
+    further_addresses,
+    instances,
+    kind_of,
+)
+from infra.stack.site import Site, own_site, peer
 
 app = typer.Typer()
 NOT_UP = "the stack is not running: `./daybook up` starts it"
 LAGS = ("daybook_lag_events", "daybook_standby_lag_events")
 KNOWN, UNKNOWN = "daybook_lag_known", "unknown"
-# A projection that is dead cannot say how far it is behind: the query API measures it.
-LAG_OF = {"order-worker": "order-worker", "inventory-worker": "inventory-worker", "projection": "query-api"}
 ANSWER_SECONDS = 2.0
 SHOWN_EVENTS = 5
 FOLLOW_SECONDS = 0.3
 
 
-@app.command(rich_help_panel="The stack")
+@app.command()
 def status() -> None:
     """Show every process: pid, memory, ready, restarts, lag, address, and what happened last.
 
@@ -45,14 +55,16 @@ def status() -> None:
     if settings.stack == "compose":
         in_containers.status(settings)
         return
-    shown = list(reversed(two_sites.here(settings)))
+    shown = list(reversed(here(settings)))
     ready = [_show(site, site.name if len(shown) > 1 else "") for site in shown]
+    if len(shown) > 1:
+        ready.append(_show_router(settings))
     if not all(ready):
         raise typer.Exit(1)
 
 
 def _show(site: Site, title: str) -> bool:
-    """Print one site's table and last events; False unless every process that should be up is ready."""
+    """Print one site's table and last events. Returns whether every process that should run is ready."""
     journal = site.journal
     state = journal.read()
     if state is None or not journal.supervised():
@@ -87,14 +99,35 @@ def _show(site: Site, title: str) -> bool:
     return not any(row.why_not_ready for row in rows) and not storage.short
 
 
-@app.command(rich_help_panel="For other tools")
+def _show_router(settings: StackSettings) -> bool:
+    """Print what is wrong with the router. Returns whether it is ready, or was never started."""
+    journal = router_journal(settings)
+    state = journal.read()
+    if state is None:
+        return True
+    url = StackSettings(home=settings.home, port_base=state.port_base).url(ROUTER)
+    member = state.members[0] if journal.supervised() else MemberState(ROUTER)
+    why = _why_not_ready(url, member, None)
+    results.print(f"router: {f'not ready, {why}' if why else 'ready'}, at {url}")
+    return not why
+
+
+@app.command()
 def env() -> None:
-    """Print KEY=value lines with the addresses of the stack: `eval "$(./daybook env)"`."""
-    for name, value in addresses(running_settings()).items():
+    """Print KEY=value lines with the addresses of the stack: `eval "$(./daybook env)"`.
+
+    Of two sites these are the addresses that follow the active site; with --site those of one of them.
+    """
+    settings = client_settings()
+    reach = shop_entrance(settings)
+    counts = {} if reach.about else own_site(settings).journal.counts()
+    for name, value in {**reach.addresses, **further_addresses(settings, counts)}.items():
         results.print(f"{name}={value}")
+    if reach.about:
+        notes.print(reach.about)
 
 
-@app.command(rich_help_panel="The stack")
+@app.command()
 def logs(
     name: Annotated[
         str, typer.Argument(help="A process, as `./daybook status` names it; default: all.")
@@ -107,10 +140,11 @@ def logs(
     if settings.stack == "compose":
         in_containers.logs(settings, name, follow=follow, lines=lines)
         return
-    names = (*NAMES, *(SITE_NAMES if peer(settings) else ()))
-    if name and name not in (*names, "supervisor"):
+    names = (*NAMES, *((*SITE_NAMES, ROUTER) if peer(settings) else ()))
+    if name and kind_of(name) not in (*names, "supervisor"):
         raise typer.BadParameter(f"{name}: not one of {', '.join(names)}, supervisor", param_hint="NAME")
-    files = [log_file(settings, each) for each in ([name] if name else [*names, "supervisor"])]
+    every = [process for kind in (*names, "supervisor") for process in instances(kind, MOST)]
+    files = [log_file(settings, process) for process in ([name] if name else every)]
     present = [file for file in files if file.exists()]
     if not present:
         fail("no log yet: `./daybook up` starts the stack")
@@ -125,20 +159,19 @@ def logs(
 def running_settings(exit_code: int = 1) -> StackSettings:
     """The settings of the running stack, whose ports were chosen when it started.
 
-    Leaves with `exit_code` where it is not up: at the caller's ports another checkout's stack may listen.
+    Ends with `exit_code` where it is not running: another checkout's stack may use the caller's ports.
     """
     settings = StackSettings()
     if settings.stack == "compose":
         return settings
-    journal = StackJournal(settings.home)
-    state: StackState | None = journal.read()
-    if state is None or not journal.supervised():
+    state = StackJournal(settings.home).running()
+    if state is None:
         fail(NOT_UP, exit_code)
     return StackSettings(port_base=state.port_base)
 
 
 def own_settings() -> StackSettings:
-    """Where the stack's files are, for what needs no running stack; its ports if it is up."""
+    """The settings for commands that need no running stack; with its ports if it runs."""
     settings = StackSettings()
     return running_settings() if StackJournal(settings.home).supervised() else settings
 
@@ -150,10 +183,10 @@ class Row(NamedTuple):
     why_not_ready: str
 
 
-def _row(settings: StackSettings, member: MemberState, answers: Callable[[], bool] | None) -> Row:
-    """`answers` asks a store."""
+def _row(settings: StackSettings, member: MemberState, responds: Callable[[], bool] | None) -> Row:
+    """`responds` probes a store."""
     url = settings.url(member.name)
-    why = "" if member.held else _why_not_ready(url, member, answers)
+    why = "" if member.held else _why_not_ready(url, member, responds)
     return Row(
         [
             member.name,
@@ -161,24 +194,24 @@ def _row(settings: StackSettings, member: MemberState, answers: Callable[[], boo
             memory(member.pid),
             "held" if member.held else "no" if why else "yes",
             str(member.restarts),
-            _lag(settings.url(LAG_OF[member.name])) if member.name in LAG_OF else "",
+            _lag(settings, member.name),
             url.removeprefix("http://"),
         ],
         why,
     )
 
 
-def _why_not_ready(url: str, member: MemberState, answers: Callable[[], bool] | None) -> str:
-    """Asked now: what was ready once may hang."""
+def _why_not_ready(url: str, member: MemberState, responds: Callable[[], bool] | None) -> str:
+    """Checked now: a process that was ready may hang."""
     if member.pid is None:
         return "it is not running"
-    if answers is not None:
-        return "" if answers() else "it does not respond"
+    if responds is not None:
+        return "" if responds() else "it does not respond"
     if member.name in SILENT:
         return "" if member.ready else "not yet"
     try:
-        answer = local_http().get(f"{url}/health/ready", timeout=ANSWER_SECONDS)
-        return "" if answer.status_code == 200 else str(answer.json().get("reason", answer.status_code))
+        response = local_http().get(f"{url}/health/ready", timeout=ANSWER_SECONDS)
+        return "" if response.status_code == 200 else str(response.json().get("reason", response.status_code))
     except (httpx.HTTPError, ValueError):
         return "it does not respond"
 
@@ -188,13 +221,17 @@ def memory(pid: int | None) -> str:
     try:
         process = psutil.Process(pid) if pid else None
         family = [process, *process.children(recursive=True)] if process else []
-        return f"{sum(each.memory_info().rss for each in family) / 1e6:.0f} MB" if family else "-"
+        return f"{sum(member.memory_info().rss for member in family) / 1e6:.0f} MB" if family else "-"
     except psutil.NoSuchProcess:
         return "-"
 
 
-def _lag(url: str) -> str:
-    """Commands that wait for a worker, events for the read model that is furthest behind."""
+def _lag(settings: StackSettings, name: str) -> str:
+    """The waiting commands of a worker, or the events of the read model that is furthest behind."""
+    if kind_of(name) not in WORKERS.values() and name != "projection":
+        return ""
+    # the query API measures the lag of the projection, which may be dead
+    url = settings.url("query-api" if name == "projection" else name)
     try:
         text = local_http().get(f"{url}/metrics", timeout=2 * ANSWER_SECONDS).text
     except httpx.HTTPError:
@@ -215,17 +252,17 @@ def _labelled(file: Path, line: str, alone: bool) -> str:
 
 
 def _appended(files: list[Path]) -> Iterator[tuple[Path, str]]:
-    """Lines written from now on, for ever."""
-    places = {file: file.stat().st_size for file in files}
+    """New lines of these files, for ever."""
+    offsets = {file: file.stat().st_size for file in files}
     while True:
-        for file, place in places.items():
-            if file.stat().st_size < place:  # rotated
-                place = 0
+        for file, offset in offsets.items():
+            if file.stat().st_size < offset:  # rotated
+                offset = 0
             with file.open("rb") as opened:
-                opened.seek(place)
+                opened.seek(offset)
                 fresh = opened.read()
             whole = fresh[: fresh.rfind(b"\n") + 1]
-            places[file] = place + len(whole)
+            offsets[file] = offset + len(whole)
             for line in whole.decode(errors="replace").splitlines():
                 yield file, line
         time.sleep(FOLLOW_SECONDS)

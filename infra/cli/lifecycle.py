@@ -1,26 +1,37 @@
-"""`daybook up`, `down`, `clean`: the stack's life. A detached supervisor holds it, not the command."""
+"""`daybook up`, `down`, `clean`: the stack, which a detached supervisor keeps running."""
 
+import os
 import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import typer
 from pydantic import ValidationError
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from infra.base.errors import NotReady
+from infra.base.journal import StackJournal, StackState
 from infra.base.settings import StackSettings
-from infra.cli import detached, in_containers, two_sites
+from infra.base.waiting import TooLate, wait_until
+from infra.cli import in_containers
 from infra.cli.output import fail, notes, results
-from infra.stack.embedded.housekeeping import site_storage
-from infra.stack.embedded.jars import jars_folder
+from infra.dr.entrance import Entrance, entrance
+from infra.stack.embedded.java import jars_folder
+from infra.stack.embedded.platform import start_supervisor, stop_supervisor
 from infra.stack.embedded.postgres import PostgresPlace, put_aside
+from infra.stack.embedded.router import router_journal
 from infra.stack.embedded.spark import cluster_journal
-from infra.stack.shop import NAMES, SITE_NAMES, addresses
-from infra.stack.site import AWAY, HOME, Site, away_settings, peer, sites_of
+from infra.stack.embedded.stack import FORCE_ACTIVE, members
+from infra.stack.embedded.supervisor import site_storage
+from infra.stack.shop import NAMES, ROUTER, SITE_NAMES, addresses
+from infra.stack.site import AWAY, HOME, Site, away_settings, home_settings, peer, sites_of
 from infra.stack.storage import no_room_to_start
 
 app = typer.Typer()
 
 
-@app.command(rich_help_panel="The stack")
+@app.command()
 def up(
     only: Annotated[
         str, typer.Option(help="Start only these processes: --only broker,postgres", metavar="NAMES")
@@ -44,14 +55,16 @@ def up(
     if sites == 2:
         _second_site(settings)
     names = _chosen(settings, only)
-    told = _told(settings, active, force)
-    starting = two_sites.to_start(settings)
+    forced = _forced(settings, active, force)
+    if peer(settings) and not names:
+        _start_router(home_settings(settings))
+    starting = to_start(settings)
     jars_folder("kafka")
     for site in starting:
         _require_room(site)
         _put_old_database_aside(site)
-    two_sites.start(starting, names, told)
-    two_sites.await_mirror(settings)
+    start_sites(starting, names, forced)
+    await_mirror(settings)
     _show_open(settings)
     for site in starting:
         if (storage := site_storage(site.settings)).short:
@@ -59,14 +72,14 @@ def up(
 
 
 def _require_room(site: Site) -> None:
-    """A first start that is cut short by a full disk would leave half a log or half a database."""
+    """A first start that fails on a full disk would leave an incomplete log or database."""
     if reason := no_room_to_start(site_storage(site.settings).folders):
         fail(f"{reason}. Make room, then `./daybook up`.")
 
 
 def _put_old_database_aside(site: Site) -> None:
-    place = PostgresPlace(site.settings.home / "postgres", site.settings.port("postgres"))
-    if kept := put_aside(place):
+    database = PostgresPlace(site.settings.home / "postgres", site.settings.port("postgres"))
+    if kept := put_aside(database):
         notes.print(
             f"The database is of another PostgreSQL version and was moved to {kept}; the read models are "
             "rebuilt from the log. Repeat your decisions of `./daybook parked skip`. Remove the "
@@ -75,12 +88,15 @@ def _put_old_database_aside(site: Site) -> None:
 
 
 def _show_open(settings: StackSettings) -> None:
-    for name, value in addresses(settings).items():
+    reach = shop_entrance(settings)
+    for name, value in reach.addresses.items():
         results.print(f"{name}={value}")
+    if reach.about:
+        notes.print(reach.about)
     notes.print("The shop is running. `./daybook status` shows it, `./daybook down` stops it.")
 
 
-@app.command(rich_help_panel="The stack")
+@app.command()
 def down() -> None:
     """Stop everything, also a Spark cluster. The state is kept for the next `./daybook up`."""
     settings = StackSettings()
@@ -93,7 +109,7 @@ def down() -> None:
     notes.print("Stopped. The state is kept; `./daybook clean` removes it.")
 
 
-@app.command(rich_help_panel="The stack")
+@app.command()
 def clean(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
     """Stop the stack and remove all its state: events, database, logs. Keeps downloaded jars in the user's cache."""
     settings = StackSettings()
@@ -111,7 +127,7 @@ def clean(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] 
 
 
 def _second_site(settings: StackSettings) -> None:
-    """Make the place of away, and hold the mirror where it would copy into the active site."""
+    """Create the folder of away, and keep the mirror down that would copy into the active site."""
     home, here = sites_of(settings)[HOME], sites_of(settings)
     if AWAY in here:
         return
@@ -121,20 +137,22 @@ def _second_site(settings: StackSettings) -> None:
         away_settings(settings).home.mkdir(parents=True)
     except ValidationError:
         fail("DAYBOOK_PORT_BASE is too high for a second site: its ports are 200 above")
-    home.journal.hold("mirror")
+    home.journal.keep_down("mirror")
 
 
 def _chosen(settings: StackSettings, only: str) -> list[str]:
-    known = (*NAMES, *(SITE_NAMES if peer(settings) else ()))
+    existing = (*NAMES, *(SITE_NAMES if peer(settings) else ()))
     names = [name.strip() for name in only.split(",") if name.strip()]
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in existing]
     if unknown:
-        raise typer.BadParameter(f"{', '.join(unknown)}: not one of {', '.join(known)}", param_hint="--only")
+        raise typer.BadParameter(
+            f"{', '.join(unknown)}: not one of {', '.join(existing)}", param_hint="--only"
+        )
     return names
 
 
-def _told(settings: StackSettings, active: str, force: bool) -> str:
-    """The site that is told to be active; empty for none."""
+def _forced(settings: StackSettings, active: str, force: bool) -> str:
+    """The site that is forced to be active; empty for none."""
     if not active and not force:
         return ""
     if active not in sites_of(settings) or not force:
@@ -147,11 +165,172 @@ def _told(settings: StackSettings, active: str, force: bool) -> str:
     return active
 
 
+def _start_router(home: StackSettings) -> None:
+    """It belongs to no site: it is started where it does not run, and stops with both."""
+    journal = router_journal(home)
+    if journal.running() is None:
+        with waiting_bar() as progress:
+            task = progress.add_task(ROUTER, total=1)
+            start_detached(home, journal, ROUTER_SUPERVISOR, [], progress, task)
+
+
 def _stop_all(settings: StackSettings) -> bool:
-    """False when neither the stack nor a cluster was there to stop."""
-    cluster = detached.stop(cluster_journal(settings), "Stopping the Spark cluster")
+    """Whether the stack or a cluster was running."""
+    cluster = stop_detached(cluster_journal(settings), "Stopping the Spark cluster")
+    if peer(settings) and not os.environ.get(ONE_SITE):
+        stop_detached(router_journal(settings), "Stopping the router")
     stopped = [
-        detached.stop(site.journal, f"Stopping {site.name}: services first, then the stores")
-        for site in two_sites.here(settings)
+        stop_detached(site.journal, f"Stopping {site.name}: services first, then the stores")
+        for site in here(settings)
     ]
     return any(stopped) or cluster
+
+
+MIRROR = "mirror"
+ROUTER_SUPERVISOR = "infra.stack.embedded.router"
+MIRROR_SECONDS = 90.0
+POLL_SECONDS = 0.2
+ONE_SITE = "DAYBOOK_ONE_SITE"  # set by the root option --site
+
+
+def here(settings: StackSettings) -> list[Site]:
+    """The sites of `up`, `down` and `status`; away first, so that it stops first."""
+    sites = sites_of(settings)
+    chosen = [sites[settings.site]] if os.environ.get(ONE_SITE) else list(sites.values())
+    return list(reversed(chosen))
+
+
+def client_settings(exit_code: int = 1) -> StackSettings:
+    """Home's settings, or those of the site that --site names, with the ports of the running stack.
+
+    Ends with `exit_code` where nothing runs.
+    """
+    settings = StackSettings()
+    if settings.stack == "compose":
+        return settings
+    running = [
+        site.settings.model_copy(update={"port_base": state.port_base})
+        for site in here(settings)
+        if (state := site.journal.running()) is not None
+    ]
+    if not running:
+        fail("the stack is not running: `./daybook up` starts it", exit_code)
+    return running[0] if os.environ.get(ONE_SITE) else home_settings(running[0])
+
+
+def shop_entrance(settings: StackSettings) -> Entrance:
+    """The addresses for clients: of both sites together, or of the site that --site names."""
+    return Entrance(addresses(settings)) if os.environ.get(ONE_SITE) else entrance(settings)
+
+
+def to_start(settings: StackSettings) -> list[Site]:
+    """The sites that are not running, home first. Ends the command where there is none."""
+    down = [site for site in reversed(here(settings)) if not site.journal.supervised()]
+    if not down:
+        fail("the stack is already running: `./daybook status` shows it, `./daybook down` stops it")
+    if len(sites_of(settings)) > 1:
+        notes.print(f"Two sites: starting {' and '.join(site.name for site in down)}.")
+    return down
+
+
+def await_mirror(settings: StackSettings) -> None:
+    """Wait until the mirror copies: before that, the loss of a site loses everything."""
+    site = next((site for site in here(settings) if _mirror_ready(site) is not None), None)
+    if site is None:
+        return
+    try:
+        with notes.status(f"waiting for the mirror into {site.name}"):
+            wait_until(lambda: _mirror_ready(site), f"the mirror into {site.name} copies", MIRROR_SECONDS)
+    except TooLate:
+        notes.print(f"The mirror into {site.name} does not copy yet: `./daybook sites` shows when it does.")
+
+
+def _mirror_ready(site: Site) -> bool | None:
+    """Whether the site's mirror copies; None where it should not run."""
+    state = site.journal.running()
+    if state is None or MIRROR in site.journal.held():
+        return None
+    return next((member.ready for member in state.members if member.name == MIRROR), None)
+
+
+def start_sites(sites: Sequence[Site], names: list[str], forced: str) -> None:
+    """Start each in its own supervisor, at the same time, and return when all are ready. Otherwise end the command."""
+    failed: list[BaseException] = []
+    with waiting_bar() as progress:
+
+        def start_site(site: Site) -> None:
+            task = progress.add_task(site.name, total=sum(len(row) for row in members(site.settings, names)))
+            more = {FORCE_ACTIVE: "1"} if site.name == forced else {}
+            try:
+                start_detached(
+                    site.settings,
+                    site.journal,
+                    "infra.stack.embedded.supervisor",
+                    names,
+                    progress,
+                    task,
+                    more,
+                )
+            except BaseException as error:  # typer.Exit: the reason was printed
+                failed.append(error)
+
+        threads = [threading.Thread(target=start_site, args=(site,)) for site in sites[1:]]
+        for thread in threads:
+            thread.start()
+        start_site(sites[0])
+        for thread in threads:
+            thread.join()
+    if failed:
+        raise failed[0]
+
+
+def waiting_bar() -> Progress:
+    """The progress of a start, on standard error."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=notes,
+    )
+
+
+def start_detached(
+    settings: StackSettings,
+    journal: StackJournal,
+    module: str,
+    names: list[str],
+    progress: Progress,
+    task: TaskID,
+    more: Mapping[str, str] | None = None,
+) -> None:
+    """Run the supervisor `module` detached, with `more` in its environment, until all is ready.
+
+    Otherwise end the command with the reason.
+    """
+    try:
+        start_supervisor(settings, journal, module, names, more or {}, _shown(progress, task))
+    except NotReady as reason:
+        progress.stop()
+        fail(str(reason))
+
+
+def stop_detached(journal: StackJournal, doing: str) -> bool:
+    """Stop a running supervisor and wait for its end. Returns False when there is none."""
+    try:
+        with notes.status(doing):
+            return stop_supervisor(journal)
+    except NotReady as reason:
+        fail(str(reason))
+
+
+def _shown(progress: Progress, task: TaskID) -> Callable[[StackState], None]:
+    def show(state: StackState) -> None:
+        waiting = [member.name for member in state.members if not (member.ready or member.held)]
+        progress.update(
+            task,
+            completed=len(state.members) - len(waiting),
+            description=f"waiting for {', '.join(waiting)}" if waiting else "ready",
+        )
+
+    return show

@@ -1,31 +1,100 @@
-"""`daybook load`: the retail invoices into the shop, through its HTTP APIs."""
+"""`daybook load`: the retail invoices, sent to the shop through its HTTP APIs."""
 
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from analytics.terminal import Table
 from infra.base.settings import StackSettings
-from infra.cli.inspect import running_settings
-from infra.cli.load_report import (
-    commands_table,
-    figures,
-    load_with_progress,
-    refusals,
-    unmapped_table,
-)
+from infra.cli.lifecycle import client_settings, shop_entrance
 from infra.cli.output import fail, notes, results
+from infra.lab.load.clients import CommandResponse, NoResponse, NothingThere, Urls
+from infra.lab.load.shop import urls_of
 from infra.lab.retail.expectation import RetailExpectation, expect, expected_refusals
-from infra.lab.retail.invoices import entries
-from infra.lab.retail.load import Pace
-from infra.lab.retail.loaded import known_since, read_loaded, record_loaded, steps_of, without_forgotten
+from infra.lab.retail.invoices import Unmapped, entries, read_rows
+from infra.lab.retail.load import KindTally, Tally, load
+from infra.lab.retail.load_history import loaded_since, read_loaded, record_loaded, steps_of, without_expired
 from infra.lab.retail.plan import Book, LoadPlan, Period, read_book
-from infra.lab.retail.rows import read_rows
-from infra.lab.retail.sender import NoResponse, NothingThere
-from infra.lab.retail.shop import api_urls
-from infra.lab.retail.tally import Tally
+from infra.lab.retail.steps import Place, Step
+
+
+def _load_with_progress(plan: LoadPlan, urls: Urls, concurrency: int, rate: float | None) -> Tally:
+    """Send the load under a progress bar that counts commands and order lines. Raises NoResponse."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=notes) as progress:
+        commands = progress.add_task("commands", total=sum(1 for _ in plan.steps()))
+        lines = progress.add_task("order lines settled", total=plan.order_lines)
+
+        def advance(step: Step, _: CommandResponse) -> None:
+            progress.advance(commands)
+            if isinstance(step, Place):
+                progress.advance(lines, len(step.lines))
+
+        return asyncio.run(load(plan, urls, concurrency, rate, advance))
+
+
+def commands_table(tally: Tally) -> Table:
+    """Outcomes by kind of command, with their times."""
+    table = Table(
+        "command", title=f"{tally.total().commands:,} commands in {tally.seconds:.1f} s", title_justify="left"
+    )
+    for name in ("sent", "acknowledged", "refused", "replayed", "repeated", "p50 ms", "p99 ms"):
+        table.add_column(name, justify="right")
+    for kind in tally.kinds():
+        table.add_row(*_cells(kind))
+    table.add_section()
+    table.add_row(*_cells(tally.total()))
+    return table
+
+
+def figures(tally: Tally) -> str:
+    """Throughput in one line."""
+    lines = f"{tally.order_lines:,} order lines settled, {tally.lines_per_second:,.0f} per second"
+    return f"{lines}; {tally.commands_per_second:,.0f} commands a second"
+
+
+def refusals(refused: Mapping[str, int]) -> str:
+    """Refusals by reason in one line."""
+    return ", ".join(f"{count} {code}" for code, count in sorted(refused.items())) or "none"
+
+
+def unmapped_table(unmapped: Iterable[Unmapped]) -> Table:
+    """Lines of the data that have no command in the shop, by reason, with an invoice as an example."""
+    table = Table("not mapped", title_justify="left")
+    for name in ("lines", "invoices", "value"):
+        table.add_column(name, justify="right")
+    table.add_column("for example")
+    lines: Counter[str] = Counter()
+    value: Counter[str] = Counter()
+    invoices: dict[str, list[str]] = {}
+    for gap in unmapped:
+        lines[gap.reason] += gap.lines
+        value[gap.reason] += gap.value
+        invoices.setdefault(gap.reason, []).append(gap.invoice)
+    for reason, count in lines.most_common():
+        numbers = invoices[reason]
+        money = f"£{value[reason] / 1e6:,.2f}"
+        table.add_row(reason, f"{count:,}", f"{len(set(numbers)):,}", money, numbers[0])
+    return table
+
+
+def _cells(kind: KindTally) -> list[str]:
+    counts = (kind.commands, kind.acknowledged, kind.refused, kind.replayed, kind.repeated)
+    times = (f"{1000 * kind.p50:.1f}", f"{1000 * kind.p99:.1f}")
+    return [kind.kind, *(f"{count:,}" for count in counts), *times]
+
 
 app = typer.Typer()
 DAY = "%Y-%m-%d"
@@ -53,10 +122,10 @@ def load_command(
     Exit code 1 if a response is missing, or if other commands were refused than the data expects.
     """
     begin, end = _days(first, last, everything)
-    settings = running_settings()
+    settings = client_settings()
     book = open_book()
-    period = Period(begin, end, known_since(begin, read_loaded(settings.home)))
-    plan, tally = send(book, period, settings, Pace(concurrency, rate))
+    period = Period(begin, end, loaded_since(begin, read_loaded(settings.home)))
+    plan, tally = send(book, period, settings, concurrency, rate)
     results.print(commands_table(tally))
     results.print(figures(tally))
     results.print(f"refused: {refusals(tally.refused)}")
@@ -76,22 +145,24 @@ def _days(first: datetime | None, last: datetime | None, everything: bool) -> tu
 
 
 def open_book() -> Book:
-    """The data set, read; some seconds."""
+    """Read the data set; takes some seconds."""
     with notes.status("Reading nine months of invoices"):
         return read_book(entries(read_rows()))
 
 
 def planned(book: Book, period: Period, settings: StackSettings) -> LoadPlan:
-    """What of a period is sent now."""
-    return without_forgotten(book, book.load(period), read_loaded(settings.home), datetime.now(UTC))
+    """The commands of a period that are sent now."""
+    return without_expired(book, book.load(period), read_loaded(settings.home), datetime.now(UTC))
 
 
-def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tuple[LoadPlan, Tally]:
-    """Send a period and remember it; leaves with exit code 1 where an answer is missing or not the data's."""
+def send(
+    book: Book, period: Period, settings: StackSettings, concurrency: int, rate: float | None = None
+) -> tuple[LoadPlan, Tally]:
+    """Send a period and record it. Ends with exit code 1 where an outcome is missing or is not the data's."""
     now = datetime.now(UTC)
     plan = planned(book, period, settings)
     try:
-        tally = load_with_progress(plan, api_urls(settings), pace)
+        tally = _load_with_progress(plan, client_urls(settings), concurrency, rate)
     except NothingThere as reason:
         fail(f"the shop does not respond ({reason}): is it running? `./daybook up` starts it")
     except NoResponse as reason:
@@ -103,13 +174,18 @@ def send(book: Book, period: Period, settings: StackSettings, pace: Pace) -> tup
     return plan, tally
 
 
+def client_urls(settings: StackSettings) -> Urls:
+    """The addresses of the APIs for clients: those of the router where two sites run."""
+    return urls_of(shop_entrance(settings).addresses)
+
+
 def expected_now(book: Book, settings: StackSettings) -> RetailExpectation:
-    """What must be in the shop after every load so far."""
+    """The content that the shop must have after every load so far."""
     return expect(steps_of(book, (load.period for load in read_loaded(settings.home))))
 
 
 def write_expectation(expected: RetailExpectation, settings: StackSettings) -> Path:
-    """The expectation as a file for the audit."""
+    """Write the expectation to a file for the audit."""
     file = settings.home / "expectation.json"
     file.write_bytes(msgspec.json.encode(expected.to_json()))
     return file

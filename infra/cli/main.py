@@ -1,51 +1,54 @@
-"""`daybook`: the one command. Each file of infra/cli brings its own part as `app`."""
+"""`daybook`: the one command. Each file of infra/cli has the commands of one subject, as `app`."""
 
+import ast
 import os
 import sys
-from collections.abc import Sequence
 from enum import StrEnum
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+import typer.main
+from pydantic import ValidationError
+from typer.core import TyperCommand, TyperGroup
 
 from infra.base.errors import DaybookError
-from infra.base.settings import StackSettings
+from infra.base.settings import HIGHEST_BASE, LOWEST_BASE, StackSettings
 from infra.cli.output import fail
-from infra.cli.sound_settings import require_sound_settings
 
-# What each file of infra/cli brings: only the one that is asked for is imported, for all of them
-# together take a second.
+# The file of infra/cli with each command or group, and its panel in `--help`.
 COMMANDS = {
-    "lifecycle": ("up", "down", "clean"),
-    "inspect": ("status", "env", "logs"),
-    "load": ("load",),
-    "demo": ("demo",),
-    "rebuild": ("rebuild",),
-    "replay": ("replay",),
-    "topics": ("topics",),
-    "audit": ("audit",),
-    "notebook": ("notebook",),
-    "failback": ("failback",),
+    "up": ("lifecycle", "The stack"),
+    "down": ("lifecycle", "The stack"),
+    "clean": ("lifecycle", "The stack"),
+    "status": ("inspect", "The stack"),
+    "env": ("inspect", "For other tools"),
+    "logs": ("inspect", "The stack"),
+    "load": ("load", "The real input"),
+    "demo": ("demo", "The real input"),
+    "rebuild": ("rebuild", "Read models"),
+    "replay": ("replay", "Read models"),
+    "scale": ("scale", "The stack"),
+    "topics": ("topics", "Contracts"),
+    "audit": ("audit", "Audit"),
+    "notebook": ("notebook", "Analytics"),
+    "failback": ("failback", "Two sites"),
+    "analytics": ("analytics", "Analytics"),
+    "sites": ("sites", "Two sites"),
+    "site": ("site", "Two sites"),
+    "failover": ("failover", "Two sites"),
+    "drill": ("drill", "Two sites"),
+    "spark": ("spark", "Analytics"),
+    "parked": ("parked", "Read models"),
+    "streams": ("streams", "Read models"),
+    "contracts": ("contracts", "Contracts"),
 }
-# Files whose commands stand under the file's name, and where `--help` shows that.
-GROUPS = {
-    "analytics": "Analytics",
-    "sites": "Two sites",
-    "failover": "Two sites",
-    "drill": "Two sites",
-    "spark": "Analytics",
-    "parked": "Read models",
-    "streams": "Read models",
-    "contracts": "Contracts",
-}
-
 HELP = """Daybook, an example shop with event sourcing and CQRS on Kafka.
 
 Start with `./daybook up`, then `./daybook status`."""
 
-# `eval "$(./daybook env)"` names one stack's stores, and may have been about another
+# `eval "$(./daybook env)"` sets these for one stack; another stack or site must not use them
 STORES = ("DAYBOOK_KAFKA", "DAYBOOK_DATABASE_URL")
 
 
@@ -55,7 +58,20 @@ class Stack(StrEnum):
 
 
 class Commands(TyperGroup):
-    """All commands. An expected error, of the tree in `infra/__init__.py`, is one line and exit code 1."""
+    """All commands, each imported when it is invoked. An expected error is one line and exit code 1."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """A command as `--help` lists it."""
+        if name not in COMMANDS:
+            return super().get_command(ctx, name)
+        return TyperCommand(name, help=summary(name), rich_help_panel=COMMANDS[name][1])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, implementation(name) if name in COMMANDS else listed, rest
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -64,8 +80,33 @@ class Commands(TyperGroup):
             fail(str(error))
 
 
-def command(words: Sequence[str]) -> typer.Typer:
-    """The command, with the part that `words` ask for; with every part where they name none."""
+def summary(name: str) -> str:
+    """The first paragraph of a command's help, from its source: all files together take two seconds to import.
+
+    It is the docstring of the function with the command's name, or the `help` of the group.
+    """
+    for node in ast.parse(Path(__file__).with_name(f"{COMMANDS[name][0]}.py").read_text("utf-8")).body:
+        match node:
+            case ast.FunctionDef(name=function) if function.removesuffix("_command") == name:
+                return (ast.get_docstring(node) or "").partition("\n\n")[0]
+            case ast.Assign(value=ast.Call(keywords=options)):
+                for option in options:
+                    if option.arg == "help" and isinstance(option.value, ast.Constant):
+                        return str(option.value.value)
+    return ""
+
+
+def implementation(name: str) -> Any:
+    """The command or group itself, from its file."""
+    app = import_module(f"infra.cli.{COMMANDS[name][0]}").app
+    own = {info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands}
+    cli = typer.Typer()
+    cli.add_typer(app, name=None if name in own else name)
+    return typer.main.get_group(cli).commands[name]
+
+
+def command() -> typer.Typer:
+    """The command `daybook`."""
     cli = typer.Typer(
         name="daybook",
         cls=Commands,
@@ -75,20 +116,7 @@ def command(words: Sequence[str]) -> typer.Typer:
         pretty_exceptions_show_locals=False,
     )
     cli.callback()(chosen)
-    for file in _files(words):
-        app = import_module(f"infra.cli.{file}").app
-        if file in GROUPS:
-            cli.add_typer(app, name=file, rich_help_panel=GROUPS[file])
-        else:
-            cli.add_typer(app)
     return cli
-
-
-def _files(words: Sequence[str]) -> Sequence[str]:
-    brought_by = {name: file for file, names in COMMANDS.items() for name in names}
-    brought_by |= {name: name for name in GROUPS}
-    asked = next((word for word in words if word in brought_by or word == "--help"), "--help")
-    return [*COMMANDS, *GROUPS] if asked == "--help" else [brought_by[asked]]
 
 
 def chosen(
@@ -110,7 +138,7 @@ def chosen(
 
 
 def _in_containers(command: str, site: str) -> None:
-    # Only here and below: the other commands need not wait for them.
+    # Imported here and below, because the other commands do not need them.
     from infra.cli import in_containers
     from infra.stack.compose.engine import compose_home
 
@@ -125,13 +153,13 @@ def _in_containers(command: str, site: str) -> None:
 
 
 def _at_site(name: str) -> None:
-    from infra.cli.two_sites import ONE_SITE
+    from infra.cli.lifecycle import ONE_SITE
     from infra.stack.site import AWAY, HOME, sites_of
 
-    found = sites_of(StackSettings())
-    if name not in found:
+    sites = sites_of(StackSettings())
+    if name not in sites:
         fail(f"there is no site {name}: `./daybook up --sites 2` creates {AWAY} beside {HOME}")
-    own = found[name].settings
+    own = sites[name].settings
     for store in STORES:
         os.environ.pop(store, None)
     os.environ |= {
@@ -143,4 +171,30 @@ def _at_site(name: str) -> None:
 
 
 def main() -> None:
-    command(sys.argv[1:])(prog_name="daybook")
+    command()(prog_name="daybook")
+
+
+_MUST_BE = {
+    "port_base": f"a whole number from {LOWEST_BASE} to {HIGHEST_BASE}",
+    "site": "home or away",
+    "stack": "embedded or compose",
+}
+
+
+def require_sound_settings() -> None:
+    """Leave with exit code 1 where DAYBOOK_HOME, PORT_BASE, SITE or STACK is nothing to begin with."""
+    try:
+        home = StackSettings().home
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        must_be = _MUST_BE.get(name, first["msg"])
+        fail(f"DAYBOOK_{name.upper()} is {first['input']!r}: it must be {must_be}")
+    if not _can_be_made(home.absolute()):
+        fail(f"DAYBOOK_HOME is '{home}': it must be a folder that you can write to or create")
+
+
+def _can_be_made(home: Path) -> bool:
+    """Whether the nearest existing folder on its path allows it. It is not created: some commands need none."""
+    nearest = next(folder for folder in (home, *home.parents) if os.path.lexists(folder))
+    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)

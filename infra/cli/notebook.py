@@ -9,9 +9,8 @@ import typer
 
 from infra.base.ports import HOST
 from infra.base.settings import ROOT, StackSettings
-from infra.cli.audit import spark_environment
+from infra.cli.audit import default_lake, spark_environment
 from infra.cli.inspect import running_settings
-from infra.cli.lake import default_lake
 from infra.cli.output import notes
 from infra.stack.shop import addresses
 
@@ -20,7 +19,7 @@ NOTEBOOKS = ROOT / "analytics" / "notebooks"
 app = typer.Typer()
 
 
-@app.command(rich_help_panel="Analytics")
+@app.command()
 def notebook(
     port: Annotated[
         int, typer.Option(min=1, max=65535, help="The port; if it is in use, the next free one.")

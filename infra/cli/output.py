@@ -1,4 +1,4 @@
-"""How commands speak: results on standard output, all else on standard error, exit codes 0, 1 and 2."""
+"""Output of commands: results on standard output, notes on standard error; exit codes are 0, 1 and 2."""
 
 import os
 import re
@@ -14,10 +14,10 @@ _TYPED_FOR_NO_STACK = re.compile(r"`\./daybook (?!--stack)")
 
 
 class Notes(Console):
-    """A console whose hints work as they are typed: `./daybook …` alone is about the embedded stack."""
+    """A console whose hints name the current stack: `./daybook …` alone is about the embedded one."""
 
     def print(self, *objects: Any, **how: Any) -> None:
-        super().print(*(_typed(each) if isinstance(each, str) else each for each in objects), **how)
+        super().print(*(_typed(item) if isinstance(item, str) else item for item in objects), **how)
 
 
 results = Console()

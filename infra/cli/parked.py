@@ -1,4 +1,4 @@
-"""`daybook parked`: what could not be executed or applied, until somebody decides."""
+"""`daybook parked`: commands and keys of read models that wait for an operator's decision."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +11,17 @@ from confluent_kafka import KafkaException
 from analytics.terminal import Table, plain
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
-from infra.log.parked import NotParked, parked_command, parked_commands, retry, skip
-from infra.log.parked_keys import events_of, keys, retry_key, skip_first
+from infra.log.parked import (
+    NotParked,
+    events_of,
+    keys,
+    parked_command,
+    parked_commands,
+    retry,
+    retry_key,
+    skip,
+    skip_first,
+)
 from infra.stack.shop import addresses
 from services.kernel.record.envelope import format_time
 from services.projection.engine.parked_keys import NothingParked, ParkedKey, RetryResult, StreamForked
@@ -83,7 +92,7 @@ def retry_parked(position: Position, kafka: Kafka = "", database_url: DatabaseUr
     """Retry: send a command again unchanged, or apply a key's events in order."""
     with _failing():
         if ":" in position:
-            _tell(retry_key(database_url or address("DAYBOOK_DATABASE_URL"), position))
+            _print_result(retry_key(database_url or address("DAYBOOK_DATABASE_URL"), position))
             return
         broker = kafka or address("DAYBOOK_KAFKA")
         retry(broker, parked_command(broker, position))
@@ -100,7 +109,7 @@ def skip_parked(
     """Skip: drop the command, or exclude the key's first event from the read model."""
     with _failing():
         if ":" in position:
-            _tell(skip_first(database_url or address("DAYBOOK_DATABASE_URL"), position, reason))
+            _print_result(skip_first(database_url or address("DAYBOOK_DATABASE_URL"), position, reason))
             return
         broker = kafka or address("DAYBOOK_KAFKA")
         skip(broker, parked_command(broker, position))
@@ -108,26 +117,36 @@ def skip_parked(
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
+def store_errors(without_table: str) -> Iterator[None]:
+    """Ends the command where the broker or the database does not respond, or the projection has never run."""
     try:
         yield
-    except (NotParked, NothingParked) as error:
-        fail(f"nothing is parked there: {error}; `./daybook parked list` shows what is")
-    except StreamForked as error:
-        stream = plain(str(error), None)
-        fail(f"{stream} has forked: decide which record is genuine, see `./daybook streams show {stream}`")
-    except OtherCode as error:
-        fail(str(error))
     except asyncpg.UndefinedTableError:
-        fail(f"nothing is parked there: {NOT_RUN}")
+        fail(f"{without_table}: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:
         fail(f"the broker does not respond ({error}): is it running? {HINT}")
     except (asyncpg.PostgresError, OSError) as error:
         fail(f"the database does not respond ({error}): is it running? {HINT}")
 
 
+@contextmanager
+def _failing() -> Iterator[None]:
+    with store_errors("nothing is parked there"):
+        try:
+            yield
+        except (NotParked, NothingParked) as error:
+            fail(f"nothing is parked there: {error}; `./daybook parked list` shows what is")
+        except StreamForked as error:
+            stream = plain(str(error), None)
+            fail(
+                f"{stream} has forked: decide which record is genuine, see `./daybook streams show {stream}`"
+            )
+        except OtherCode as error:
+            fail(str(error))
+
+
 def _keys(database_url: str) -> list[ParkedKey]:
-    """None before the projection's first run, which makes the table; commands may be parked by then."""
+    """The parked keys; empty before the first run of the projection, which creates the table."""
     try:
         return keys(database_url)
     except asyncpg.UndefinedTableError:
@@ -144,7 +163,7 @@ def since(micros: int) -> str:
     return format_time(micros)[:19] + "Z"
 
 
-def _tell(drained: RetryResult) -> None:
+def _print_result(drained: RetryResult) -> None:
     notes.print(f"{drained.applied} applied, {drained.left} left {drained.reason}")
     if drained.left:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`daybook rebuild`: build a read model again from the log, beside the live one; or take that back."""
+"""`daybook rebuild`: builds a read model again from the log, beside the live one, or restores the previous one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from infra.base.settings import StackSettings
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.stack.shop import addresses
-from services.projection.engine.bulk import Lake, replay_into
+from services.projection.engine.position import LogReplaced
 from services.projection.engine.read_model import Stopped, TooManyParked
 from services.projection.engine.rebuild import (
     AlreadyRebuilding,
+    Lake,
     NothingToRebuild,
     NothingToRollBack,
     RebuildResult,
+    replay_into,
     roll_back,
 )
-from services.projection.engine.replaced_log import LogReplaced
 from services.projection.engine.settings import ProjectionSettings
 from services.projection.read_models import READ_MODELS
 
@@ -35,7 +36,7 @@ KEPT = "The live read model is unchanged."
 NAMES = [model.name for model in READ_MODELS]
 
 
-@app.command(rich_help_panel="Read models")
+@app.command()
 def rebuild(
     read_model: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.", metavar="READ_MODEL")],
     rollback: Annotated[
@@ -61,11 +62,11 @@ def rebuild(
 
 
 def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None = None) -> int:
-    """Build the read models, show how far, then what came of each; the number of events applied."""
+    """Build the read models with a progress bar, and print the results. Returns the number of applied events."""
     with _failing():
         done = asyncio.run(_build(names, settings, lake))
     _show(done)
-    return sum(one.events for one in done.values())
+    return sum(result.events for result in done.values())
 
 
 @contextmanager
@@ -90,23 +91,23 @@ def _failing() -> Iterator[None]:
 
 
 def _show(done: Mapping[str, RebuildResult]) -> None:
-    for name, one in done.items():
+    for name, result in done.items():
         results.print(
-            f"{name}: {one.events:,} events applied, the projection waited {one.switch_seconds * 1000:.0f} ms"
+            f"{name}: {result.events:,} events applied, the projection waited {result.switch_seconds * 1000:.0f} ms"
         )
-    if parked := sum(one.parked for one in done.values()):
+    if parked := sum(result.parked for result in done.values()):
         notes.print(f"{parked} keys are parked: `./daybook parked list`")
 
 
 def _line(error: Exception) -> str:
-    """What it says first; PostgreSQL goes on about details below."""
+    """The first line of its text; PostgreSQL adds details below."""
     return str(error).partition("\n")[0]
 
 
 def projection_settings() -> ProjectionSettings:
     """The running stack's addresses; without one, the environment's, if it names both.
 
-    Never their defaults: another checkout's shop may listen there.
+    Never the defaults: another checkout's shop may use them.
     """
     stack = StackSettings()
     journal = StackJournal(stack.home)
@@ -115,8 +116,10 @@ def projection_settings() -> ProjectionSettings:
         if not {"kafka", "database_url"} <= named.model_fields_set:
             fail("the stack is not running: `./daybook up` starts it")
         return named
-    found = addresses(running_settings())
-    return ProjectionSettings(kafka=found["DAYBOOK_KAFKA"], database_url=found["DAYBOOK_DATABASE_URL"])
+    stack_addresses = addresses(running_settings())
+    return ProjectionSettings(
+        kafka=stack_addresses["DAYBOOK_KAFKA"], database_url=stack_addresses["DAYBOOK_DATABASE_URL"]
+    )
 
 
 async def _roll_back(name: str, settings: ProjectionSettings) -> RebuildResult:

@@ -1,25 +1,30 @@
-"""`daybook replay`: read models filled in bulk, from the log or the lake; or a consumer group begun again."""
+"""`daybook replay`: fills read models in bulk from the log or the lake, or moves a consumer group back to a time."""
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from confluent_kafka import KafkaException
 
+from analytics.terminal import Table
 from infra.base.settings import StackSettings
-from infra.cli.lake import default_lake
-from infra.cli.output import fail, notes
-from infra.cli.parked import Kafka
+from infra.cli.audit import default_lake
+from infra.cli.output import fail, notes, results
+from infra.cli.parked import Kafka, address
 from infra.cli.rebuild import NAMES, build, projection_settings
-from infra.cli.since import begin_again, running_broker
+from infra.log.positions import Rewind, plan, rewind
+from services.kernel.record.envelope import format_time, parse_time
 from services.projection.engine.settings import ProjectionSettings
 from services.projection.read_models import READ_MODELS
 
 if TYPE_CHECKING:
-    from services.projection.engine.bulk import Lake
+    from services.projection.engine.rebuild import Lake
 
 app = typer.Typer()
 ALL = "all"
@@ -30,7 +35,7 @@ class ReplaySource(StrEnum):
     lake = "lake"
 
 
-@app.command(rich_help_panel="Read models")
+@app.command()
 def replay(
     into: Annotated[
         list[str] | None,
@@ -63,7 +68,7 @@ def replay(
         case True, (False, False, False):
             _fill(into or [], source, lake)
         case False, (True, True, True):
-            begin_again(kafka or running_broker(), group, topic or [], since, ask=not yes)
+            begin_again(kafka or address("DAYBOOK_KAFKA"), group, topic or [], since, confirm=not yes)
         case _:
             fail("use either --into READ_MODEL, or --group, --topic and --since together")
 
@@ -82,9 +87,9 @@ def _fill(into: list[str], source: ReplaySource, lake: Path | None) -> None:
 
 
 def _lake(settings: ProjectionSettings, folder: Path, names: list[str]) -> Lake:
-    # Only here: PyArrow is slow to import, and the other commands do without.
-    from analytics.lake.log_copy import LakeLogReplaced
+    # Imported here: PyArrow is slow to import, and the other commands do not need it.
     from analytics.lake.manifest import LakeDamaged, NoLake
+    from analytics.lake.writer import LakeLogReplaced
     from analytics.offsets import LogUnreachable
     from infra.log.lake_runs import NotInTheLake, lake_for
 
@@ -92,3 +97,60 @@ def _lake(settings: ProjectionSettings, folder: Path, names: list[str]) -> Lake:
         return lake_for(settings.kafka, folder, [model for model in READ_MODELS if model.name in names])
     except (LakeLogReplaced, LakeDamaged, NoLake, LogUnreachable, NotInTheLake) as error:
         fail(str(error))
+
+
+_AGE = re.compile(r"(\d+)([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def begin_again(kafka: str, group: str, topics: Sequence[str], since: str, *, confirm: bool) -> None:
+    """Show how many records come twice, ask, and move the group. Exit code 1 where it cannot or may not be moved."""
+    try:
+        moment = moment_of(since, time.time_ns() // 1_000_000)
+    except ValueError as error:
+        fail(f"{since!r} is no time: {error}")
+    try:
+        with notes.status("Counting the records that are received twice"):
+            planned = plan(kafka, group, topics, moment)
+        _show(planned, f"{group} at {kafka}", moment)
+        if not any(rewind.moves for rewind in planned):
+            notes.print("Every position is already at or before that time: nothing to move.")
+            return
+        if confirm:
+            typer.confirm(f"Move {group} at {kafka}?", abort=True, err=True)
+        rewind(kafka, group, planned)
+    except (KafkaException, TimeoutError) as error:
+        fail(
+            f"the broker at {kafka} does not respond ({error}): is it running? `./daybook up` starts the stack"
+        )
+    notes.print(f"{group} starts from there.")
+
+
+def moment_of(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970 of a time with its offset, or of an age: `90s`, `15m`, `2h`, `3d`.
+
+    Raises ValueError.
+    """
+    if age := _AGE.fullmatch(text):
+        return now_ms - int(age[1]) * _SECONDS[age[2]] * 1000
+    return parse_time(text) // 1000
+
+
+def _show(planned: Sequence[Rewind], who: str, moment: int) -> None:
+    table = Table("partition", "position", "begins at", "records that come again")
+    for partition in planned:
+        position = "none" if partition.committed is None else str(partition.committed)
+        again = f"{'' if partition.exact else 'at most '}{partition.again:,}"
+        table.add_row(f"{partition.topic}/{partition.partition}", position, str(partition.start), again)
+    results.print(table)
+    total, exact = (
+        sum(partition.again for partition in planned),
+        all(partition.exact for partition in planned),
+    )
+    unknown = any(partition.committed is None for partition in planned)
+    bound = "" if exact and not unknown else "at most "
+    notes.print(f"{who} from {format_time(moment * 1000)}: {bound}{total:,} records come again.")
+    if unknown:
+        notes.print(
+            "Without a position here, it is not known what the group read elsewhere: all records are counted."
+        )

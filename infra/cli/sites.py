@@ -1,4 +1,4 @@
-"""`daybook sites`: how the two stand; `sites cut` and `sites heal`: the way between them, for drills."""
+"""`daybook sites`: the state of both sites; `sites cut` and `sites heal` change the link between them."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -9,6 +9,7 @@ import typer
 from analytics.terminal import Table
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
+from infra.cli.alone import alone
 from infra.cli.in_containers import failing
 from infra.cli.output import fail, notes, results
 from infra.dr.overview import MirrorView, SitesView, SiteView, overview
@@ -17,6 +18,7 @@ from infra.stack.platform import platform_of
 from infra.stack.site import Site, home_settings
 
 app = typer.Typer(invoke_without_command=True)
+app.command()(alone)
 
 
 @app.callback()
@@ -24,7 +26,7 @@ def sites(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="For other tools.")] = False,
 ) -> None:
-    """Show roles, epoch, the mirror's exact lag, read models and standbys of both sites."""
+    """Show roles, epoch, the mirror's lag, read models and standbys of both sites, in about two seconds."""
     if context.invoked_subcommand:
         return
     with notes.status("Contacting both sites"):
@@ -34,6 +36,8 @@ def sites(
         return
     results.print(_table(view))
     results.print(_mirror(view.mirror))
+    if view.incident:
+        results.print(view.incident)
 
 
 @app.command()
@@ -58,52 +62,67 @@ def _both() -> Mapping[str, Site]:
     settings = StackSettings()
     if settings.stack == "compose":
         with failing():
-            found = platform_of(settings).sites()
-        if len(found) < 2:
+            pair = platform_of(settings).sites()
+        if len(pair) < 2:
             fail(
                 "there are not two sites: `COMPOSE_PROFILES=sites ./daybook --stack compose up` makes a second"
             )
-        return found
+        return pair
     home = home_settings(settings)
-    # The ports of a running stack were chosen when it started.
-    state = StackJournal(home.home).read() if home.home.exists() else None
-    if state is not None and StackJournal(home.home).supervised():
+    # A running stack keeps the ports with which it was started.
+    state = StackJournal(home.home).running() if home.home.exists() else None
+    if state is not None:
         home = StackSettings(home=home.home, port_base=state.port_base, site="home")
-    found = platform_of(home).sites()
-    if len(found) < 2:
+    pair = platform_of(home).sites()
+    if len(pair) < 2:
         fail("there is one site: `./daybook up --sites 2` creates a second one")
-    return found
+    return pair
 
 
 def _table(view: SitesView) -> Table:
     table = Table("", *(site.name for site in view.sites))
     rows = {
-        "role": lambda site: site.role or ("silent" if site.up else "down"),
+        "role": lambda site: site.role or _silent(site, "broker", "silent" if site.up else "down"),
         "epoch": lambda site: str(site.epoch or "-"),
-        "hold": lambda site: site.hold or "none",
+        "hold": lambda site: site.write_block or "none",
         "link": lambda site: site.link,
-        "mirror into it": lambda site: site.mirror,
-        "canary": lambda site: "-" if site.canary_seconds is None else f"{site.canary_seconds:.3f} s",
+        # a mirror that is ready copies; whether the site is, the read models show
+        "mirror into it": lambda site: "copies" if site.mirror == "ready" else site.mirror,
+        "canary": lambda site: (
+            _silent(site, "guard", "-") if site.canary_seconds is None else f"{site.canary_seconds:.3f} s"
+        ),
         "read models": _read_models,
     }
     for name, cell in rows.items():
         table.add_row(name, *(cell(site) for site in view.sites))
-    for worker in view.sites[0].workers:
-        table.add_row(worker, *(site.workers[worker] for site in view.sites))
+    for worker in dict.fromkeys(name for site in view.sites for name in site.workers):
+        table.add_row(worker, *(_worker(site, worker) for site in view.sites))
     return table
 
 
+def _silent(site: SiteView, process: str, otherwise: str) -> str:
+    since = site.silent_since.get(process)
+    return f"silent since {since}" if since else otherwise
+
+
+def _worker(site: SiteView, name: str) -> str:
+    state = site.workers.get(name, "-")
+    return _silent(site, name, state) if state == "silent" else state
+
+
 def _read_models(site: SiteView) -> str:
-    """The one that is furthest behind."""
-    known = {
-        name: (view.events, view.seconds)
-        for name, view in site.read_models.items()
-        if view.events is not None and view.seconds is not None
-    }
-    if not known:
-        return "lag unknown" if site.read_models else "-"
-    name, (events, seconds) = max(known.items(), key=lambda each: each[1])
-    return f"{name}: {events} events, {seconds:.1f} s behind" if events else f"{len(known)} up to date"
+    """How far they are behind the log of the active site, not only behind their own."""
+    if not site.read_models:
+        return _silent(site, "query-api", "-")
+    if site.behind is None:
+        return "lag unknown"
+    if not site.behind:
+        return f"{len(site.read_models)} up to date"
+    behind = [model for model in site.read_models.values() if model.events]
+    if site.role != "active" or not behind:
+        return f"{site.behind:,} events behind the active site"
+    slowest = max(behind, key=lambda model: model.seconds or 0.0)
+    return f"{slowest.events} events, {slowest.seconds or 0.0:.1f} s behind"
 
 
 def _mirror(mirror: MirrorView | None) -> str:
@@ -114,4 +133,5 @@ def _mirror(mirror: MirrorView | None) -> str:
         return f"{way} lag unknown, {mirror.reason}"
     if not mirror.events:
         return f"{way} caught up, exactly."
-    return f"{way} {mirror.events} events behind, the oldest {mirror.seconds:.2f} s old."
+    most = "" if mirror.exact else "at most "
+    return f"{way} {most}{mirror.events:,} events behind, the oldest {mirror.seconds:.2f} s old."

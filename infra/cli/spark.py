@@ -6,10 +6,10 @@ import typer
 from analytics.terminal import Table, lines
 from infra.base.journal import Phase
 from infra.base.settings import StackSettings
-from infra.cli import detached
 from infra.cli.inspect import memory, own_settings
+from infra.cli.lifecycle import start_detached, stop_detached, waiting_bar
 from infra.cli.output import fail, notes, results
-from infra.stack.embedded.jars import jars_folder
+from infra.stack.embedded.java import jars_folder
 from infra.stack.embedded.spark import NAMES, cluster_journal, cluster_view, master_url
 
 app = typer.Typer(no_args_is_help=True, help="A Spark cluster: one master, two workers of one core each.")
@@ -21,16 +21,16 @@ def up() -> None:
 
     `DAYBOOK_SPARK_MASTER=… ./daybook analytics run` runs there. Ports: DAYBOOK_PORT_BASE + 77 and 80 to 84.
     """
-    settings = _settings()
+    settings = own_settings()
     journal = cluster_journal(settings)
     if journal.supervised():
         fail(
             "the cluster is already running: `./daybook spark status` shows it, `./daybook spark down` stops it"
         )
-    with detached.waiting_bar() as progress:
+    with waiting_bar() as progress:
         task = progress.add_task("Java's jars", total=len(NAMES))
         jars_folder("spark")
-        detached.start(settings, journal, "infra.stack.embedded.spark", [], progress, task)
+        start_detached(settings, journal, "infra.stack.embedded.spark", [], progress, task)
     results.print(f"DAYBOOK_SPARK_MASTER={master_url(settings)}")
     notes.print("With that setting, jobs run on the cluster. `./daybook spark down` stops it.")
 
@@ -38,7 +38,7 @@ def up() -> None:
 @app.command()
 def down() -> None:
     """Stop the cluster. A job that runs on it fails and leaves its outputs unchanged."""
-    if not detached.stop(cluster_journal(StackSettings()), "Stopping the workers, then the master"):
+    if not stop_detached(cluster_journal(StackSettings()), "Stopping the workers, then the master"):
         notes.print("The cluster is not running.")
         return
     notes.print("Stopped.")
@@ -73,8 +73,3 @@ def status() -> None:
         results.print(f"{job['id']} {job['name']} {job['state']}")
     if state.phase is not Phase.RUNNING or not all(member.ready for member in state.members):
         raise typer.Exit(1)
-
-
-def _settings() -> StackSettings:
-    """Beside a shop that runs: its ports."""
-    return own_settings()

@@ -1,22 +1,21 @@
 """`daybook streams`: streams that stopped, foreign records, and an operator's decision between records."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-import asyncpg
 import msgspec
 import typer
-from confluent_kafka import KafkaException
 
 from analytics.terminal import Table, plain
 from contracts.kernel.records import RecordVerdict
 from infra.base.settings import StackSettings
 from infra.cli.output import fail, notes, results
-from infra.cli.parked import HINT, NOT_RUN, DatabaseUrl, Kafka, address, since
-from infra.cli.stream_records import record_as_json, show_record
-from infra.log.parked_keys import asked
+from infra.cli.parked import DatabaseUrl, Kafka, address, since, store_errors
+from infra.log.parked import query
 from infra.log.streams import (
     NoSuchRecord,
     StoppedStream,
@@ -33,12 +32,14 @@ from infra.stack.site import peer
 from services.kernel.log.control import read_control
 from services.kernel.log.journal import read_journal
 from services.kernel.log.rule import REASONS
+from services.kernel.record.envelope import format_time
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Streams that stopped, and foreign records: show, and decide.",
 )
 SHOWN = 50  # foreign records in one list
+SHOWN_BYTES = 200
 AROUND = 1  # versions shown on either side of the one where a stream stopped
 
 Stream = Annotated[str, typer.Argument(help="order/<order id> or stock/<SKU>.")]
@@ -56,9 +57,9 @@ def list_streams(kafka: Kafka = "", database_url: DatabaseUrl = "", as_json: AsJ
     with _failing():
         journal = read_journal(kafka or address("DAYBOOK_KAFKA"))
         url = database_url or address("DAYBOOK_DATABASE_URL")
-        stopped = asked(url, lambda connection: stopped_streams(connection, journal))
-        count = asked(url, foreign_count)
-        foreign = asked(url, lambda connection: foreign_records(connection, SHOWN))
+        stopped = query(url, lambda connection: stopped_streams(connection, journal))
+        count = query(url, foreign_count)
+        foreign = query(url, lambda connection: foreign_records(connection, SHOWN))
     if as_json:
         view = {"stopped": stopped, "foreign_count": count, "foreign": foreign}
         results.print(msgspec.json.encode(view).decode())
@@ -68,8 +69,8 @@ def list_streams(kafka: Kafka = "", database_url: DatabaseUrl = "", as_json: AsJ
         notes.print("`./daybook streams show STREAM` shows the records of one.")
     if foreign:
         table = Table("foreign record", "since", "why", whole=True)
-        for one in foreign:
-            table.add_row(one.position, since(one.seen_at), REASONS[one.reason])
+        for record in foreign:
+            table.add_row(record.position, since(record.seen_at), REASONS[record.reason])
         results.print(table)
         shown = f"{count} foreign records were skipped" + (
             f"; the newest {len(foreign)} are shown" if count > len(foreign) else ""
@@ -142,7 +143,7 @@ def resolve(
     named = _named(records, event or keep, digest, f"{plain(stream)} at version {version}")
     decided: list[tuple[StreamRecord, RecordVerdict]] = [(named, verdict.value)]
     if keep:
-        decided = [(one, "genuine" if one is named else "foreign") for one in records]
+        decided = [(record, "genuine" if record is named else "foreign") for record in records]
     for record, judged in decided:
         show_record(record)
         results.print(f"  decided: {judged}")
@@ -157,18 +158,18 @@ def resolve(
 
 
 def _named(records: Sequence[StreamRecord], event: str, digest: str, where: str) -> StreamRecord:
-    """The one that is meant; leaves with exit code 1 where there is none, or more."""
-    named = [one for one in records if one.event_id == event and one.digest.startswith(digest)]
+    """The record with this event id; ends the command where there is none, or more."""
+    named = [record for record in records if record.event_id == event and record.digest.startswith(digest)]
     if not named:
         fail(f"there is no such event of {where}: `./daybook streams show STREAM --all` shows what there is")
     if len(named) > 1:
-        digests = " or ".join(one.digest[:12] for one in named)
+        digests = " or ".join(record.digest[:12] for record in named)
         fail(f"{len(named)} records of {where} have this event id: add --digest {digests}")
     return named[0]
 
 
 def _require_active(kafka: str) -> None:
-    """Decisions are mirrored from the active site: one that is written elsewhere would be lost."""
+    """Decisions are mirrored from the active site: one written at the other would be lost."""
     if read_control(kafka).role.role == "active":
         return
     other = peer(StackSettings())
@@ -178,35 +179,78 @@ def _require_active(kafka: str) -> None:
 
 def _stopped(stopped: Iterable[StoppedStream]) -> Table:
     table = Table("stream", "stopped at", "why", "read models", "waiting", "since", whole=True)
-    for one in stopped:
+    for record in stopped:
         table.add_row(
-            one.stream,
-            f"version {one.version}",
-            f"{one.kind}: {one.reason}",
-            ", ".join(one.read_models) or "none",
-            str(one.events),
-            "-" if one.since is None else since(one.since),
+            record.stream,
+            f"version {record.version}",
+            f"{record.kind}: {record.reason}",
+            ", ".join(record.read_models) or "none",
+            str(record.events),
+            "-" if record.since is None else since(record.since),
         )
     return table
 
 
 def _around_the_stop(records: Sequence[StreamRecord]) -> list[StreamRecord]:
-    """All records at the version where the stream stops, and of the versions beside it."""
-    stops = [one.metadata.version for one in records if one.metadata and one.meaning.startswith("stops")]
+    """The records at the version where the stream stops, and at the versions beside it."""
+    stops = [
+        record.metadata.version
+        for record in records
+        if record.metadata and record.meaning.startswith("stops")
+    ]
     if not stops:
         return list(records)
-    return [one for one in records if one.metadata is None or abs(one.metadata.version - stops[0]) <= AROUND]
+    return [
+        record
+        for record in records
+        if record.metadata is None or abs(record.metadata.version - stops[0]) <= AROUND
+    ]
 
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    try:
-        yield
-    except NoSuchRecord as error:
-        fail(plain(str(error), None))
-    except asyncpg.UndefinedTableError:
-        fail(f"nothing is known about streams: {NOT_RUN}")
-    except (KafkaException, TimeoutError) as error:
-        fail(f"the broker does not respond ({error}): is it running? {HINT}")
-    except (asyncpg.PostgresError, OSError) as error:
-        fail(f"the database does not respond ({error}): is it running? {HINT}")
+    with store_errors("nothing is known about streams"):
+        try:
+            yield
+        except NoSuchRecord as error:
+            fail(plain(str(error), None))
+
+
+def show_record(record: StreamRecord) -> None:
+    """Print one record completely, and the beginning of long bytes."""
+    meta = record.metadata
+    results.print(f"{record.position} {record.meaning}".rstrip())
+    if meta is None:
+        for name, text in record.headers:
+            results.print(f"  {name}: {text!r}")
+    else:
+        results.print(f"  version {meta.version}, event {meta.id}, epoch {meta.epoch}, {meta.type}")
+        results.print(f"  recorded {format_time(meta.recorded_at)} by {meta.source}")
+    results.print(f"  key {record.key!r}, sha256 {record.digest}")
+    results.print(f"  {record.body if record.body is not None else _bytes(record.value)}")
+
+
+def _bytes(value: bytes | None) -> str:
+    if value is None:
+        return "no value"
+    more = f" … {len(value)} bytes" if len(value) > SHOWN_BYTES else ""
+    return f"cannot be read: {value[:SHOWN_BYTES].hex()}{more}"
+
+
+def record_as_json(record: StreamRecord) -> dict[str, Any]:
+    """A record for other tools; bytes are Base64."""
+    meta = record.metadata
+    return {
+        "position": record.position,
+        "meaning": record.meaning,
+        "key": record.key,
+        "headers": record.headers,
+        "version": meta and meta.version,
+        "event_id": meta and meta.id,
+        "epoch": meta and meta.epoch,
+        "recorded_at": meta and format_time(meta.recorded_at),
+        "type": meta and meta.type,
+        "sha256": record.digest,
+        "body": record.body,
+        "value": record.value,
+    }

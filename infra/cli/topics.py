@@ -10,12 +10,11 @@ from analytics.terminal import Table
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.dr.inputs import close, switch
-from infra.dr.repartition.copying import NotCopied
-from infra.dr.repartition.generation import NotPossible
-from infra.dr.repartition.shop import repartition_shop
-from infra.dr.steps import NotDone
+from infra.dr.plan import NotDone
+from infra.dr.repartition import NotPossible, repartition_shop
+from infra.dr.topic_copy import NotCopied
 from infra.log.topics import SERVICES, catalogue, drift
-from infra.stack.embedded.broker import broker_ready
+from infra.stack.embedded.kafka import broker_ready
 from services.kernel.log.control import read_control
 from services.kernel.log.transactions import OwnershipLost
 
@@ -25,13 +24,11 @@ class Move(StrEnum):
     close = "close"
 
 
-app = typer.Typer()
-topics = typer.Typer()
-app.add_typer(topics, name="topics", rich_help_panel="Contracts")
+app = typer.Typer(invoke_without_command=True)
 
 
-@topics.callback(invoke_without_command=True)
-def show(
+@app.callback()
+def topics(
     context: typer.Context,
     check: Annotated[bool, typer.Option("--check", help="Compare with the running broker instead.")] = False,
 ) -> None:
@@ -52,7 +49,7 @@ def show(
     notes.print("The broker's topics are those of the catalogue.")
 
 
-@topics.command("repartition")
+@app.command("repartition")
 def repartition(
     service: Annotated[str, typer.Argument(help="order or inventory.")],
     partitions: Annotated[int, typer.Option(min=1, help="The new number of partitions.")],
@@ -73,13 +70,13 @@ def repartition(
         fail(str(reason))
     except (NotCopied, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
         fail(f"{reason}; the same command continues where this one stopped")
-    for each in moved:
-        text = f"{each.topic}: {each.records:,} records of {each.keys:,} keys in {each.partitions} partitions"
+    for topic in moved:
+        text = f"{topic.topic}: {topic.records:,} records of {topic.keys:,} keys in {topic.partitions} partitions"
         results.print(text)
     notes.print(f"Now write `partitions: {partitions}` into contracts/topics.yaml, for the next new cluster.")
 
 
-@topics.command("inputs")
+@app.command("inputs")
 def move_inputs(
     step: Annotated[Move | None, typer.Argument(help="What to do; without it, show the phase.")] = None,
     kafka: Annotated[

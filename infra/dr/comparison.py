@@ -1,6 +1,7 @@
-"""Whether two sites hold the same log: per partition, in order, with keys, values, headers and times.
+"""Two logs compared: are they equal?
 
-Foreign records are not of the log: they are skipped on both sides.
+Equal means per partition, in order, with keys, values, headers and times. Foreign records are not of the log: they are
+skipped. Each log is streamed; in memory are the digests of one partition at a time (16 bytes each).
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from infra.log.topics import mirrored_topics
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import Foreign
 
-# A canary a second; each is worth nothing an instant later.
+# One canary a second, which nobody needs later.
 UNCOMPARED = ("site.canary",)
 
 
 @dataclass(frozen=True)
 class SiteComparison:
-    """`records` were equal; `different` are places (topic/partition at the nth record) that were not;
-    `missing` records of the active log are not in the passive one, at its end."""
+    """`records` were equal; `different` are the first differing records (topic/partition at the nth record);
+    `missing` records at the end of the active log are not in the passive one."""
 
     records: int
     different: tuple[str, ...]
@@ -32,9 +33,9 @@ class SiteComparison:
 
 
 def compare(active: str, passive: str) -> SiteComparison:
-    """Compare the logs at two addresses, the passive one as far as it is. Raises NotCaughtUp.
+    """Compare the logs at two addresses, up to the end of the passive one. Raises NotCaughtUp.
 
-    A record copied twice, left out or in another place makes everything behind it different.
+    After a record that is duplicated, missing or out of order everything differs.
     """
     records, missing, different = 0, 0, []
     for topic in mirrored_topics():
@@ -49,10 +50,10 @@ def compare(active: str, passive: str) -> SiteComparison:
 
 
 def _partition(active: str, passive: str, topic: str, number: int) -> tuple[int, int | None, int]:
-    """How many records are equal, which is the first that is not, and how many only the active one has."""
-    # the passive log is read first: what it has then, the active one has too, also while both grow
-    there = [_digest(record) for record in _records(passive, topic, number)]
-    here = map(_digest, _records(active, topic, number))
+    """The number of equal records, the first that differs, and the number that only the active log has."""
+    # the passive log is read first: the active one has all of it, also while both grow
+    there = [record_digest(record) for record in _records(passive, topic, number)]
+    here = map(record_digest, _records(active, topic, number))
     equal = missing = 0
     for ours, theirs in zip_longest(here, there):
         if theirs is None:
@@ -71,7 +72,7 @@ def _records(bootstrap: str, topic: str, number: int) -> Iterator[Message]:
     return (record for record, kind in log if not isinstance(kind, Foreign))
 
 
-def _digest(record: Message) -> bytes:
-    """Sixteen bytes for all that a record holds: a partition is kept in memory as these."""
+def record_digest(record: Message) -> bytes:
+    """Sixteen bytes for the whole record. A record and its mirrored copy have the same."""
     content = (record.key(), record.value(), record.timestamp(), record.headers())
     return blake2b(repr(content).encode(), digest_size=16).digest()

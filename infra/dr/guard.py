@@ -1,4 +1,7 @@
-"""`python -m infra.dr.guard`: watches the other site and the mirror, stands down for a later epoch."""
+"""`python -m infra.dr.guard`: watches the other site and the mirror, and demotes its site for a later epoch.
+
+It also measures the mirror each second (`infra/dr/mirror_watch.py`) and returns the result at `GET /mirror`.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,37 @@ import os
 import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
+import msgspec
 import structlog
 from confluent_kafka import KafkaException
 from fastapi import APIRouter
-from prometheus_client import Gauge
+from prometheus_client import REGISTRY, Gauge
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.responses import JSONResponse, Response
 
 from contracts.kernel.records import SiteRole
-from infra.dr.metering import Measure
-from infra.dr.pulse import MirrorPulse
-from infra.log.asking import Address, ControlReader, SiteSilent
-from infra.log.control import lift_hold, stand_down, write_role
+from infra.dr.mirror_watch import Measure, MirrorMetrics, MirrorPulse
+from infra.log.control import (
+    Address,
+    ControlReader,
+    SiteSilent,
+    lift_alone,
+    lift_hold,
+    stand_down,
+    write_lease,
+    write_role,
+)
 from services.edge.app import api_router, application
 from services.edge.json_logs import configure_logging
 from services.edge.server import end_process, serve
 from services.kernel.log.control import Control
+from services.kernel.log.proof import claimed_epoch
 from services.kernel.log.transactions import OwnershipLost
 
-# A folder of files, each named as a variable and read where that is not set: how containers get secrets.
+# A folder with a file for each variable that is not set: how containers get secrets.
 SECRETS = os.environ.get("DAYBOOK_SECRETS")
 WATCH_SECONDS = 0.5
 SILENT_SECONDS = 10.0
@@ -40,7 +53,7 @@ log = structlog.get_logger()
 
 class GuardSettings(BaseSettings):
     """Environment variables: DAYBOOK_ before each. `peer` is the other site's name, `peer_kafka` where its
-    broker answers this site."""
+    broker's address for this site."""
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS)
 
@@ -51,25 +64,31 @@ class GuardSettings(BaseSettings):
     http_host: str = "127.0.0.1"
     http_port: int = 27414
     database_url: str
+    lease_seconds: int = 0
     log_level: str = "INFO"
 
 
 class SiteWatch:
-    """Compares the two sites' epochs. `control` is what the own site said last."""
+    """Compares the epochs of both sites. `control` has the own site's records as they were read last.
 
-    def __init__(self, site: Address, other: Address) -> None:
-        self._site = site
+    `lease_seconds` is what the own site grants to the other one: see `SiteLease`.
+    """
+
+    def __init__(self, site: Address, other: Address, lease_seconds: int) -> None:
+        self._site, self._lease_seconds = site, lease_seconds
         self._own, self._peer = ControlReader(site.bootstrap), ControlReader(other.bootstrap)
         self.control: Control | None = None
         self.heard_at = 0.0
         self.pulse = MirrorPulse()
 
-    def turn(self) -> None:
-        """One look. Raises SiteSilent where the own broker does not answer; the other site may."""
+    def check(self) -> None:
+        """Read both sites once. Raises SiteSilent where the own broker does not respond."""
         own = self._own.read()
         self.control, self.heard_at = own, time.monotonic()
         EPOCH.set(own.role.epoch)
         ACTIVE.set(own.role.role == "active")
+        if own.lease_seconds != self._lease_seconds:
+            write_lease(self._site.bootstrap, self._lease_seconds)
         try:
             theirs = self._peer.read()
         except SiteSilent:
@@ -78,9 +97,17 @@ class SiteWatch:
         self.pulse.expect(theirs.writing and own.role.role == "passive")
         if theirs.role.epoch > own.role.epoch:
             self._follow(own, theirs.role.epoch)
-        elif own.held == "unproven":
+        elif claimed_epoch(theirs) <= own.role.epoch:
+            self._together(own)
+
+    def _together(self, own: Control) -> None:
+        """The other site responds, and is not being promoted."""
+        if own.held == "unproven":
             lift_hold(self._site.bootstrap)
             log.info("proven", epoch=own.role.epoch)
+        if own.alone:
+            lift_alone(self._site.bootstrap)
+            log.info("not_alone", epoch=own.role.epoch)
 
     def _follow(self, own: Control, epoch: int) -> None:
         """The other site was promoted."""
@@ -99,14 +126,10 @@ class SiteWatch:
 def _watch_for_ever(watch: SiteWatch) -> None:
     while True:
         try:
-            watch.turn()
+            watch.check()
         except (SiteSilent, TimeoutError, KafkaException, OwnershipLost) as reason:
             log.warning("own_site_silent", reason=str(reason))
         time.sleep(WATCH_SECONDS)
-
-
-def _measure_for_ever(measure: Measure) -> None:
-    asyncio.run(measure.run())
 
 
 def main() -> int:
@@ -114,20 +137,26 @@ def main() -> int:
     settings = GuardSettings()  # type: ignore[call-arg] # from the environment
     configure_logging("guard", settings.log_level)
     site, other = Address(settings.site, settings.kafka), Address(settings.peer, settings.peer_kafka)
-    watch = SiteWatch(site, other)
+    watch = SiteWatch(site, other, settings.lease_seconds)
     measure = Measure(site, other, watch.pulse, lambda: watch.control, settings.database_url)
-    for name, work, of in (("watch", _watch_for_ever, watch), ("measure", _measure_for_ever, measure)):
-        threading.Thread(target=_or_end, args=(work, of), name=name, daemon=True).start()
-    app = application([_mirror_health(watch.pulse)], watch.not_ready)
+    works = {"watch": partial(_watch_for_ever, watch), "measure": lambda: asyncio.run(measure.run())}
+    for name, work in works.items():
+        threading.Thread(target=_or_end, args=(work,), name=name, daemon=True).start()
+    REGISTRY.register(MirrorMetrics(measure.status))
+    app = application([_mirror_routes(watch.pulse, measure)], watch.not_ready)
     return serve(app, settings.http_host, settings.http_port)
 
 
-def _mirror_health(pulse: MirrorPulse) -> APIRouter:
-    """503 where the mirror runs, perhaps, and copies nothing."""
+def _mirror_routes(pulse: MirrorPulse, measure: Measure) -> APIRouter:
+    """The mirror's state as JSON; and its health, 503 where it copies nothing, even if it runs."""
     router = api_router(include_in_schema=False)
 
+    @router.get("/mirror")
+    async def status() -> Response:
+        return Response(msgspec.json.encode(measure.status()), media_type="application/json")
+
     @router.get("/health/mirror")
-    async def mirror() -> Response:
+    async def health() -> Response:
         silent = pulse.stopped_for()
         status = "copies" if silent is None else f"nothing came for {silent:.0f} s"
         return JSONResponse({"status": status}, 200 if silent is None else 503)
@@ -135,10 +164,10 @@ def _mirror_health(pulse: MirrorPulse) -> APIRouter:
     return router
 
 
-def _or_end(work: Any, of: Any) -> None:
-    """A guard with half its work is none: the process ends, and the supervisor starts it anew."""
+def _or_end(work: Callable[[], None]) -> None:
+    """Ends the process when one of its threads fails; the supervisor starts it again."""
     try:
-        work(of)
+        work()
     except Exception as error:
         log.exception("guard_failed")
         end_process(repr(error))

@@ -1,22 +1,98 @@
-"""Moving a running shop's workers from the commands to the inbox (ADR 20): two steps, each checked before."""
+"""A site's inputs: draining them, and moving a running shop's workers from the commands to the inbox (ADR 20)."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Mapping
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Message, TopicPartition
 
 from contracts.topics import TOPICS
-from infra.dr.draining import unconsumed
-from infra.dr.steps import NotDone
+from infra.base.waiting import wait_until
+from infra.dr.plan import NotDone
 from infra.log.control import write_inputs
+from infra.log.parked import parked_commands
 from infra.log.topics import SERVICES
 from services.kernel.log import clients
 from services.kernel.log.control import read_control
-from services.kernel.log.reader import high_watermarks, partitions_of
-from services.kernel.record.codec import Undecodable, decode
+from services.kernel.log.reader import Positions, high_watermarks, partitions_of, read_to_end
+from services.kernel.record.codec import Undecodable, decode, messages_in, topic_of
 from services.kernel.record.envelope import now_micros
-from services.kernel.record.registry import topic_of
+
+PAUSE_SECONDS = 0.2
+NAMED = 5
+
+
+def drain(bootstrap: str, seconds: float) -> str:
+    """Wait until no command is left, so that every conversation has ended or waits for an operator.
+
+    A worker commits what it consumed together with what it sends: when every topic is consumed twice in a row with
+    the same ends, nothing more is sent. Returns a remark in words. Raises NotDone, naming what is left.
+    """
+    before: dict[str, dict[str, Positions]] | None = None
+    left: list[Message] = []
+
+    def drained() -> bool:
+        nonlocal before, left
+        ends, emptied = _ends(bootstrap), before
+        left = [record for service in SERVICES for record in unconsumed(bootstrap, service, ends[service])]
+        before = None if left else ends
+        return not left and ends == emptied
+
+    wait_until(
+        drained,
+        "every input is consumed to its end",
+        seconds,
+        every=PAUSE_SECONDS,
+        error=lambda late: NotDone(_blocked(bootstrap, left, late.seconds)),
+    )
+    parked = len(parked_commands(bootstrap))
+    return f"{parked} parked, they stay here" if parked else ""
+
+
+def _ends(bootstrap: str) -> dict[str, dict[str, Positions]]:
+    """By service and topic."""
+    return {
+        service: {
+            topic: high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
+            for topic in TOPICS[service].inputs
+        }
+        for service in SERVICES
+    }
+
+
+def unconsumed(bootstrap: str, service: str, ends: Mapping[str, Positions]) -> list[Message]:
+    """The records of these inputs between the committed positions of the service's workers and the ends."""
+    reader = clients.reader(bootstrap, {"group.id": f"{service}-workers", "log_level": 3})
+    try:
+        partitions = [TopicPartition(topic, number) for topic, own in ends.items() for number in own]
+        committed = reader.committed(partitions, 30)
+    finally:
+        reader.close()
+    starts: dict[str, dict[int, int]] = {topic: {} for topic in ends}
+    for position in committed:
+        starts[position.topic][position.partition] = max(0, position.offset)
+    return [
+        record for topic, own in ends.items() for record in read_to_end(bootstrap, topic, starts[topic], own)
+    ]
+
+
+def _blocked(bootstrap: str, left: list[Message], seconds: float) -> str:
+    messages = [(record, messages_in(record)) for record in left]
+    unreadable = [record for record, own in messages if not own]
+    waiting = Counter(message.metadata.type for _, own in messages for message in own)
+    if unreadable:
+        waiting["unreadable"] = len(unreadable)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in waiting.most_common(NAMED))
+    keyed = [message.key for _, own in messages for message in own] + [record.key() for record in unreadable]
+    keys = ", ".join(sorted({(key or b"").decode(errors="replace") for key in keyed})[:NAMED])
+    parked = ", ".join(command.position for command in parked_commands(bootstrap)[:NAMED])
+    return (
+        f"not drained within {seconds:.0f} s: {kinds or 'new commands keep coming'} (of {keys or 'no key'}); "
+        f"parked: {parked or 'none'}. Are the workers ready? `./daybook status`. Writes are accepted again."
+    )
+
 
 SECONDS = 30.0
 # Within this time every worker that runs has read the record of the switch.
@@ -24,17 +100,17 @@ SETTLE_SECONDS = 5.0
 
 
 def switch(bootstrap: str) -> None:
-    """Workers write to the inbox from now on. Raises NotDone where a partition of an inbox has no reader yet."""
+    """Let workers write to the inbox. Raises NotDone where a partition of an inbox has no reader yet."""
     if read_control(bootstrap).phase != "commands":
         return
-    unread = [place for service in SERVICES for place in _unread(bootstrap, service)]
+    unread = [partition for service in SERVICES for partition in _unread(bootstrap, service)]
     if unread:
-        raise NotDone(f"nobody reads {', '.join(unread)} yet: start every worker with this version first")
+        raise NotDone(f"no worker reads {', '.join(unread)} yet: start every worker with this version first")
     write_inputs(bootstrap, "inbox")
 
 
 def close(bootstrap: str) -> None:
-    """Commands and outcomes of workers are parked on the command topics from now on.
+    """Park commands and outcomes of workers that stand among the commands.
 
     Raises NotDone before `switch`, and while such records still wait there.
     """
@@ -58,13 +134,15 @@ def close(bootstrap: str) -> None:
 def _unread(bootstrap: str, service: str) -> list[str]:
     """The partitions of a service's inbox in which no worker has begun to read."""
     admin, inbox = clients.admin(bootstrap, {"log_level": 0}), TOPICS[service].inbox
-    places = [TopicPartition(inbox, number) for number in partitions_of(bootstrap, inbox)]
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"{service}-workers", places)])
+    partitions = [TopicPartition(inbox, number) for number in partitions_of(bootstrap, inbox)]
+    futures = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(f"{service}-workers", partitions)]
+    )
     return [
-        f"{at.topic}/{at.partition}"
-        for future in asked.values()
-        for at in future.result(SECONDS).topic_partitions
-        if at.offset < 0
+        f"{position.topic}/{position.partition}"
+        for future in futures.values()
+        for position in future.result(SECONDS).topic_partitions
+        if position.offset < 0
     ]
 
 

@@ -1,124 +1,205 @@
-"""What `daybook sites` shows: roles, the mirror's exact lag, read models, standbys; any may be unknown."""
+"""The state of both sites, for `daybook sites`: roles, the mirror's lag, read models, standby workers.
+
+It is complete within `VIEW_SECONDS`, whatever hangs: what has not responded by then is silent. Any of it may be
+unknown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import httpx
 import msgspec
+from confluent_kafka import KafkaException
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.base.background import Impatient
 from infra.base.http import local_http
-from infra.dr.mirror_position import mirror_lag
-from infra.log.asking import SiteSilent, ask
+from infra.dr.incident import SwitchHistory, believed, read_history
+from infra.dr.last_lag import forecast, last_known
+from infra.dr.mirror import MirrorMeter
+from infra.dr.mirror_watch import MirrorStatus
+from infra.log.control import read_site
 from infra.stack.link import read_link
 from infra.stack.platform import Platform, platform_of
-from infra.stack.shop import MIRROR
-from infra.stack.site import Site
+from infra.stack.shop import MIRROR, ROUTER, WORKERS, health, instances
+from infra.stack.site import Site, home_settings
+from services.kernel.log.control import Control
+from services.kernel.log.reader import NotCaughtUp
+from services.kernel.record.envelope import now_micros
 
-WORKERS = ("order-worker", "inventory-worker")
 ANSWER_SECONDS = 2.0
-LAG_SECONDS = 10.0
-CANARY_DELAY = "daybook_mirror_delay_seconds"
+VIEW_SECONDS = 1.1  # with the start of the command, about two seconds
+COUNTED_EVENTS = 5_000  # above that the mirror's lag is bounded, not counted
+HEARD = "daybook_router_heard_timestamp_seconds"
 
 
 class ReadModelView(msgspec.Struct, frozen=True):
-    """How far it is behind the site's own log; None where the query API does not know."""
+    """Its lag behind the site's own log; None where the query API does not know it."""
 
     events: int | None
     seconds: float | None
 
 
 class SiteView(msgspec.Struct, frozen=True):
-    """One site. `role` is empty, `epoch` 0 where its broker is silent; `workers`: its own words."""
+    """One site. `role` is empty and `epoch` 0 where its broker is silent; `workers` have their own words.
+
+    `behind`: events of the *active* site's log that a read model here lacks, at most; null where that is unknown.
+    `silent_since`: by process, when it was last seen to respond; a silent one may be absent.
+    """
 
     name: str
     up: bool
     role: str
     epoch: int
-    hold: str
+    write_block: str = msgspec.field(name="hold")
     link: str
     mirror: str
     canary_seconds: float | None
     read_models: Mapping[str, ReadModelView]
     workers: Mapping[str, str]
+    behind: int | None = None
+    silent_since: Mapping[str, str] = {}
 
 
 class MirrorView(msgspec.Struct, frozen=True):
-    """From `source` to `target`. `events` and `seconds` are null where a site cannot be reached."""
+    """From `source` to `target`. `events` and `seconds` are null where a site cannot be reached; without `exact`,
+    `events` is an upper bound."""
 
     source: str
     target: str
     events: int | None
     seconds: float | None
     reason: str = ""
+    exact: bool = True
 
 
 class SitesView(msgspec.Struct, frozen=True):
+    """`incident`: what is under way or not dealt with since a site was lost, as a sentence; empty if nothing is."""
+
     sites: list[SiteView]
     mirror: MirrorView | None
+    incident: str = ""
 
 
 def overview(sites: Mapping[str, Site]) -> SitesView:
-    """Ask every process; silence is an answer too."""
-    with ThreadPoolExecutor(len(sites)) as pool:
-        views = list(pool.map(_site, sites.values()))
-    active = [view.name for view in views if view.role == "active"]
-    passive = [view.name for view in views if view.role == "passive"]
-    # With one of the two silent the other's role tells which way the mirror goes.
-    source = active or [name for name in sites if [name] != passive][:1]
-    target = [name for name in sites if name not in source[:1]]
-    if len(sites) < 2 or not target or len(active) > 1:
-        return SitesView(views, None)
-    return SitesView(views, _mirror(sites[source[0]], sites[target[0]]))
+    """Contact every process of both sites."""
+    until = time.monotonic() + VIEW_SECONDS
+    controls = {
+        name: Impatient(partial(read_site, site.bootstrap, VIEW_SECONDS)) for name, site in sites.items()
+    }
+    looks = [_Look(site, until) for site in sites.values()]
+    lags = {target.name: Impatient(partial(_lag, source, target)) for source, target in _ways(sites)}
+    seen = Impatient(partial(_seen, sites))
+    journals = {name: Impatient(partial(_history, site)) for name, site in sites.items()}
+    states = {name: control for name, call in controls.items() if (control := call.result(until))}
+    mirror = _mirror(sites, {name: control.role.role for name, control in states.items()})
+    if mirror is not None and len(states) == len(sites) and mirror.target in lags:
+        mirror = lags[mirror.target].result(until) or mirror
+    last_seen = seen.result(until) or {}
+    views = [look.view(states.get(look.name), last_seen.get(look.name, "")) for look in looks]
+    histories = {name: history for name, call in journals.items() if (history := call.result(until))}
+    incident = believed(states, histories).standing
+    return SitesView([replace(view, behind=_behind(view, mirror)) for view in views], mirror, incident)
 
 
-def _site(site: Site) -> SiteView:
-    platform = platform_of(site.settings)
+def _history(site: Site) -> SwitchHistory | None:
     try:
-        control = ask(site.bootstrap, ANSWER_SECONDS)
-        said: tuple[str, int, str] = control.role.role, control.role.epoch, control.held
-    except SiteSilent:
-        said = "", 0, ""
-    return SiteView(
-        site.name,
-        platform.up(site),
-        *said,
-        str(read_link(site.link_state)),
-        mirror_state(platform, site),
-        _canary(site),
-        read_models(site),
-        {name: _worker(site, name) for name in WORKERS},
+        return read_history(site.bootstrap)
+    except (KafkaException, NotCaughtUp):
+        return None
+
+
+class _Look:
+    """One look at the processes of a site beside its broker: all are contacted at once."""
+
+    def __init__(self, site: Site, until: float) -> None:
+        self._site, self._until = site, until
+        self.name = site.name
+        platform = platform_of(site.settings)
+        self._up = Impatient(partial(platform.up, site))
+        self._mirror = Impatient(partial(mirror_state, platform, site))
+        self._processes = Impatient(partial(platform.processes, site))
+        self._canary = Impatient(partial(_canary, site))
+        self._read_models = Impatient(partial(read_models, site))
+        counts = site.journal.counts()
+        names = [name for kind in WORKERS.values() for name in instances(kind, counts.get(kind, 1))]
+        self._workers = {name: Impatient(partial(_worker, site, name)) for name in names}
+
+    def view(self, control: Control | None, broker_silent_since: str) -> SiteView:
+        until, about = self._until, ("", 0, "")
+        if control is not None:
+            about = control.role.role, control.role.epoch, control.held
+        processes = self._processes.result(until) or {}
+        silent = {name: process.silent_since for name, process in processes.items() if process.silent_since}
+        if control is None and broker_silent_since:
+            silent["broker"] = broker_silent_since
+        return SiteView(
+            self.name,
+            bool(self._up.result(until)),
+            *about,
+            str(read_link(self._site.link_state)),
+            self._mirror.result(until) or "unknown",
+            self._canary.result(until),
+            self._read_models.result(until) or {},
+            {name: call.result(until) or "silent" for name, call in self._workers.items()},
+            silent_since=silent,
+        )
+
+
+def _behind(view: SiteView, mirror: MirrorView | None) -> int | None:
+    """What the mirror and the site's own read models have still to do; None where either is unknown."""
+    own = [model.events for model in view.read_models.values()]
+    mirrored = (
+        0 if view.role == "active" else mirror.events if mirror and mirror.target == view.name else None
     )
+    if mirrored is None or not own or None in own:
+        return None
+    return mirrored + max(events for events in own if events is not None)
 
 
 def mirror_state(platform: Platform, site: Site) -> str:
-    """The mirror into the site: `ready`, `starting`, `down` or `held`."""
+    """The mirror into the site: `ready`, `starting`, `stopped` (it runs and copies nothing), `down` or `held`."""
     if MIRROR in platform.held(site):
         return "held"
     mirror = platform.processes(site).get(MIRROR)
     if mirror is None or not mirror.running:
         return "down"
-    return "ready" if mirror.ready else "starting"
+    if mirror.ready:
+        return "ready"
+    return "stopped" if health(site.settings.url("guard"), "mirror") == 503 else "starting"
+
+
+def workers(control: Control, service: str) -> list[str]:
+    """The names of a service's workers, one for each slot."""
+    return instances(WORKERS[service], control.layout(service).slots)
+
+
+def worker_health(site: Site, worker: str) -> tuple[bool, Mapping[str, Any]]:
+    """Whether the worker is ready, and the body of its response; empty where it does not respond."""
+    response = _get(f"{site.settings.url(worker)}/health/ready")
+    return (False, {}) if response is None else (response.status_code == 200, response.json())
 
 
 def _worker(site: Site, name: str) -> str:
-    """`active`, `standby`, … as the worker says it; else why it is not ready."""
-    answer = _get(f"{site.settings.url(name)}/health/ready")
-    if answer is None:
+    """The worker's own word, `active`, `standby`, …; otherwise the reason why it is not ready."""
+    ready, body = worker_health(site, name)
+    if not body:
         return "silent"
-    body: dict[str, Any] = answer.json()
-    return str(body["status"]) if answer.status_code == 200 else str(body.get("reason", "not ready"))
+    return str(body["status"]) if ready else str(body.get("reason", "not ready"))
 
 
 def read_models(site: Site) -> dict[str, ReadModelView]:
-    """Empty where the query API does not answer."""
-    answer = _get(f"{site.settings.url('query-api')}/projections")
-    if answer is None or answer.status_code != 200:
+    """Empty where the query API does not respond."""
+    response = _get(f"{site.settings.url('query-api')}/projections")
+    if response is None or response.status_code != 200:
         return {}
-    return {model["read_model"]: _read_model(model["partitions"]) for model in answer.json()["projections"]}
+    return {model["read_model"]: _read_model(model["partitions"]) for model in response.json()["projections"]}
 
 
 def _read_model(partitions: Sequence[Mapping[str, Any]]) -> ReadModelView:
@@ -129,23 +210,54 @@ def _read_model(partitions: Sequence[Mapping[str, Any]]) -> ReadModelView:
     )
 
 
-def _canary(site: Site) -> float | None:
-    answer = _get(f"{site.settings.url('guard')}/metrics")
-    if answer is None:
+def _ways(sites: Mapping[str, Site]) -> Iterator[tuple[Site, Site]]:
+    """From which site a mirror copies to which: into the active one it is held."""
+    for target in sites.values():
+        if MIRROR not in platform_of(target.settings).held(target):
+            yield from ((source, target) for source in sites.values() if source.name != target.name)
+
+
+def _mirror(sites: Mapping[str, Site], roles: Mapping[str, str]) -> MirrorView | None:
+    """The mirror into the passive site. If one of the two is silent, the other's role determines the direction."""
+    active = [name for name, role in roles.items() if role == "active"]
+    passive = [name for name, role in roles.items() if role == "passive"]
+    source = active or [name for name in sites if [name] != passive][:1]
+    target = [name for name in sites if name not in source[:1]]
+    if len(sites) < 2 or not target or len(active) > 1:
         return None
-    for family in text_string_to_metric_families(answer.text):
+    last = forecast(source[0], target[0], last_known(sites[target[0]]), now_micros())
+    return MirrorView(source[0], target[0], None, None, f"no response in time. {last}")
+
+
+def _lag(source: Site, target: Site) -> MirrorView:
+    with MirrorMeter(source.link, target.bootstrap, source.name) as meter:
+        lag = meter.read(VIEW_SECONDS, at_most=COUNTED_EVENTS)
+    return MirrorView(source.name, target.name, lag.total, lag.oldest_seconds, exact=lag.exact)
+
+
+def _seen(sites: Mapping[str, Site]) -> dict[str, str]:
+    """When each site's broker responded to the router last; empty where there is no router."""
+    home = home_settings(next(iter(sites.values())).settings)
+    return {labels["site"]: _time(value) for labels, value in _samples(f"{home.url(ROUTER)}/metrics", HEARD)}
+
+
+def _canary(site: Site) -> float | None:
+    response = _get(f"{site.settings.url('guard')}/mirror")
+    if response is None or response.status_code != 200:
+        return None
+    return msgspec.json.decode(response.content, type=MirrorStatus).delay_seconds
+
+
+def _samples(url: str, metric: str) -> Iterator[tuple[Mapping[str, str], float]]:
+    response = _get(url)
+    for family in text_string_to_metric_families(response.text) if response is not None else ():
         for sample in family.samples:
-            if sample.name == CANARY_DELAY and sample.value == sample.value:  # NaN: not known
-                return float(sample.value)
-    return None
+            if sample.name == metric:
+                yield sample.labels, float(sample.value)
 
 
-def _mirror(source: Site, target: Site) -> MirrorView:
-    try:
-        lag = mirror_lag(source.link, target.bootstrap, source.name, LAG_SECONDS)
-    except TimeoutError as reason:
-        return MirrorView(source.name, target.name, None, None, str(reason))
-    return MirrorView(source.name, target.name, lag.total, lag.oldest_seconds)
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _get(url: str) -> httpx.Response | None:

@@ -1,69 +1,61 @@
-"""What a failover has set out to do, kept in a file: run again after an interruption, the command goes on."""
+"""A failover's steps as an operator sees them, and the two sites that it is about."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-import msgspec
-
+from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
-from infra.dr.steps import NotDone
-from infra.log.asking import SiteSilent, ask
+from infra.log.control import SiteSilent, read_site
 from infra.stack.platform import platform_of
-from infra.stack.site import Site, home_settings
+from infra.stack.site import Site
 from services.kernel.log.control import Control
 
-Kind = Literal["planned", "unplanned"]
+Show = Callable[[str], None]
+
+
+class NotDone(DaybookError):
+    """A failover cannot start, or a step did not finish; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """From which site to which, in which new epoch.
+class SiteStep:
+    """One finished step; `detail` is its result in words."""
 
-    `ends` is set when the mirror has stopped: by `topic/partition`, the offset of the last record at the new
-    site before its own writes; from there the other direction begins.
-    """
-
-    kind: Kind
-    source: str
-    target: str
-    epoch: int
-    ends: dict[str, int] | None = None
+    name: str
+    seconds: float
+    detail: str = ""
 
 
-class PlanFile:
-    """The plan under way, if any. Written as a whole, removed at the end."""
+@dataclass
+class Doing:
+    """The current step; its code may set `detail`."""
 
-    def __init__(self, settings: StackSettings) -> None:
-        self._file: Path = home_settings(settings).home / "failover.json"
-
-    def read(self) -> Plan | None:
-        try:
-            return msgspec.json.decode(self._file.read_bytes(), type=Plan)
-        except FileNotFoundError:
-            return None
-
-    def write(self, plan: Plan) -> Plan:
-        fresh = self._file.with_suffix(".fresh")
-        fresh.write_bytes(msgspec.json.encode(plan))
-        fresh.replace(self._file)
-        return plan
-
-    def with_ends(self, plan: Plan, ends: dict[tuple[str, int], int]) -> Plan:
-        named = {f"{topic}/{number}": offset for (topic, number), offset in ends.items()}
-        return self.write(replace(plan, ends=named))
-
-    def remove(self) -> None:
-        self._file.unlink(missing_ok=True)
+    detail: str = ""
 
 
-def split_place(place: str) -> tuple[str, int]:
+@dataclass
+class Steps:
+    """The finished steps; `show` receives the name of each step when it starts."""
+
+    show: Show = lambda _: None
+    done: list[SiteStep] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Doing]:
+        self.show(name)
+        doing, began = Doing(), time.monotonic()
+        yield doing
+        self.done.append(SiteStep(name, time.monotonic() - began, doing.detail))
+
+
+def split_partition(partition: str) -> tuple[str, int]:
     """`topic/partition` in its parts."""
-    topic, _, number = place.rpartition("/")
+    topic, _, number = partition.rpartition("/")
     return topic, int(number)
 
 
@@ -76,36 +68,45 @@ def both_sites(settings: StackSettings) -> dict[str, Site]:
 
 
 def controls(sites: Mapping[str, Site]) -> dict[str, Control | None]:
-    """What each site's own broker says; None where it is silent."""
-    return dict(zip(sites, hear(*(site.bootstrap for site in sites.values())), strict=True))
+    """The control records of each site, from its own broker; None where it is silent."""
+    return dict(zip(sites, controls_at(*(site.bootstrap for site in sites.values())), strict=True))
 
 
-def hear(*bootstraps: str) -> list[Control | None]:
-    """`heard` of each, at the same time: a silent one is waited for only once."""
+def controls_at(*bootstraps: str) -> list[Control | None]:
+    """`control_at` of each, at the same time: several silent ones cost one timeout."""
     with ThreadPoolExecutor(len(bootstraps)) as pool:
-        return list(pool.map(heard, bootstraps))
+        return list(pool.map(control_at, bootstraps))
 
 
-def heard(bootstrap: str) -> Control | None:
-    """What the broker at this address says of its site; None where it is silent."""
+def control_at(bootstrap: str) -> Control | None:
+    """The control records at this address; None where the broker is silent."""
     try:
-        return ask(bootstrap)
+        return read_site(bootstrap)
     except SiteSilent:
         return None
 
 
-def find_target(settings: StackSettings, to: str) -> tuple[Site, Site]:
-    """The site to promote and the other: `to`, or else the one that is passive. Raises NotDone."""
-    sites = both_sites(settings)
-    if not to:
-        passive = [
-            name for name, control in controls(sites).items() if control and control.role.role == "passive"
-        ]
-        if len(passive) != 1:
-            said = "both sites say that they are passive" if passive else "no passive site answers"
-            raise NotDone(f"{said}: name the site that is to become active with --to")
-        to = passive[0]
-    if to not in sites:
-        raise NotDone(f"there is no site {to}")
-    other = next(site for name, site in sites.items() if name != to)
-    return sites[to], other
+def newest_active(states: Mapping[str, Control | None]) -> str | None:
+    """The site that is active in the newest epoch; None where none responds. A lost one may still say active."""
+    epochs = {
+        name: control.role.epoch
+        for name, control in states.items()
+        if control is not None and control.role.role == "active"
+    }
+    return max(epochs, key=lambda name: epochs[name], default=None)
+
+
+def other_than(sites: Mapping[str, Site], name: str) -> Site:
+    """Raises NotDone where `name` is not one of the two sites."""
+    if name not in sites:
+        raise NotDone(f"there is no site {name}: the sites are {' and '.join(sites)}")
+    return next(site for other, site in sites.items() if other != name)
+
+
+def passive_site(sites: Mapping[str, Site], states: Mapping[str, Control | None]) -> Site:
+    """The one site that responds and is passive. Raises NotDone."""
+    passive = [name for name, control in states.items() if control and control.role.role == "passive"]
+    if len(passive) != 1:
+        reason = "both sites are passive" if passive else "no passive site responds"
+        raise NotDone(f"{reason}: name the site that is to become active with --to")
+    return sites[passive[0]]

@@ -1,20 +1,21 @@
-"""Making a site the active one: the same for a planned switchover and after a loss."""
+"""Promotion: stops the mirror, makes a site the active one, and reverses the mirror.
+
+It is the same in a planned switchover and after a loss.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
 import asyncpg
-import httpx
 
 from contracts.kernel.records import HoldKind, SiteRole
-from infra.base.http import local_http
 from infra.base.waiting import wait_until
-from infra.dr.plan import split_place
-from infra.dr.seeding import last_data
-from infra.dr.steps import NotDone, Steps
-from infra.log.asking import ask
-from infra.log.control import lift_hold, write_hold, write_role
+from infra.dr.lease import fence_site
+from infra.dr.mirror import last_data, reset_internal, seed
+from infra.dr.overview import worker_health, workers
+from infra.dr.plan import NotDone, Steps, split_partition
+from infra.log.control import Address, lift_hold, read_site, write_hold, write_role
 from infra.log.topics import SERVICES, catalogue, mirrored_topics
 from infra.stack.mirror_settings import mirror_transactional_id
 from infra.stack.platform import platform_of
@@ -31,14 +32,14 @@ _INSERT = """
 INSERT INTO promotion (epoch, topic, partition, ends_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"""
 
 
-def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[tuple[str, int], int]:
-    """Hold the mirror at `site` for good, shut out what may be left of it, and see where its log ends.
+def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[str, int]:
+    """Keep the mirror at `site` down, fence it, and find the end of the mirrored log.
 
-    It is killed: nothing that it could finish is wanted (what it must have copied is proven, or its source is
-    gone), a clean stop takes seconds without writes, and the fence ends what it has open.
+    It is killed: a clean stop takes seconds without writes and gains nothing, because its copy is proven complete
+    or its source is gone. The fence ends its open transaction.
 
-    Answers the offset of the last record of each mirrored partition, -1 for an empty one. Raises NotDone
-    where it does not stop.
+    Returns the offset of the last record of each mirrored partition (`topic/partition`), -1 for an empty one. Raises
+    NotDone where it does not stop.
     """
     with steps.step("mirror stopped for good"):
         platform = platform_of(site.settings)
@@ -57,32 +58,37 @@ def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[tuple[str, int],
         topics = [topic for topic in catalogue().values() if topic.mirrored]
         every = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
         doing.detail = f"{len(ends)} of {len(every)} partitions hold records"
-    return {place: ends.get(place, NOTHING) for place in every}
+    return {f"{topic}/{number}": ends.get((topic, number), NOTHING) for topic, number in every}
 
 
 def mirror_running(site: Site) -> bool:
-    """Whether the site's mirror runs; at a site that is not kept up it is dead."""
+    """Whether the site's mirror runs; it does not at a site that is down."""
     mirror = platform_of(site.settings).processes(site).get(MIRROR)
     return mirror is not None and mirror.running
 
 
-def promote(site: Site, epoch: int, ends: dict[str, int], steps: Steps, hold: HoldKind) -> None:
-    """Write the role, wait for the workers, take requests again. Doing it again goes on where it stopped.
+def promote(
+    site: Site, source: Site, epoch: int, ends: dict[str, int], steps: Steps, write_block: HoldKind
+) -> None:
+    """Write the role, wait for the workers, accept requests again. A second call continues where the first stopped.
 
-    `hold` keeps requests out until the workers are active: `takeover` where logs may be cut, and `quiesced`
-    where they are complete.
+    `write_block` refuses requests until the workers are active: `takeover` where logs may be incomplete,
+    `quiesced` where they are complete.
     """
     with steps.step("ends of the mirrored log kept") as doing:
         doing.detail = _keep_ends(site, epoch, ends)
-    with steps.step(f"{site.name} active in epoch {epoch}"):
-        role = ask(site.bootstrap).role
+    with steps.step(f"{site.name} active in epoch {epoch}") as doing:
+        role = read_site(site.bootstrap).role
         if (role.role, role.epoch) != ("active", epoch):
-            # the hold goes first: it means nothing before the role's epoch, and there is no moment without it
-            write_hold(site.bootstrap, hold, epoch)
+            # The write block goes first: it is void here before the role's epoch, and announces that to the other site.
+            write_hold(site.bootstrap, write_block, epoch)
+            doing.detail = fence_site(site.bootstrap, Address(source.name, source.link), epoch)
             write_role(site.bootstrap, SiteRole(site.name, "active", epoch))
     with steps.step("workers active"):
+        control = read_site(site.bootstrap)
+        names = [name for service in SERVICES for name in workers(control, service)]
         wait_until(
-            lambda: all(_active(site, service, epoch) for service in SERVICES),
+            lambda: all(_active(site, name, epoch) for name in names),
             f"the workers of {site.name} are active",
             WORKER_SECONDS,
             error=lambda late: NotDone(
@@ -93,20 +99,15 @@ def promote(site: Site, epoch: int, ends: dict[str, int], steps: Steps, hold: Ho
         lift_hold(site.bootstrap)
 
 
-def _active(site: Site, service: str, epoch: int) -> bool:
-    """Whether the service's worker writes in this epoch; it says so only after its takeover."""
-    try:
-        url = f"{site.settings.url(f'{service}-worker')}/health/ready"
-        answer = local_http().get(url, timeout=1)
-    except httpx.HTTPError:
-        return False
-    said = answer.json()
-    return answer.status_code == 200 and (said.get("status"), said.get("epoch")) == ("active", epoch)
+def _active(site: Site, worker: str, epoch: int) -> bool:
+    """Whether the worker writes in this epoch; it reports so only after its takeover."""
+    ready, body = worker_health(site, worker)
+    return ready and (body.get("status"), body.get("epoch")) == ("active", epoch)
 
 
 def _keep_ends(site: Site, epoch: int, ends: dict[str, int]) -> str:
-    """For readers with tokens of lost writes. Orders matter more: a database that is away stops nothing."""
-    rows = [(epoch, *split_place(place), offset + 1) for place, offset in ends.items()]
+    """For readers with tokens of lost writes. A database that is away does not stop the promotion."""
+    rows = [(epoch, *split_partition(partition), offset + 1) for partition, offset in ends.items()]
 
     async def insert() -> None:
         connection = await asyncpg.connect(site.database_url, timeout=DATABASE_SECONDS)
@@ -120,3 +121,22 @@ def _keep_ends(site: Site, epoch: int, ends: dict[str, int]) -> str:
     except (asyncpg.PostgresError, OSError, TimeoutError) as error:
         return f"not in the database ({error}): readers with tokens of lost writes will wait in vain"
     return f"{len(rows)} partitions"
+
+
+def start_reverse(source: Site, target: Site, ends: dict[str, int], steps: Steps) -> None:
+    """Mirror `source` into `target`, starting after the offsets `ends` (`topic/partition`, -1 for none).
+
+    Up to there both logs must be equal. A mirror that already runs has its positions and stays unchanged.
+    """
+    with steps.step(f"mirror {source.name} → {target.name}") as doing:
+        if mirror_running(target):
+            doing.detail = "runs already"
+            return
+        platform = platform_of(target.settings)
+        if MIRROR not in platform.held(target):
+            raise NotDone(f"the mirror at {target.name} is not held: `./daybook --site {target.name} status`")
+        forgotten = reset_internal(target.bootstrap, source.name)
+        positions = {split_partition(partition): offset for partition, offset in ends.items() if offset >= 0}
+        seed(target.bootstrap, source.name, positions)
+        platform.start(target, MIRROR)
+        doing.detail = f"{len(positions)} positions, {len(forgotten)} old topics removed"

@@ -1,23 +1,41 @@
-"""After a failover, for each acknowledged command that did not cross: send it again, or write it off."""
+"""After a failover, for each acknowledged command that was not mirrored: send it again, or write it off."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
+from confluent_kafka import KafkaException, Message, TopicPartition
 
-from contracts.kernel.records import LossReissued, LossWrittenOff
+from contracts.kernel.records import LossReissued, LossWrittenOff, Outcome, OutcomeBatch
 from contracts.topics import TOPICS
 from infra.base.errors import DaybookError
-from infra.dr.deciding import Decision, Desk, decisions
-from infra.dr.losses import Loss, Report
+from infra.base.files import write_whole
+from infra.dr.losses import Loss, LostRequest, Report
+from infra.dr.plan import split_partition
+from infra.log.delivery import NewRecord, deliver
+from infra.log.event_log import EVENT_TOPICS, event_in_any_epoch
+from services.kernel.log import clients
 from services.kernel.log.control import read_control
-from services.kernel.record.envelope import now_micros
+from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
+from services.kernel.record.codec import decode, encode
+from services.kernel.record.envelope import ReplyAddress, now_micros
 
-# How long a command waits for the conversation that it met an end of the first time.
+TOPIC = "site.reconciliation"
+OUTCOME_SECONDS = 60.0
+DELIVERY_SECONDS = 30
+
+Decision: TypeAlias = LossReissued | LossWrittenOff
+# How long a command waits until the part of the conversation before it is in the stream.
 STREAM_SECONDS = 5.0
+
+
+class NoOutcome(DaybookError, TimeoutError):
+    """A command that was sent again has no outcome yet; it may still be executed, once."""
 
 
 class Undecidable(DaybookError):
@@ -26,10 +44,10 @@ class Undecidable(DaybookError):
 
 @dataclass(frozen=True)
 class ReconStanding:
-    """A lost command and what became of it so far.
+    """A lost command and its state.
 
     `state` is `open`, `reissued`, `written off`, `done again` (a client repeated it at the new site) or
-    `no promise` (it was refused, or belongs to a conversation, which goes on by itself).
+    `no promise` (it was refused, or belongs to a conversation, which continues by itself).
     """
 
     loss: Loss
@@ -38,11 +56,9 @@ class ReconStanding:
 
 
 def save(report: Report, file: Path) -> None:
-    """Keep a report: the old log may be gone when the last entry is decided."""
+    """Store a report: the old log may be gone when the last entry is decided."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_suffix(".fresh")
-    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
-    fresh.replace(file)
+    write_whole(file, msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
 
 
 def load(file: Path) -> Report:
@@ -51,21 +67,20 @@ def load(file: Path) -> Report:
 
 
 def standings(bootstrap: str, report: Report) -> list[ReconStanding]:
-    """Every entry of the report, oldest first, with what was decided at the new active site."""
+    """Every entry of the report, oldest first, with its decision at the new active site."""
     decided = decisions(bootstrap)
     return [_standing(loss, decided.get(loss.command_id)) for loss in report.losses]
 
 
 def chosen(entries: Iterable[ReconStanding], ids: Sequence[str]) -> list[ReconStanding]:
-    """The entries with these command ids, or beginnings of ids. Raises `Undecidable`."""
-    every = list(entries)
-    found = []
-    for wanted in ids:
-        matching = [entry for entry in every if entry.loss.command_id.startswith(wanted)]
+    """The entries with these command ids, which can be abbreviated. Raises Undecidable."""
+    entries, selected = list(entries), []
+    for prefix in ids:
+        matching = [entry for entry in entries if entry.loss.command_id.startswith(prefix)]
         if len(matching) != 1:
-            raise Undecidable(f"{wanted} names {len(matching)} entries of the report")
-        found += matching
-    return found
+            raise Undecidable(f"{prefix} names {len(matching)} entries of the report")
+        selected += matching
+    return selected
 
 
 def reissue(
@@ -74,9 +89,9 @@ def reissue(
     entries: Sequence[ReconStanding],
     progress: Callable[[ReconStanding], None],
 ) -> list[ReconStanding]:
-    """Send commands again under their old ids, in their old order, one by one; record what came of it.
+    """Send commands again under their old ids, in their old order, one at a time, and record the outcomes.
 
-    Sent twice, a command is executed once. Raises `Undecidable`, `NoOutcome` or TimeoutError; what was
+    A command that is sent twice is executed once. Raises `Undecidable`, `NoOutcome` or TimeoutError; what was
     decided before stays decided.
     """
     control = read_control(bootstrap)
@@ -95,7 +110,7 @@ def reissue(
 
 
 def write_off(bootstrap: str, entries: Sequence[ReconStanding], reason: str) -> list[ReconStanding]:
-    """Give commands up. Raises `Undecidable` for one that was decided already, TimeoutError."""
+    """Drop commands. Raises Undecidable for one that was decided already, TimeoutError."""
     done = []
     for entry in entries:
         loss = entry.loss
@@ -133,9 +148,9 @@ def _check(entry: ReconStanding) -> None:
 
 
 def _reissue(desk: Desk, loss: Loss, epoch: int) -> ReconStanding:
-    """What an order and its stock said to each other in between comes first: an early repeat is refused.
+    """Wait until the order has exchanged with its stock what came before the command: earlier it is refused.
 
-    A delivery or a correction of stock depends on nothing before it, and its stream goes another way now.
+    A delivery or a correction of stock depends on nothing before it, and its stream continues differently now.
     """
     if loss.request is None:
         raise Undecidable(f"{loss.command_id} has no command")
@@ -149,10 +164,107 @@ def _reissue(desk: Desk, loss: Loss, epoch: int) -> ReconStanding:
 
 
 def _streams(report: Report) -> dict[tuple[str, str], int]:
-    """Where the streams that lost events stood at the cut."""
-    found: dict[tuple[str, str], int] = {}
+    """The versions that the streams with lost events had at the cut."""
+    versions: dict[tuple[str, str], int] = {}
     for loss in report.losses:
         if loss.events:
             stream = TOPICS[loss.service].events, loss.subject
-            found[stream] = min(found.get(stream, loss.version), loss.version)
-    return found
+            versions[stream] = min(versions.get(stream, loss.version), loss.version)
+    return versions
+
+
+def decisions(bootstrap: str) -> dict[str, Decision]:
+    """The newest decision about each command, by its id."""
+    newest: dict[str, Decision] = {}
+    for record in read_to_end(bootstrap, TOPIC, {0: 0}):
+        decision = decode(record.value())
+        newest[decision.command_id] = decision
+    return newest
+
+
+class Desk:
+    """Sends commands, receives outcomes, follows streams and records decisions.
+
+    `streams` are the versions of the streams that lost events, by (topic, subject), where `continued`
+    (`topic/partition` → offset) begins. Use it in a `with`.
+    """
+
+    def __init__(
+        self, bootstrap: str, streams: Mapping[tuple[str, str], int], continued: Mapping[str, int]
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._versions = dict(streams)
+        self._outcomes: dict[str, Outcome] = {}
+        self._producer = clients.writer(
+            bootstrap, {"message.timeout.ms": DELIVERY_SECONDS * 1000, "log_level": 3}
+        )
+        self._consumer = clients.follower(bootstrap, options={"fetch.wait.max.ms": 50, "log_level": 3})
+        self._replies = {service: self._reply_to(service) for service in TOPICS}
+        self._partitions = {topic: len(partitions_of(bootstrap, topic)) for topic in EVENT_TOPICS}
+        positions = [TopicPartition(*split_partition(name), offset) for name, offset in continued.items()]
+        self._consumer.assign([*map(self._end, self._replies.values()), *positions])
+
+    def __enter__(self) -> Desk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def send(self, service: str, request: LostRequest, epoch: int) -> Outcome:
+        """Send the command unchanged, in this epoch, and return its outcome. Raises NoOutcome."""
+        ours = {"ce_epoch": b"%d" % epoch, "ce_replyto": str(self._replies[service]).encode()}
+        headers = [(name, ours.pop(name, value)) for name, value in request.headers]
+        command_id = dict(request.headers)["ce_id"].decode()
+        self._outcomes.pop(command_id, None)
+        headers += ours.items()
+        record = NewRecord(request.topic, request.key, request.value, headers=headers)
+        deliver(self._producer, [record], DELIVERY_SECONDS + 1)
+        until = time.monotonic() + OUTCOME_SECONDS
+        while command_id not in self._outcomes:
+            if time.monotonic() > until:
+                raise NoOutcome(f"{command_id} has no outcome within {OUTCOME_SECONDS:.0f} s")
+            self._listen()
+        return self._outcomes[command_id]
+
+    def await_version(self, topic: str, subject: str, version: int, seconds: float) -> bool:
+        """Wait until the stream has `version`. Returns False when it does not in time."""
+        until = time.monotonic() + seconds
+        while self._versions.get((topic, subject), version) < version:
+            if time.monotonic() > until:
+                return False
+            self._listen()
+        return True
+
+    def write(self, decisions: Sequence[Decision]) -> None:
+        """Record decisions. Raises TimeoutError."""
+        records = [NewRecord(TOPIC, decision.command_id, encode(TOPIC, decision)) for decision in decisions]
+        deliver(self._producer, records, DELIVERY_SECONDS + 1)
+
+    def _listen(self) -> None:
+        for record in self._consumer.consume(500, 0.05):
+            if (error := record.error()) is not None:
+                if not error.retriable():
+                    raise KafkaException(error)
+                continue
+            self._receive(record)
+
+    def _receive(self, record: Message) -> None:
+        if record.topic() not in self._partitions:
+            match decode(record.value()):
+                case OutcomeBatch(outcomes=outcomes):
+                    self._outcomes.update((outcome.command_id, outcome) for outcome in outcomes)
+            return
+        metadata = event_in_any_epoch(record, self._partitions[record.topic()])
+        if metadata is not None and (stream := (record.topic(), metadata.subject)) in self._versions:
+            self._versions[stream] = max(self._versions[stream], metadata.version)
+
+    def _reply_to(self, service: str) -> ReplyAddress:
+        """The last partition of the outcomes: no replica of the API reads it."""
+        topic = TOPICS[service].outcomes
+        return ReplyAddress(topic, partitions_of(self._bootstrap, topic)[-1], "", "")
+
+    def _end(self, reply: ReplyAddress) -> TopicPartition:
+        number = reply.partition or 0
+        return TopicPartition(
+            reply.topic, number, high_watermarks(self._bootstrap, reply.topic, [number])[number]
+        )

@@ -1,4 +1,4 @@
-"""What the demo asks of the running shop, apart from how it is shown."""
+"""The demo's requests to the running shop, apart from their presentation."""
 
 import time
 from collections import Counter
@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pyarrow.parquet as pq
 
+from infra.lab.load.clients import Urls
+from infra.lab.load.shop import CLIENT_SECONDS, Shop
 from infra.lab.retail.expectation import ExpectedDay, RetailExpectation
 from infra.lab.retail.plan import LoadPlan
-from infra.lab.retail.requests import Api, call
-from infra.lab.retail.shop import CLIENT_SECONDS, Shop
-from infra.lab.retail.steps import Place, Step
+from infra.lab.retail.steps import Place, Step, request_of
 
 PAGE = 500
 
@@ -77,47 +77,42 @@ class OwnWrite:
     read_ms: float
 
 
-def write_and_read(plan: LoadPlan, urls: Mapping[Api, str], shop: Shop, count: int) -> Iterator[OwnWrite]:
+def write_and_read(plan: LoadPlan, urls: Urls, shop: Shop, count: int) -> Iterator[OwnWrite]:
     """The plan's first `count` orders, each read straight after it was placed, not yet settled.
 
     What they need is delivered first. Raises httpx.HTTPStatusError where a write is not accepted.
     """
-    places = [step for step in plan.steps() if isinstance(step, Place)][:count]
-    needed = {line.sku for place in places for line in place.lines}
+    orders = [step for step in plan.steps() if isinstance(step, Place)][:count]
+    needed = {line.sku for order in orders for line in order.lines}
     with httpx.Client(timeout=CLIENT_SECONDS, trust_env=False) as client:
 
         def post(step: Step) -> httpx.Response:
-            request = call(step)
-            headers = {
-                "Idempotency-Key": request.key,
-                "Content-Type": "application/json",
-                "X-Correlation-ID": request.correlation,
-            }
+            request = request_of(step)
             url = urls[request.api] + request.path
-            return client.post(url, content=request.body, headers=headers).raise_for_status()
+            return client.post(url, content=request.body, headers=request.headers).raise_for_status()
 
         for delivery in plan.deliveries:
             if delivery.sku in needed:
                 post(delivery)
-        for place in places:
+        for order in orders:
             began = time.perf_counter()
-            token = post(place).headers["Consistency-Token"]
+            token = post(order).headers["Consistency-Token"]
             written = time.perf_counter()
-            read = shop.get(f"/orders/{place.order_id}", {"Consistency-Token": token})
-            found: dict[str, Any] = read.json()
+            read = shop.get(f"/orders/{order.order_id}", {"Consistency-Token": token})
+            body: dict[str, Any] = read.json()
             yield OwnWrite(
-                order_id=place.order_id,
-                lines=len(place.lines),
+                order_id=order.order_id,
+                lines=len(order.lines),
                 write_ms=1000 * (written - began),
                 read_code=read.status_code,
-                read_version=found.get("version", 0),
-                read_status=found.get("status", found.get("code", "")),
+                read_version=body.get("version", 0),
+                read_status=body.get("status", body.get("code", "")),
                 read_ms=1000 * (time.perf_counter() - written),
             )
 
 
 def mart_differences(folder: Path, expected: RetailExpectation) -> list[tuple[str, str]]:
-    """(day, country) where Spark's mart of daily revenue is not what the data says, in order.
+    """(day, country) where Spark's mart of daily revenue differs from the data, in order.
 
     Only of the expected days: what is sold by hand is sold today.
     """
@@ -135,7 +130,7 @@ def mart_differences(folder: Path, expected: RetailExpectation) -> list[tuple[st
 def _pages(shop: Shop, path: str, name: str) -> Iterator[Mapping[str, Any]]:
     cursor = ""
     while True:
-        page = shop.found(path, limit=PAGE, **({"cursor": cursor} if cursor else {}))
+        page = shop.read(path, limit=PAGE, **({"cursor": cursor} if cursor else {}))
         yield from page[name]
         cursor = page["next"]
         if not cursor:

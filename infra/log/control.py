@@ -1,102 +1,220 @@
-"""Writing `site.control`: the role, what holds writers back, a full disk, and standing down.
+"""`site.control` of a site: writing the role, the write block, a full disk; reading a site that may be silent.
 
-Every function takes the address of the site's broker, from beside it or through its link. All raise
+Every writing function takes the address of the site's broker, beside it or through its link, and raises
 TimeoutError where the broker does not take the record.
 """
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, Message
+from dataclasses import replace
+from typing import NamedTuple
 
-from contracts.kernel.records import CommandInputs, HoldKind, InputPhase, SiteHold, SiteRole, StorageBlock
+from confluent_kafka import TopicPartition
+
+from contracts.kernel.records import (
+    CommandInputs,
+    HoldKind,
+    InputPhase,
+    SiteAlone,
+    SiteHold,
+    SiteLease,
+    SiteRole,
+    SlotLayout,
+    StorageBlock,
+)
+from contracts.topics import INPUTS as COMMAND_INPUTS
 from contracts.topics import TOPICS
+from infra.base.errors import DaybookError
+from infra.log.delivery import NewRecord, deliver
 from services.kernel.log import clients
 from services.kernel.log.control import (
+    ALONE,
     HOLD,
     INPUTS,
+    LEASE,
     ROLE,
     STORAGE,
     TOPIC,
+    Control,
+    ControlSource,
     read_control,
     snapshot_id,
     transactional_ids,
 )
+from services.kernel.log.reader import NotKnown, commands_consumer, partitions_by_topic
 from services.kernel.log.transactions import Transactions
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import now_micros
 
 SERVICES = tuple(TOPICS)
 WRITE_SECONDS = 20.0
+READ_SECONDS = 2.0
 FENCE_TIMEOUT_MS = 10_000
 
 
 def write_role(bootstrap: str, role: SiteRole) -> None:
-    """From now on the site has this role and epoch."""
+    """Give the site this role and epoch."""
     _write(bootstrap, ROLE, encode(TOPIC, role))
 
 
 def write_hold(bootstrap: str, kind: HoldKind, epoch: int) -> None:
-    """Hold the site's writers back, in this epoch."""
+    """Block writes at the site, in this epoch."""
     _write(bootstrap, HOLD, encode(TOPIC, SiteHold(kind, epoch, now_micros())))
 
 
 def lift_hold(bootstrap: str) -> None:
-    """Nothing holds the site's writers back any more."""
+    """Remove the write block."""
     _write(bootstrap, HOLD, None)
 
 
+def write_alone(bootstrap: str, epoch: int) -> None:
+    """Record that the other site cannot be active in this epoch: the site writes without proof until it sees it."""
+    _write(bootstrap, ALONE, encode(TOPIC, SiteAlone(epoch, now_micros())))
+
+
+def lift_alone(bootstrap: str) -> None:
+    """The sites see each other again: from now on the site needs proof."""
+    _write(bootstrap, ALONE, None)
+
+
+def write_lease(bootstrap: str, seconds: int) -> None:
+    """Let the other site write for so long after it has read this; 0: there is no lease."""
+    _write(bootstrap, LEASE, encode(TOPIC, SiteLease(seconds, now_micros())))
+
+
 def write_inputs(bootstrap: str, phase: InputPhase) -> None:
-    """From now on the site's inputs are in this phase (ADR 20)."""
+    """Move the site's inputs to this phase (ADR 20)."""
     _write(bootstrap, INPUTS, encode(TOPIC, CommandInputs(phase, now_micros())))
 
 
 def write_storage_block(bootstrap: str, folder: str, free_bytes: int, seconds: float = WRITE_SECONDS) -> None:
-    """The site refuses new commands: the disk of `folder` is nearly full."""
+    """Refuse new commands: the disk of `folder` is nearly full."""
     _write(bootstrap, STORAGE, encode(TOPIC, StorageBlock(folder, free_bytes, now_micros())), seconds)
 
 
 def lift_storage_block(bootstrap: str, seconds: float = WRITE_SECONDS) -> None:
-    """The disk has room again."""
+    """Accept commands again: the disk has room."""
     _write(bootstrap, STORAGE, None, seconds)
 
 
 def stand_down(bootstrap: str, site: str, epoch: int) -> None:
-    """The site is passive as of `epoch`, and after the return none of its workers can acknowledge a command.
+    """Make the site passive as of `epoch`. After the return none of its workers can acknowledge a command.
 
-    The record goes first, then every slot id is fenced: a worker that comes back reads the record after its
-    `init_transactions`; one that is still writing loses its next commit. Raises OwnershipLost where the
-    broker goes away in between: repeat it.
+    The record goes first, then every slot id is fenced: a worker that starts again reads the record after its
+    `init_transactions`; one that still writes fails at its next commit. Raises OwnershipLost where the broker
+    fails in between: repeat it.
     """
     write_role(bootstrap, SiteRole(site, "passive", epoch))
     fence_slots(bootstrap)
 
 
 def fence_slots(bootstrap: str) -> None:
-    """Shut out whoever writes as one of the site's slots, and end what it has open."""
+    """Fence the writer of each of the site's slots, and end its open transaction."""
     control = read_control(bootstrap)
     for service in SERVICES:
-        for slot in range(control.layout(service).slots):
-            ids = [*transactional_ids(service, slot), snapshot_id(service, slot)]
-            Transactions(bootstrap, ids, FENCE_TIMEOUT_MS).fence()
+        _fence(bootstrap, control.layout(service))
+
+
+def change_layout(bootstrap: str, service: str, slots: int) -> SlotLayout:
+    """Share the service's partitions among `slots` slots from now on. Only one process may do this at a time.
+
+    No new owner begins before every old one is shut out: the old layout is closed first. After an interruption the
+    same call continues. Raises TimeoutError or OwnershipLost.
+    """
+    closed = close_layout(bootstrap, service)
+    for slot in range(slots, closed.slots):
+        _settle(bootstrap, service, slot)
+    return _write_layout(bootstrap, SlotLayout(service, abs(closed.number) + 1, slots))
+
+
+def close_layout(bootstrap: str, service: str) -> SlotLayout:
+    """Close the layout, then fence every id of every slot: no worker can write to the service's topics.
+
+    The number of a closed layout is negative. A worker that starts reads it after its `init_transactions`, and
+    waits; one that still writes loses its next commit. Raises like `change_layout`; it may be repeated.
+    """
+    layout = read_control(bootstrap).layout(service)
+    closed = _write_layout(bootstrap, replace(layout, number=-abs(layout.number)))
+    _fence(bootstrap, closed)
+    return closed
+
+
+def open_layout(bootstrap: str, service: str) -> None:
+    """Let the workers of a closed layout start again. Raises TimeoutError."""
+    layout = read_control(bootstrap).layout(service)
+    _write_layout(bootstrap, replace(layout, number=abs(layout.number)))
+
+
+def _fence(bootstrap: str, layout: SlotLayout) -> None:
+    for slot in range(layout.slots):
+        ids = [*transactional_ids(layout.service, slot), snapshot_id(layout.service, slot)]
+        Transactions(bootstrap, ids, FENCE_TIMEOUT_MS).fence()
+
+
+def _settle(bootstrap: str, service: str, slot: int) -> None:
+    """Abort what the ids of a slot that goes may have left undecided: no worker starts with them again (ADR 9)."""
+    transactions = Transactions(bootstrap, transactional_ids(service, slot), FENCE_TIMEOUT_MS)
+    transactions.fence()
+    topics, partitions = TOPICS[service], partitions_by_topic(bootstrap)
+    written = [
+        (topic, number) for topic in sorted({*topics, *COMMAND_INPUTS}) for number in partitions[topic]
+    ]
+    consumed = [TopicPartition(topic, number, 0) for topic in topics.inputs for number in partitions[topic]]
+    consumer = commands_consumer(bootstrap, f"{service}-workers")
+    try:
+        transactions.settle(written, consumed, consumer.consumer_group_metadata())
+    finally:
+        consumer.close()
+
+
+def _write_layout(bootstrap: str, layout: SlotLayout) -> SlotLayout:
+    record = NewRecord(TOPIC, f"layout/{layout.service}", encode(TOPIC, layout), 0)
+    deliver(clients.writer(bootstrap), [record], WRITE_SECONDS)
+    return layout
 
 
 def _write(bootstrap: str, key: str, value: bytes | None, seconds: float = WRITE_SECONDS) -> None:
-    refused: list[KafkaError] = []
+    options = {
+        # idempotence would wait half a second for an id, and a repeated record changes nothing
+        "enable.idempotence": False,
+        "message.timeout.ms": int(seconds * 1000),
+        "log_level": 0,
+    }
+    deliver(clients.writer(bootstrap, options), [NewRecord(TOPIC, key, value, 0)], seconds + 1)
 
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            refused.append(error)
 
-    producer = clients.writer(
-        bootstrap,
-        {
-            "enable.idempotence": False,
-            # not idempotent: that waits half a second for an id, and the same record twice is the same
-            "message.timeout.ms": int(seconds * 1000),
-            "log_level": 0,
-        },
-    )
-    producer.produce(TOPIC, value, key, partition=0, on_delivery=delivered)
-    if producer.flush(seconds + 1) or refused:
-        reason = f": {refused[0].str()}" if refused else ""
-        raise TimeoutError(f"{TOPIC} at {bootstrap} did not take the record {key}{reason}")
+class Address(NamedTuple):
+    """A site as one side sees it: its name, and the `host:port` of its broker for that side."""
+
+    name: str
+    bootstrap: str
+
+
+class SiteSilent(DaybookError, TimeoutError):
+    """The site's broker does not respond, or has no `site.control` yet."""
+
+
+class ControlReader:
+    """`ControlSource` for commands: reports a site that cannot be read as `SiteSilent`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._source = ControlSource(bootstrap)
+
+    def read(self, seconds: float = READ_SECONDS) -> Control:
+        """The site's control records. Raises SiteSilent where they cannot be read within `seconds`."""
+        try:
+            return self._source.read(seconds)
+        except NotKnown as error:
+            raise SiteSilent(str(error)) from error
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def read_site(bootstrap: str, seconds: float = READ_SECONDS) -> Control:
+    """The site's control records, read once. Raises SiteSilent."""
+    reader = ControlReader(bootstrap)
+    try:
+        return reader.read(seconds)
+    finally:
+        reader.close()

@@ -1,27 +1,31 @@
-"""The events topics as the rule of `services/kernel/log/rule.py` reads them: each record with what it is."""
+"""The events topics as the rule of `services/kernel/log/rule.py` reads them: each record with its kind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Message
 
+from contracts.kernel.records import EpochsRecorded
+from services.kernel.log.control import read_control
 from services.kernel.log.journal import TOPIC as JOURNAL
-from services.kernel.log.journal import read_journal
-from services.kernel.log.reader import partitions_by_topic, partitions_of, read_to_end
+from services.kernel.log.journal import read_journal, write_journal
+from services.kernel.log.reader import high_watermarks, partitions_by_topic, partitions_of, read_to_end
 from services.kernel.log.rule import (
     FIRST_EPOCH,
+    OPENING_KEY,
     REASONS,
     STREAMS,
     Event,
     Foreign,
     Journal,
     Kind,
+    Opening,
     epoch_after,
     kind_of,
 )
-from services.kernel.record.envelope import LARGEST_NUMBER, Metadata
+from services.kernel.record.envelope import LARGEST_NUMBER, Metadata, now_micros
 
 EVENT_TOPICS = tuple(STREAMS)
 _EVERY_EPOCH = Journal(epochs=dict.fromkeys(EVENT_TOPICS, range(FIRST_EPOCH, LARGEST_NUMBER + 1)))
@@ -29,7 +33,7 @@ _EVERY_EPOCH = Journal(epochs=dict.fromkeys(EVENT_TOPICS, range(FIRST_EPOCH, LAR
 
 @dataclass(frozen=True)
 class SkippedRecord:
-    """A record that is not of our log, where it stands. `reason` is one of the codes of `REASONS`."""
+    """The position of a record that is not of our log. `reason` is one of the codes of `REASONS`."""
 
     topic: str
     partition: int
@@ -41,8 +45,18 @@ class SkippedRecord:
 
 
 def journal_at(bootstrap: str) -> Journal:
-    """The decisions recorded at a broker; none where its log is older than `site.journal`."""
+    """The decisions recorded at a broker; empty where its log is older than `site.journal`."""
     return read_journal(bootstrap) if JOURNAL in partitions_by_topic(bootstrap) else Journal()
+
+
+def about_events(bootstrap: str) -> int:
+    """About how many events are in both logs: transactions' markers count too. 0 only where there is none."""
+    existing = partitions_by_topic(bootstrap)
+    return sum(
+        end
+        for topic in EVENT_TOPICS
+        for end in high_watermarks(bootstrap, topic, existing.get(topic, [])).values()
+    )
 
 
 def read_log(
@@ -53,16 +67,22 @@ def read_log(
     journal: Journal | None = None,
     name: str = "",
     epochs: Mapping[int, int] | None = None,
+    until: Callable[[Message], bool] = lambda _: False,
+    keys: Container[bytes | None] | None = None,
 ) -> Iterator[tuple[Message, Kind]]:
-    """Every committed record of an events topic and what it is, each partition in order.
+    """Every committed record of an events topic and its kind, each partition in order.
 
     `starts` and `epochs` are by partition: from which offset (default: the first of all partitions), and
-    which epoch is open there. `name` is the topic's name in decisions, where `topic` is a copy of it.
+    which epoch is open there. `name` is the topic's name in decisions, where `topic` is a copy of it. `until` ends a
+    partition as in `read_to_end`. With `keys`, only openings and records of these keys are looked at.
     """
     numbers = partitions_of(bootstrap, topic)
     opened = dict.fromkeys(numbers, FIRST_EPOCH) | dict(epochs or {})
     decided = journal_at(bootstrap) if journal is None else journal
-    for record in read_to_end(bootstrap, topic, dict.fromkeys(numbers, 0) if starts is None else starts):
+    first = dict.fromkeys(numbers, 0) if starts is None else starts
+    for record in read_to_end(bootstrap, topic, first, until=until):
+        if keys is not None and record.key() not in keys and record.key() != OPENING_KEY.encode():
+            continue
         number = record.partition()
         kind = kind_of(
             record.key(),
@@ -89,8 +109,8 @@ def foreign_records(bootstrap: str) -> list[SkippedRecord]:
 
 
 def kind_in_any_epoch(record: Message, partitions: int) -> Kind:
-    """What a record is to a reader that begins in the middle of the log, where it cannot know which epoch is
-    open: every one counts as open."""
+    """The kind of a record for a reader that begins in the middle of the log. It cannot know which epoch is open,
+    so every epoch counts as open."""
     return kind_of(
         record.key(),
         record.value(),
@@ -107,3 +127,39 @@ def event_in_any_epoch(record: Message, partitions: int) -> Metadata | None:
     """The metadata of an event; None for openings and foreign records. See `kind_in_any_epoch`."""
     kind = kind_in_any_epoch(record, partitions)
     return kind.metadata if isinstance(kind, Event) else None
+
+
+def record_epochs(bootstrap: str) -> list[EpochsRecorded]:
+    """Record, once, which epochs the log of an older version contains. A passive site's journal is a copy.
+
+    It runs before the new version reads or writes the log: an event that comes later cannot record its own epoch.
+
+    Raises NotCaughtUp, or TimeoutError where the broker does not take them.
+    """
+    role = read_control(bootstrap).role
+    if role.role != "active":
+        return []
+    recorded = journal_at(bootstrap).epochs
+    missing = [
+        EpochsRecorded(topic, unopened(bootstrap, topic, role.epoch), now_micros())
+        for topic in EVENT_TOPICS
+        if topic not in recorded
+    ]
+    write_journal(bootstrap, [(epochs.topic, epochs) for epochs in missing])
+    return missing
+
+
+def unopened(bootstrap: str, topic: str, last: int) -> tuple[int, ...]:
+    """The epochs after the first, up to `last`, of events with no opening before them in their partition."""
+    if last == FIRST_EPOCH:
+        return ()  # no other epoch was ever written: nothing to look for
+    numbers = partitions_of(bootstrap, topic)
+    opened = {number: {FIRST_EPOCH} for number in numbers}
+    epochs: set[int] = set()
+    for record in read_to_end(bootstrap, topic, dict.fromkeys(numbers, 0)):
+        match kind_in_any_epoch(record, len(numbers)):
+            case Opening(epoch=epoch):
+                opened[record.partition()].add(epoch)
+            case Event(metadata=metadata) if metadata.epoch <= last:
+                epochs |= {metadata.epoch} - opened[record.partition()]
+    return tuple(sorted(epochs))

@@ -1,7 +1,7 @@
-"""The lake as what read models are filled from: the Parquet files as batches of decoded events.
+"""Read models filled from the lake: the Parquet files as batches of decoded events.
 
-The lake keeps an event's envelope as columns, but for the name of who wrote it: `order_history` shows that
-name, so it can be filled from the log alone.
+The lake has an event's envelope as columns, except the name of its writer. `order_history` shows that name, so it can
+only be filled from the log.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from analytics.journal import read_decisions
-from analytics.lake.log_copy import LakeLogReplaced
 from analytics.lake.manifest import Manifest, check_part, part_folder, read_manifest
+from analytics.lake.writer import LakeLogReplaced
+from analytics.log_rule import read_decisions
 from analytics.offsets import topic_ids
 from infra.base.errors import DaybookError
 from services.kernel.log.rule import FIRST_EPOCH, Event, home_of, stream_of
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Envelope, Metadata
-from services.projection.engine.bulk import Lake
-from services.projection.engine.parked_keys import StoredRecord
-from services.projection.engine.read_model import Arrival, Batch, Contents, ReadModel, TopicPartition
+from services.projection.engine.read_model import Arrival, Batch, Contents, ReadModel, Record, TopicPartition
+from services.projection.engine.rebuild import Lake
 from services.projection.read_models import ORDER_HISTORY
 
 OFFSETS_AT_A_TIME = 10_000
@@ -79,7 +78,7 @@ class LakeRuns:
     """Reads the topics' files by ranges of offsets; the order of rows within and among files does not matter.
 
     A partition ends before the first record that is no event of epoch 1, or of a stream (`decided`) on which
-    somebody decided: what follows is read from the log, which has the headers and the openings of epochs.
+    an operator decided: what follows is read from the log, which has the headers and the openings of epochs.
     """
 
     files: Mapping[str, ds.Dataset | None]
@@ -109,8 +108,8 @@ class LakeRuns:
         if dataset is None:
             return None
         at = ds.field("offset")
-        wanted = (ds.field("partition") == number) & (at >= first) & (at < last)
-        table = dataset.to_table(columns=list(COLUMNS), filter=wanted).sort_by("offset")
+        rows = (ds.field("partition") == number) & (at >= first) & (at < last)
+        table = dataset.to_table(columns=list(COLUMNS), filter=rows).sort_by("offset")
         arrivals = list(self._arrivals(tp, table))
         if len(arrivals) < table.num_rows:
             self._ended.add(tp)
@@ -148,5 +147,5 @@ class LakeRuns:
                 epoch,
                 version,
             )
-            record = StoredRecord(*tp, offset, entity.encode(), value, ())
+            record = Record(*tp, offset, entity.encode(), value, ())
             yield Arrival(record, entity, Event(metadata), Envelope(metadata, body), "")

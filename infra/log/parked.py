@@ -1,24 +1,42 @@
-"""Commands that their worker could not execute; an operator tries again or gives up."""
+"""What waits for an operator: commands that could not be executed, keys of read models that cannot be applied.
+
+A command's position is `topic/partition/offset`, a key's is `<read model>:<key>`. Both can be retried or skipped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message
+import asyncpg
 
-from contracts.kernel.records import OutcomeBatch, ParkedCommand
+from contracts.kernel.records import InboxBatch, OutcomeBatch, ParkedCommand
 from contracts.topics import SERVICE_OF, TOPICS
 from infra.base.errors import DaybookError
+from infra.log.delivery import NewRecord, deliver
 from infra.log.topics import SERVICES
 from services.kernel.log import clients
 from services.kernel.log.control import read_control
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import LARGEST_RECORD
-from services.kernel.record.codec import Undecodable, decode
-from services.kernel.record.registry import topic_of
+from services.kernel.record.codec import Undecodable, decode, messages_of, topic_of
+from services.kernel.record.envelope import Malformed, read_headers, write_headers
+from services.projection.engine import parked_keys
+from services.projection.engine.database import prepare
+from services.projection.engine.parked_keys import (
+    NothingParked,
+    ParkedEvent,
+    ParkedKey,
+    RetryResult,
+)
+from services.projection.engine.read_model import Connection, ReadModel
+from services.projection.read_models import READ_MODELS
 
 DELIVERY_SECONDS = 30
+Result = TypeVar("Result")
 
 
 class NotParked(DaybookError, KeyError):
@@ -35,8 +53,8 @@ class Parked:
 
     def header(self, name: str) -> str:
         """One header of the command as text; empty where it has none."""
-        found = [header.value for header in self.command.headers if header.name == name]
-        return found[-1].decode(errors="replace") if found else ""
+        values = [header.value for header in self.command.headers if header.name == name]
+        return values[-1].decode(errors="replace") if values else ""
 
     def content(self) -> str:
         """The command in words, as far as it can be read."""
@@ -47,20 +65,20 @@ class Parked:
 
 
 def parked_commands(bootstrap: str, services: Sequence[str] = SERVICES) -> list[Parked]:
-    """What is parked now, oldest first."""
-    found: dict[str, Parked] = {}
+    """The parked commands, oldest first."""
+    by_position: dict[str, Parked] = {}
     for topic in (TOPICS[service].parked for service in services):
         starts = dict.fromkeys(partitions_of(bootstrap, topic), 0)
         for record in read_to_end(bootstrap, topic, starts):
             position = (record.key() or b"").decode()
-            found.pop(position, None)
+            by_position.pop(position, None)
             if record.value() is not None:
-                found[position] = Parked(position, topic, decode(record.value()))
-    return sorted(found.values(), key=lambda parked: parked.command.recorded_at)
+                by_position[position] = Parked(position, topic, decode(record.value()))
+    return sorted(by_position.values(), key=lambda parked: parked.command.recorded_at)
 
 
 def parked_command(bootstrap: str, position: str) -> Parked:
-    """The one at `position`. Raises `NotParked`."""
+    """The command at `position`. Raises NotParked."""
     for parked in parked_commands(bootstrap):
         if parked.position == position:
             return parked
@@ -68,18 +86,27 @@ def parked_command(bootstrap: str, position: str) -> Parked:
 
 
 def retry(bootstrap: str, parked: Parked) -> None:
-    """Send the command again as it was, to its input, then forget it here.
+    """Send the command unchanged to its input, then remove it from the parked ones.
 
-    Raises KafkaException: it may be sent twice then, and is executed once, for its id is the same.
+    A batch that could not be read is sent message by message, if this version can read it. Raises TimeoutError: then
+    it may be sent twice, and is executed once, because its id is the same.
     """
     command = parked.command
     headers = [(header.name, header.value) for header in command.headers]
-    _deliver(bootstrap, _input_of(bootstrap, command), command.key, command.value, headers)
+    topic = _input_of(bootstrap, command)
+    records = [NewRecord(topic, command.key, command.value, headers=headers)]
+    if parked.header("ce_type") == InboxBatch.TYPE:
+        with suppress(Undecodable, Malformed):
+            records = [
+                NewRecord(topic, message.key or b"", message.value, headers=write_headers(message.metadata))
+                for message in messages_of(command.value, read_headers(headers))
+            ]
+    _deliver(bootstrap, records)
     skip(bootstrap, parked)
 
 
 def _input_of(bootstrap: str, command: ParkedCommand) -> str:
-    """What a worker wrote to the commands goes to the inbox where workers have moved there."""
+    """A command that a worker once wrote to the commands goes to the inbox if the workers have moved there."""
     if read_control(bootstrap).phase == "commands":
         return command.topic
     try:
@@ -95,24 +122,59 @@ def _input_of(bootstrap: str, command: ParkedCommand) -> str:
 
 
 def skip(bootstrap: str, parked: Parked) -> None:
-    """Forget the command. Raises KafkaException."""
-    _deliver(bootstrap, parked.parked_in, parked.position.encode(), None, [])
+    """Remove the command from the parked ones. Raises TimeoutError."""
+    _deliver(bootstrap, [NewRecord(parked.parked_in, parked.position, None)])
 
 
-def _deliver(
-    bootstrap: str, topic: str, key: bytes, value: bytes | None, headers: list[tuple[str, bytes]]
-) -> None:
-    failures: list[KafkaError] = []
+def _deliver(bootstrap: str, records: list[NewRecord]) -> None:
+    options = {
+        "message.timeout.ms": DELIVERY_SECONDS * 1000,
+        "message.max.bytes": LARGEST_RECORD,
+        "log_level": 3,
+    }
+    deliver(clients.writer(bootstrap, options), records, DELIVERY_SECONDS + 5)
 
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failures.append(error)
 
-    producer = clients.writer(
-        bootstrap,
-        {"message.timeout.ms": DELIVERY_SECONDS * 1000, "message.max.bytes": LARGEST_RECORD, "log_level": 3},
-    )
-    producer.produce(topic, value, key, headers=headers, on_delivery=delivered)
-    producer.flush(DELIVERY_SECONDS + 5)
-    if failures:
-        raise KafkaException(failures[0])
+def keys(url: str) -> list[ParkedKey]:
+    """All parked keys. Raises OSError or asyncpg.PostgresError where the database does not respond."""
+    return query(url, parked_keys.parked_keys)
+
+
+def events_of(url: str, position: str) -> list[ParkedEvent]:
+    """The parked events of one key, in order. Raises NothingParked."""
+    model, key = _locate(position)
+    return query(url, lambda connection: parked_keys.show(connection, model.name, key))
+
+
+def retry_key(url: str, position: str) -> RetryResult:
+    """Apply the key's parked events up to the first that still fails. Raises NothingParked."""
+    model, key = _locate(position)
+    return query(url, lambda connection: parked_keys.retry(connection, model, key))
+
+
+def skip_first(url: str, position: str, reason: str) -> RetryResult:
+    """Exclude the key's first parked event for ever and apply those after it. Raises NothingParked."""
+    model, key = _locate(position)
+    return query(url, lambda connection: parked_keys.skip(connection, model, key, reason))
+
+
+def _locate(position: str) -> tuple[ReadModel[Any], str]:
+    name, _, key = position.partition(":")
+    for model in READ_MODELS:
+        if model.name == name:
+            return model, key
+    raise NothingParked(f"there is no read model {name}")
+
+
+def query(url: str, fetch: Callable[[Connection], Awaitable[Result]]) -> Result:
+    """The result of `fetch` on a new connection. Raises OSError or asyncpg.PostgresError."""
+
+    async def run() -> Result:
+        connection = await asyncpg.connect(url)
+        try:
+            await prepare(connection)
+            return await fetch(connection)
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())

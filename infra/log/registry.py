@@ -1,7 +1,7 @@
-"""The lock, served read-only in the dialect of Confluent's Schema Registry: `python -m infra.log.registry`.
+"""The lock, served read-only with the API of Confluent's Schema Registry: `python -m infra.log.registry`.
 
-For tools that ask a registry. The shop itself never does: it reads the lock. Of Apicurio's dialect as much as
-its converter needs, which reads our events in Kafka Connect.
+For tools that need a registry; the shop itself reads the lock. Of Apicurio's API it has the part that Apicurio's
+converter needs, which reads our events in Kafka Connect.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RegistrySettings(BaseSettings):
 
 @dataclass(frozen=True)
 class ClientParameters:
-    """Parameters of Confluent's API that its clients send; none changes what a read-only lock answers."""
+    """Parameters of Confluent's API that its clients send; none changes the responses of a read-only lock."""
 
     defaultToGlobal: str = ""
     deleted: str = ""
@@ -114,10 +114,10 @@ async def version_of(version: str, entries: Versions) -> Entry:
 
 async def uses_of(schema_id: str, lock: Served) -> list[Entry]:
     """A dependency: where a schema is used."""
-    found = [entry for entry in lock.entries if str(entry.id) == schema_id]
-    if not found:
+    uses = [entry for entry in lock.entries if str(entry.id) == schema_id]
+    if not uses:
         raise RegistryError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
-    return found
+    return uses
 
 
 Version: TypeAlias = Annotated[Entry, Depends(version_of)]
@@ -192,11 +192,11 @@ async def get_mode() -> dict[str, str]:
 async def find_version(request: Request, entries: Versions, lock: Served) -> dict[str, Any]:
     """The version of a subject that has the schema in the body, formatting and docs aside."""
     try:
-        wanted = fingerprint(msgspec.json.decode((await request.json())["schema"]))
+        digest = fingerprint(msgspec.json.decode((await request.json())["schema"]))
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise RegistryError(INVALID_SCHEMA, f"Invalid schema: {error!r}") from error
     for entry in entries:
-        if entry.fingerprint == wanted:
+        if entry.fingerprint == digest:
             return _described(entry, lock)
     raise RegistryError(SCHEMA_NOT_FOUND, "Schema not found")
 

@@ -1,11 +1,13 @@
-"""What the log holds of a stream that stopped, and an operator's decision between its records."""
+"""Streams that stopped, foreign records, and an operator's decision between the records of a stream."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
 import msgspec
 from confluent_kafka import Message
 
@@ -39,12 +41,12 @@ MEANINGS = {
 
 
 class NoSuchRecord(DaybookError, LookupError):
-    """The log does not hold what was asked for."""
+    """The log has no such stream or record."""
 
 
 @dataclass(frozen=True)
 class StoppedStream:
-    """`since` is micros UTC; None, and no read models, where only the stream's owner has seen it yet."""
+    """`since` is micros UTC. Without read models only the stream's owner has stopped, and `since` is None."""
 
     stream: str
     version: int
@@ -57,7 +59,7 @@ class StoppedStream:
 
 @dataclass(frozen=True)
 class ForeignSeen:
-    """A foreign record as a read model met it: topic/partition/offset, why, and when (micros UTC)."""
+    """A foreign record that a read model skipped: topic/partition/offset, the reason, the time (micros UTC)."""
 
     position: str
     reason: str
@@ -66,8 +68,8 @@ class ForeignSeen:
 
 @dataclass(frozen=True)
 class StreamRecord:
-    """One record of the log. `metadata` is None where its headers are not an envelope; `meaning` says what it
-    is to the shop."""
+    """One record of the log. `metadata` is None where its headers are no envelope; `meaning` is what the shop does
+    with it."""
 
     position: str
     key: bytes | None
@@ -82,7 +84,7 @@ class StreamRecord:
 
     @property
     def is_event(self) -> bool:
-        """Whether a decision may be about it: other records are foreign, whatever anybody decides."""
+        """Whether an operator can decide about it: records that are no events stay foreign."""
         return not self.meaning.startswith("foreign") or self.meaning.endswith(REASONS["decided"])
 
     @property
@@ -100,29 +102,29 @@ class StreamRecord:
 
 async def stopped_streams(connection: Connection, journal: Journal) -> list[StoppedStream]:
     """Streams at which read models stopped, or that a worker judged suspect."""
-    found: dict[str, StoppedStream] = {}
+    streams: dict[str, StoppedStream] = {}
     for key in await parked_keys(connection):
         if key.kind not in ("forked", "unreadable") or key.read_model.endswith("_next"):
             continue
         stream = f"{STREAMS.get(key.topic, key.topic)}/{key.key}"
-        before = found.get(stream)
+        before = streams.get(stream)
         models = (*(before.read_models if before else ()), key.read_model)
         since = min(key.parked_at, before.since or key.parked_at) if before else key.parked_at
-        found[stream] = StoppedStream(stream, key.version, key.kind, models, key.events, since, key.reason)
+        streams[stream] = StoppedStream(stream, key.version, key.kind, models, key.events, since, key.reason)
     for about, verdict in journal.verdicts.items():
-        if verdict == "suspect" and about.stream not in found:
+        if verdict == "suspect" and about.stream not in streams:
             reason = f"event {about.event_id} was not written by the owner of the stream"
-            found[about.stream] = StoppedStream(about.stream, about.version, "suspect", (), 0, None, reason)
-    return [found[stream] for stream in sorted(found)]
+            streams[about.stream] = StoppedStream(about.stream, about.version, "suspect", (), 0, None, reason)
+    return [streams[stream] for stream in sorted(streams)]
 
 
 async def foreign_count(connection: Connection) -> int:
-    """How many foreign records the read models met."""
+    """How many foreign records the read models skipped."""
     return int(await connection.fetchval("SELECT coalesce(sum(records), 0) FROM foreign_count"))
 
 
 async def foreign_records(connection: Connection, most: int) -> list[ForeignSeen]:
-    """The newest of those that are kept."""
+    """The newest of the stored ones."""
     rows = await connection.fetch(
         'SELECT * FROM foreign_record ORDER BY seen_at DESC, topic, partition, "offset" LIMIT $1', most
     )
@@ -133,7 +135,7 @@ async def foreign_records(connection: Connection, most: int) -> list[ForeignSeen
 
 
 def records_of(kafka: str, stream: str) -> list[StreamRecord]:
-    """Every record under the stream's key in its partition, as the log's rule reads them now.
+    """Every record with the stream's key in its partition, as the log's rule reads it now.
 
     Raises `NoSuchRecord`, TimeoutError, KafkaException.
     """
@@ -145,18 +147,18 @@ def records_of(kafka: str, stream: str) -> list[StreamRecord]:
         )
     topic, journal = topics[kind], read_journal(kafka)
     count = len(partitions_of(kafka, topic))
-    place = home_of(key, count)
-    reading = Reading(topic, place, count, journal, _readable)
-    wanted = {key.encode(), *(() if journal.epochs.get(topic) else (OPENING_KEY.encode(),))}
-    found = []
-    for record in read_to_end(kafka, topic, {place: 0}):
-        if record.key() in wanted or journal.epochs.get(topic):
+    partition = home_of(key, count)
+    reading = Reading(topic, partition, count, journal, _readable)
+    keys = {key.encode(), *(() if journal.epochs.get(topic) else (OPENING_KEY.encode(),))}
+    records = []
+    for record in read_to_end(kafka, topic, {partition: 0}):
+        if record.key() in keys or journal.epochs.get(topic):
             meaning = reading.take(record.key(), record.value(), record.headers())
             if record.key() == key.encode():
-                found.append(_stream_record(record, _meaning(meaning)))
-    if not found:
-        raise NoSuchRecord(f"{topic}/{place} holds no record of {stream}")
-    return found
+                records.append(_stream_record(record, _meaning(meaning)))
+    if not records:
+        raise NoSuchRecord(f"{topic}/{partition} holds no record of {stream}")
+    return records
 
 
 def record_at(kafka: str, position: str) -> StreamRecord:
@@ -164,30 +166,30 @@ def record_at(kafka: str, position: str) -> StreamRecord:
     topic, number, offset = position.rsplit("/", 2)
     if topic not in STREAMS or not (number.isdecimal() and offset.isdecimal()):
         raise NoSuchRecord(f"there is no position {position}: write {next(iter(STREAMS))}/0/17")
-    place, at = int(number), int(offset)
-    if place in partitions_of(kafka, topic):
-        for record in read_to_end(kafka, topic, {place: at}, {place: at + 1}):
+    partition, at = int(number), int(offset)
+    if partition in partitions_of(kafka, topic):
+        for record in read_to_end(kafka, topic, {partition: at}, {partition: at + 1}):
             if record.offset() == at:
                 return _stream_record(record, "")
             if record.offset() > at:
                 break
-    raise NoSuchRecord(f"{topic}/{place} holds no record at {at}")
+    raise NoSuchRecord(f"{topic}/{partition} holds no record at {at}")
 
 
 def at_version(records: Iterable[StreamRecord], version: int) -> list[StreamRecord]:
-    """The events of a version, one for each event id and value: what decisions can be about."""
-    found = {
+    """The events of a version, one for each event id and value: an operator decides between these."""
+    events = {
         (record.metadata.id, record.digest): record
         for record in records
         if record.metadata is not None and record.metadata.version == version and record.is_event
     }
-    return list(found.values())
+    return list(events.values())
 
 
 def judge(
     kafka: str, stream: str, decided: Iterable[tuple[StreamRecord, RecordVerdict]], reason: str
 ) -> None:
-    """Record decisions, for ever and for both sites. Raises TimeoutError."""
+    """Record decisions, permanently and for both sites. Raises TimeoutError."""
     judged = [
         (stream, RecordJudged(stream, meta.version, meta.id, record.digest, verdict, reason, now_micros()))
         for record, verdict in decided
@@ -204,10 +206,10 @@ def _readable(value: bytes | None) -> bool:
     return True
 
 
-def _meaning(taken: Any) -> str:
-    if isinstance(taken, Foreign):
-        return f"foreign, skipped: {REASONS[taken.reason]}"
-    return MEANINGS.get(taken, "")
+def _meaning(outcome: Any) -> str:
+    if isinstance(outcome, Foreign):
+        return f"foreign, skipped: {REASONS[outcome.reason]}"
+    return MEANINGS.get(outcome, "")
 
 
 def _stream_record(record: Message, meaning: str) -> StreamRecord:
@@ -218,3 +220,31 @@ def _stream_record(record: Message, meaning: str) -> StreamRecord:
         metadata = None
     position = f"{record.topic()}/{record.partition()}/{record.offset()}"
     return StreamRecord(position, record.key(), record.value(), headers, metadata, meaning)
+
+
+SECONDS = 2.0
+_STOPPED = """
+SELECT count(DISTINCT (topic, key)) FROM parked
+WHERE kind IN ('forked', 'unreadable') AND right(read_model, 9) <> '_previous'"""
+_FOREIGN = "SELECT coalesce(sum(records), 0) FROM foreign_count"
+
+
+def stream_lines(url: str, command: str) -> list[str]:
+    """A line for stopped streams and one for foreign records, if there are any; nothing where the database does not
+    respond at once. `command` is `./daybook`, as it is typed for this stack."""
+    try:
+        stopped, foreign = asyncio.run(_counts(url))
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        return []
+    lines = {"streams have stopped": stopped, "foreign records were skipped": foreign}
+    return [f"{count} {what}: `{command} streams list`" for what, count in lines.items() if count]
+
+
+async def _counts(url: str) -> tuple[int, int]:
+    async with asyncio.timeout(SECONDS):
+        connection = await asyncpg.connect(url, timeout=SECONDS)
+        try:
+            stopped, foreign = await connection.fetchval(_STOPPED), await connection.fetchval(_FOREIGN)
+            return int(stopped), int(foreign)
+        finally:
+            connection.terminate()

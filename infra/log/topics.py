@@ -1,4 +1,4 @@
-"""The topics: created from `contracts/topics.yaml`, and compared with it."""
+"""The topics: created from `contracts/topics.yaml`, compared with it, and kept safe for acknowledged records."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any
 
 import yaml
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from contracts.kernel.records import SiteRole, SlotLayout
+from contracts.kernel.records import CommandInputs, SiteRole, SlotLayout
 from contracts.lock import ROOT
 from contracts.topics import TOPICS
+from infra.base.errors import DaybookError
 from infra.base.waiting import wait_until
-from infra.log.epochs import record_epochs
+from infra.log.delivery import NewRecord, deliver
+from infra.log.event_log import record_epochs
 from services.kernel.log import clients
-from services.kernel.log.reader import read_to_end
+from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
 from services.kernel.record.codec import encode
+from services.kernel.record.envelope import now_micros
 
 CONTROL = "site.control"
 SERVICES = tuple(TOPICS)
@@ -75,23 +78,22 @@ def mirrored_topics() -> list[str]:
     return [topic.name for topic in catalogue().values() if topic.mirrored]
 
 
-def create_topics(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> list[str]:
-    """Create what is missing of `wanted` (default: the catalogue); answers the names of the new ones.
+def create_topics(bootstrap: str, topics: Mapping[str, Topic] | None = None) -> list[str]:
+    """Create the missing ones of `topics` (default: the catalogue). Returns the names of the new ones.
 
-    Waits until every partition has a leader. Raises KafkaException, or TimeoutError where leaders do not come
-    within a minute.
+    Waits until every partition has a leader. Raises KafkaException, or TimeoutError without leaders after a minute.
     """
-    admin, wanted = _admin(bootstrap), catalogue() if wanted is None else wanted
-    counts = _partitions_of_new_inboxes(admin, wanted)
-    asked = admin.create_topics(
+    admin, topics = clients.admin(bootstrap), catalogue() if topics is None else topics
+    counts = _partitions_of_new_inboxes(admin, topics)
+    futures = admin.create_topics(
         [
             NewTopic(t.name, counts.get(t.name, t.partitions), t.replication, config=t.config())
-            for t in wanted.values()
+            for t in topics.values()
         ]
     )
-    created = [name for name, future in asked.items() if _was_created(future)]
+    created = [name for name, future in futures.items() if _was_created(future)]
     wait_until(
-        lambda: _leaderless(admin, wanted),
+        lambda: _leaderless(admin, topics),
         "every partition has a leader",
         PATIENCE,
         enough=lambda leaderless: not leaderless,
@@ -99,22 +101,22 @@ def create_topics(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> 
     return created
 
 
-def drift(bootstrap: str, wanted: Mapping[str, Topic] | None = None) -> list[str]:
-    """Where the broker's topics differ from `wanted` (default: the catalogue), in words."""
-    admin, wanted = _admin(bootstrap), catalogue() if wanted is None else wanted
-    found = admin.list_topics(timeout=PATIENCE).topics
-    here = [topic for topic in wanted.values() if topic.name in found]
+def drift(bootstrap: str, topics: Mapping[str, Topic] | None = None) -> list[str]:
+    """Where the broker's topics differ from `topics` (default: the catalogue), in words."""
+    admin, topics = clients.admin(bootstrap), catalogue() if topics is None else topics
+    existing = admin.list_topics(timeout=PATIENCE).topics
+    here = [topic for topic in topics.values() if topic.name in existing]
     settings = settings_in_force(admin, here)
-    lines = [f"{name} is missing" for name in wanted if name not in found]
+    lines = [f"{name} is missing" for name in topics if name not in existing]
     for topic in here:
-        lines += _differences(topic, found[topic.name], settings[topic.name])
+        lines += _differences(topic, existing[topic.name], settings[topic.name])
     return lines + [
-        f"{name} is not in the catalogue" for name in found if _OURS.fullmatch(name) and name not in wanted
+        f"{name} is not in the catalogue" for name in existing if _OURS.fullmatch(name) and name not in topics
     ]
 
 
 def settings_in_force(admin: AdminClient, topics: Iterable[Topic]) -> dict[str, dict[str, str]]:
-    """By topic; also what the broker's own settings say for it. The topics must exist."""
+    """The settings of each topic, those inherited from the broker included. The topics must exist."""
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic.name) for topic in topics]
     return {
         resource.name: {name: entry.value for name, entry in future.result().items()}
@@ -123,7 +125,7 @@ def settings_in_force(admin: AdminClient, topics: Iterable[Topic]) -> dict[str, 
 
 
 def unequal(topic: Topic, settings: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
-    """Where these settings of a topic are not those of the catalogue, in words."""
+    """The settings that differ from the catalogue, in words."""
     for name in names:
         if settings.get(name) != (value := topic.config()[name]):
             yield f"{topic.name} has {name}={settings.get(name)}, the catalogue says {value}"
@@ -132,57 +134,52 @@ def unequal(topic: Topic, settings: Mapping[str, str], names: Iterable[str]) -> 
 def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
     """Write the first records of `site.control` that are absent: epoch 1, one slot per service, home active.
 
-    An active site then records the epochs that its log held before records opened them. Returns the keys that
+    In a new shop workers write to the inbox alone; one that has commands moves there when its operator says so
+    (ADR 20). An active site then records the epochs that its log held before records opened them. Returns the keys that
     were written. Raises TimeoutError where the broker does not take them.
     """
-    first = {"role": SiteRole(site, "passive" if site == "away" else "active", 1)} | {
+    first: dict[str, Any] = {"role": SiteRole(site, "passive" if site == "away" else "active", 1)} | {
         f"layout/{service}": SlotLayout(service, 1, 1) for service in SERVICES
     }
-    held = {record.key().decode() for record in read_to_end(bootstrap, CONTROL, {0: 0})}
-    absent = [key for key in first if key not in held]
-    producer = clients.writer(bootstrap)
-    for key in absent:
-        producer.produce(CONTROL, encode(CONTROL, first[key]), key, partition=0)
-    if producer.flush(PATIENCE):
-        raise TimeoutError(f"{CONTROL} did not take its first records: is the broker up?")
+    present = {record.key().decode() for record in read_to_end(bootstrap, CONTROL, {0: 0})}
+    if not present and not _has_commands(bootstrap):
+        first["inputs"] = CommandInputs("closed", now_micros())
+    absent = [key for key in first if key not in present]
+    records = [NewRecord(CONTROL, key, encode(CONTROL, first[key]), 0) for key in absent]
+    deliver(clients.writer(bootstrap), records, PATIENCE)
     record_epochs(bootstrap)
     return absent
 
 
-def _topic(name: str, entry: Mapping[str, Any]) -> Topic:
-    return Topic(
-        name=name,
-        about=entry["about"],
-        key=entry["key"],
-        partitions=entry["partitions"],
-        replication=entry["replication"],
-        min_in_sync=entry["min_in_sync"],
-        cleanup=entry["cleanup"],
-        mirrored=entry["mirrored"],
-        retention_ms=_milliseconds(entry.get("retention", "forever")),
-        max_record_bytes=entry["max_record_bytes"],
-        schemas=tuple(entry["schemas"]),
-        written_by=tuple(entry["written_by"]),
-        read_by=tuple(entry["read_by"]),
+def _has_commands(bootstrap: str) -> bool:
+    return any(
+        offset
+        for service in SERVICES
+        for offset in high_watermarks(
+            bootstrap, TOPICS[service].commands, partitions_of(bootstrap, TOPICS[service].commands)
+        ).values()
     )
+
+
+def _topic(name: str, entry: Mapping[str, Any]) -> Topic:
+    own: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
+    }
+    return Topic(name=name, retention_ms=_milliseconds(own.pop("retention", "forever")), **own)
 
 
 def _milliseconds(text: str) -> int:
     return -1 if text == "forever" else int(text[:-1]) * MILLISECONDS[text[-1]]
 
 
-def _admin(bootstrap: str) -> AdminClient:
-    return clients.admin(bootstrap)
-
-
-def _partitions_of_new_inboxes(admin: AdminClient, wanted: Mapping[str, Topic]) -> dict[str, int]:
-    """A shop of an earlier version has commands, perhaps repartitioned, and no inbox beside them yet."""
-    there = admin.list_topics(timeout=PATIENCE).topics
+def _partitions_of_new_inboxes(admin: AdminClient, topics: Mapping[str, Topic]) -> dict[str, int]:
+    """A shop of an earlier version has no inbox yet: it gets as many partitions as the commands have."""
+    existing = admin.list_topics(timeout=PATIENCE).topics
     pairs = [(TOPICS[service].inbox, TOPICS[service].commands) for service in SERVICES]
     return {
-        inbox: len(there[commands].partitions)
+        inbox: len(existing[commands].partitions)
         for inbox, commands in pairs
-        if {inbox, commands} <= wanted.keys() and commands in there and there[commands].partitions
+        if {inbox, commands} <= topics.keys() and commands in existing and existing[commands].partitions
     }
 
 
@@ -196,19 +193,19 @@ def _was_created(future: Any) -> bool:
     return True
 
 
-def _leaderless(admin: AdminClient, wanted: Mapping[str, Topic]) -> list[str]:
-    found = admin.list_topics(timeout=PATIENCE).topics
+def _leaderless(admin: AdminClient, topics: Mapping[str, Topic]) -> list[str]:
+    existing = admin.list_topics(timeout=PATIENCE).topics
     return [
         name
-        for name in wanted
-        if name not in found
-        or not found[name].partitions
-        or any(partition.leader < 0 for partition in found[name].partitions.values())
+        for name in topics
+        if name not in existing
+        or not existing[name].partitions
+        or any(partition.leader < 0 for partition in existing[name].partitions.values())
     ]
 
 
-def _differences(topic: Topic, found: Any, settings: Mapping[str, str]) -> Iterator[str]:
-    partitions = found.partitions.values()
+def _differences(topic: Topic, metadata: Any, settings: Mapping[str, str]) -> Iterator[str]:
+    partitions = metadata.partitions.values()
     if len(partitions) != topic.partitions:
         yield f"{topic.name} has {len(partitions)} partitions, the catalogue says {topic.partitions}"
     replicas = {len(partition.replicas) for partition in partitions}
@@ -216,3 +213,48 @@ def _differences(topic: Topic, found: Any, settings: Mapping[str, str]) -> Itera
         counts = " and ".join(map(str, sorted(replicas)))
         yield f"{topic.name} has {counts} replicas per partition, the catalogue says {topic.replication}"
     yield from unequal(topic, settings, topic.config())
+
+
+SAFETY = ("min.insync.replicas", "unclean.leader.election.enable")
+SECONDS = 30.0
+
+
+class Unsafe(DaybookError):
+    """The broker does not apply a setting; the text names it."""
+
+
+def make_safe(bootstrap: str, topics: Mapping[str, Topic] | None = None) -> list[str]:
+    """Correct the settings on which acknowledged records depend. Returns each corrected setting, in words.
+
+    All of `topics` (default: the catalogue) must exist. Raises Unsafe, KafkaException.
+    """
+    admin, topics = clients.admin(bootstrap), catalogue() if topics is None else topics
+    wrong = _wrong(admin, topics)
+    for name in wrong:
+        _correct(admin, topics[name])
+    wait_until(
+        lambda: _wrong(admin, {name: topics[name] for name in wrong}),
+        "the broker applies the settings",
+        SECONDS,
+        enough=lambda left: not left,
+        error=lambda late: Unsafe("; ".join(line for lines in late.last.values() for line in lines)),
+    )
+    return [line for lines in wrong.values() for line in lines]
+
+
+def _wrong(admin: AdminClient, topics: Mapping[str, Topic]) -> dict[str, list[str]]:
+    settings = settings_in_force(admin, topics.values())
+    differences = {
+        topic.name: list(unequal(topic, settings[topic.name], SAFETY)) for topic in topics.values()
+    }
+    return {name: lines for name, lines in differences.items() if lines}
+
+
+def _correct(admin: AdminClient, topic: Topic) -> None:
+    entries = [
+        ConfigEntry(name, topic.config()[name], incremental_operation=AlterConfigOpType.SET)
+        for name in SAFETY
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(SECONDS)

@@ -1,8 +1,8 @@
-"""The way between two sites: a TCP forwarder before the broker's listeners for the other site.
+"""The network link between two sites: a TCP forwarder in front of the broker's listeners for the other site.
 
 `python -m infra.stack.link LISTEN_HOST STATE_FILE PORT=HOST:PORT…`, a process on both platforms. It follows the file,
-`{"cut": false, "delay_ms": 0}`: cut drops what is connected and turns away whoever comes; `delay_ms` holds back every
-byte, in both directions.
+`{"cut": false, "delay_ms": 0}`: `cut` drops open connections and refuses new ones; `delay_ms` delays every byte, in
+both directions.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from infra.base.files import write_whole
 from infra.stack.site import Site
 
 POLL_SECONDS = 0.05
@@ -26,7 +27,7 @@ Target: TypeAlias = tuple[str, int]
 
 
 class LinkState(msgspec.Struct, frozen=True):
-    """What the link is told."""
+    """How the link treats the connections that it forwards."""
 
     cut: bool = False
     delay_ms: int = 0
@@ -44,20 +45,18 @@ def read_link(file: Path) -> LinkState:
 
 
 def write_link(file: Path, state: LinkState) -> None:
-    """Tell the link; it follows within `POLL_SECONDS`."""
-    fresh = file.with_suffix(".fresh")
-    fresh.write_bytes(msgspec.json.encode(state))
-    fresh.replace(file)
+    """Change the link; it follows within `POLL_SECONDS`."""
+    write_whole(file, msgspec.json.encode(state))
 
 
 def set_links(sites: Iterable[Site], state: LinkState) -> None:
-    """Tell every site's link: each holds one direction."""
+    """Change the link of every site: each carries one direction."""
     for site in sites:
         write_link(site.link_state, state)
 
 
 class Link:
-    """Forwards from each port of `ways`, at the address `host`, to its target, as the file says."""
+    """Forwards from each port of `ways`, at the address `host`, to its target, according to the file."""
 
     def __init__(self, host: str, ways: Mapping[int, Target], file: Path) -> None:
         self._host, self._ways, self._file = host, ways, file
@@ -85,7 +84,7 @@ class Link:
             return
         try:
             there_reader, there = await asyncio.open_connection(*target)
-        except OSError:  # the broker is down: so is the way to it
+        except OSError:  # the broker is down, and so is the link to it
             writer.transport.abort()
             return
         both = {writer, there}
@@ -99,7 +98,7 @@ class Link:
         """One direction, until either end closes; then the other end is closed too."""
         chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(QUEUED_CHUNKS)
         delivering = asyncio.create_task(self._deliver(chunks, writer))
-        with contextlib.suppress(OSError):  # an end that was torn away is an end
+        with contextlib.suppress(OSError):  # a reset connection has ended, too
             while chunk := await reader.read(CHUNK_BYTES):
                 due = asyncio.get_running_loop().time() + self._state.delay_ms / 1000
                 await chunks.put((due, chunk))
@@ -115,7 +114,7 @@ class Link:
             if not chunk:
                 break
             if torn:
-                continue  # the reader must not stand before a full queue
+                continue  # the reader must not block on a full queue
             if (wait := due - loop.time()) > 0:
                 await asyncio.sleep(wait)
             try:
@@ -133,7 +132,7 @@ def main() -> None:
 
 
 def _way(text: str) -> tuple[int, Target]:
-    """`9095=broker:9094`: what comes to this port goes to that one."""
+    """`9095=broker:9094`: from this port to that address."""
     listen, _, target = text.partition("=")
     host, _, port = target.rpartition(":")
     return int(listen), (host, int(port))

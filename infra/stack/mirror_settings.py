@@ -1,4 +1,4 @@
-"""What MirrorMaker2 is told, as a process or in a container: one direction, exactly once, identity names."""
+"""The configuration of MirrorMaker2, as a process or in a container: one direction, exactly once, same names."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ tasks.max = 1
 # a worker's own REST: exactly-once needs it
 dedicated.mode.enable.internal.rest = true
 listeners = http://{host}:{port}
-# a broker that was away is found again soon
+# a broker that was away is reconnected soon
 reconnect.backoff.max.ms = 500
-# entities know their version and consumers their epoch: nobody asks for translated offsets, and the
-# canary tells more than heartbeats; so nothing at all is written at the source
+# entities have versions and consumers epochs, so no offset is translated, and the canary replaces
+# heartbeats: nothing is written at the source
 emit.heartbeats.enabled = false
 emit.checkpoints.enabled = false
 emit.offset-syncs.enabled = false
@@ -80,7 +80,7 @@ plugin.discovery = service_load
 
 @dataclass(frozen=True)
 class MirrorPlace:
-    """Where a mirror lives and what it connects: `source` and `target` are names, the rest addresses."""
+    """A mirror's folder and port, and what it connects: `source` and `target` are names, the rest addresses."""
 
     folder: Path
     port: int
@@ -94,58 +94,58 @@ class MirrorPlace:
 
 
 def positions_topic(source: str) -> str:
-    """The topic at the target in which the mirror keeps how far it has read each partition of `source`."""
+    """The topic at the target with the mirror's position in each partition of `source`."""
     return f"mm2-offsets.{source}.internal"
 
 
 def mirror_transactional_id(source: str) -> str:
-    """The id under which the mirror's only task writes at the target: `init_transactions` with it shuts a
-    mirror out that may still be alive, and ends what it has open."""
+    """The id under which the mirror's only task writes at the target. `init_transactions` with it fences a mirror
+    that may still be alive, and ends its open transaction."""
     return f"{source}-mm2-MirrorSourceConnector-0"
 
 
-def mirror_properties(place: MirrorPlace) -> str:
+def mirror_properties(mirror: MirrorPlace) -> str:
     """The configuration file. `exactly_once=False` is the negative control's."""
-    one_way = _ONE_WAY.format(source=place.source, target=place.target)
-    return cluster_lines(place) + flow_lines(place) + one_way + setting_lines(place)
+    one_way = _ONE_WAY.format(source=mirror.source, target=mirror.target)
+    return cluster_lines(mirror) + flow_lines(mirror) + one_way + setting_lines(mirror)
 
 
-def cluster_lines(place: MirrorPlace) -> str:
-    """Both clusters' names, and how to reach them."""
-    connections = Connection(place.source_bootstrap).java(f"{place.source}.")
-    connections |= Connection(place.target_bootstrap).java(f"{place.target}.")
+def cluster_lines(mirror: MirrorPlace) -> str:
+    """Both clusters' names and addresses."""
+    connections = Connection(mirror.source_bootstrap).java(f"{mirror.source}.")
+    connections |= Connection(mirror.target_bootstrap).java(f"{mirror.target}.")
     return _CLUSTERS.format(
-        source=place.source,
-        target=place.target,
+        source=mirror.source,
+        target=mirror.target,
         connections="\n".join(f"{name} = {value}" for name, value in connections.items()),
     )
 
 
-def flow_lines(place: MirrorPlace) -> str:
-    """One direction: what it copies, and exactly once or not."""
+def flow_lines(mirror: MirrorPlace) -> str:
+    """One direction: its topics, and exactly once or not."""
     return _FLOW.format(
-        source=place.source,
-        target=place.target,
-        topics=", ".join(place.topics),
-        exactly_once="enabled" if place.exactly_once else "disabled",
-        isolation="read_committed" if place.exactly_once else "read_uncommitted",
+        source=mirror.source,
+        target=mirror.target,
+        topics=", ".join(mirror.topics),
+        exactly_once="enabled" if mirror.exactly_once else "disabled",
+        isolation="read_committed" if mirror.exactly_once else "read_uncommitted",
         transaction_ms=_TRANSACTION_MS,
         request_bytes=_REQUEST_BYTES,
     )
 
 
-def setting_lines(place: MirrorPlace) -> str:
-    """What holds for every direction."""
-    return _SETTINGS.format(host=HOST, port=place.port)
+def setting_lines(mirror: MirrorPlace) -> str:
+    """The settings of every direction."""
+    return _SETTINGS.format(host=HOST, port=mirror.port)
 
 
 def canary_age(bootstrap: str) -> float:
-    """Seconds since the newest canary that this broker has was sent; infinite where it has none."""
+    """Seconds since the broker's newest canary was sent; infinite where it has none."""
     admin = clients.admin(bootstrap, {"log_level": 0})
     newest = {TopicPartition(CANARY, 0): OffsetSpec.max_timestamp()}
     try:
-        found = admin.list_offsets(newest, request_timeout=_ASK_SECONDS)
-        sent = max(future.result().timestamp for future in found.values())
+        offsets = admin.list_offsets(newest, request_timeout=_ASK_SECONDS)
+        sent = max(future.result().timestamp for future in offsets.values())
     except KafkaException:
         return float("inf")
     return time.time() - sent / 1000 if sent > 0 else float("inf")

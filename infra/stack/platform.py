@@ -1,6 +1,6 @@
-"""What keeps a shop's processes running, and what can be done to them: the one way for sites and drills.
+"""The port through which sites and drills act on a shop's processes, wherever they run.
 
-Two adapters do it: child processes of this machine (`embedded/platform.py`) and containers
+Two adapters implement it: child processes of this machine (`embedded/platform.py`) and containers
 (`compose/platform.py`). A process has the same name on both: those of `infra/stack/shop.py`.
 """
 
@@ -18,62 +18,71 @@ from infra.stack.site import Site
 
 @dataclass(frozen=True)
 class SiteProcess:
-    """One process of a site. `life` changes with each start."""
+    """One process of a site. `life` changes with each start. `silent_since`: it runs and does not respond."""
 
     name: str
     running: bool
     ready: bool
     life: str
+    silent_since: str = ""
 
 
 class Platform(Protocol):
-    """Names are a process's; without any the whole site is meant."""
+    """Names are those of processes; without any, a method acts on the whole site."""
 
     def sites(self) -> Mapping[str, Site]:
         """Every site, by name."""
 
     def up(self, site: Site) -> bool:
-        """Whether somebody keeps the site running."""
+        """Whether the site is kept running."""
 
     def processes(self, site: Site) -> Mapping[str, SiteProcess]:
-        """What is kept running at the site, or was when it was last up, by name."""
+        """The site's processes by name, as they are or were when it was last up."""
 
     def held(self, site: Site) -> Collection[str]:
-        """The processes that somebody wants down, also while the site is."""
+        """The processes that are kept down, also while the site is down."""
 
     def start(self, site: Site, *names: str) -> None:
-        """Bring the site up, and return when it is ready; or let processes run that were held, and return at
-        once. Raises DaybookError."""
+        """Start the site, and return when it is ready; or let processes run that were kept down, and return at once.
+
+        Raises DaybookError.
+        """
 
     def stop(self, site: Site, *names: str) -> None:
-        """Stop the site in order, and return when it is down; or hold processes down, over restarts of the
-        site too, and return at once. Raises DaybookError."""
+        """Stop the site in order, and return when it is down; or keep processes down, over restarts too, and return
+        at once. Raises DaybookError."""
+
+    def scale(self, site: Site, kind: str, count: int) -> None:
+        """Run so many processes of a kind from now on, over restarts too, and return at once. Raises DaybookError."""
 
     def kill(self, site: Site, name: str) -> None:
-        """End a process at once, as a crash does; it is started again, unless it is held."""
+        """End a process at once, as a crash does; it is started again, unless it is kept down."""
 
     def kill_site(self, site: Site, names: Sequence[str], after_each: Callable[[], None]) -> None:
-        """End these at once, in this order, and who keeps them: nothing starts them again."""
+        """End these at once, in this order, with their supervisor: nothing starts them again."""
 
     def pause_site(self, site: Site, names: Sequence[str], after_each: Callable[[], None]) -> None:
-        """Freeze these, in this order, and who keeps them."""
+        """Freeze these, in this order, with their supervisor."""
 
     def resume_site(self, site: Site) -> None:
-        """Let everything of a frozen site go on."""
+        """Resume everything of a frozen site."""
 
     def has_log(self, site: Site) -> bool:
         """Whether the site has a broker's disk."""
 
     def broker_alone(self, site: Site) -> AbstractContextManager[str]:
-        """The address of the site's broker, which runs without the site until the end of the block."""
+        """The address of the site's broker, which runs alone until the end of the block."""
 
     def lose_disks(self, site: Site, kept: Path) -> None:
-        """Take log and database away from a site that is down; `kept`, a new folder, has them as they were."""
+        """Move log and database of a site that is down to `kept`, a new folder."""
+
+    def destroy(self, site: Site) -> None:
+        """Remove everything that the machine of a site that is down has on its disks."""
 
 
 def platform_of(settings: StackSettings) -> Platform:
-    """The platform of the stack that these settings, of either site, are of."""
-    # Here and not above: an adapter needs the port, and a stack needs one adapter alone.
+    """The platform of the stack with these settings, of either site."""
+    # Imported here: the adapters import this module, and a stack needs only one of them.
     if settings.stack == "compose":
         from infra.stack.compose.platform import ComposePlatform
 

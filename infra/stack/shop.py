@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
+from infra.base.files import kept_secret
 from infra.base.http import http_status
 from infra.base.ports import HOST
-from infra.base.secret import kept_secret
 from infra.base.settings import StackSettings
 
 _PROBE_SECONDS = 2.0
@@ -17,17 +18,35 @@ USER = DATABASE = "daybook"
 
 @dataclass(frozen=True)
 class ShopProcess:
-    """A Python process of the shop."""
+    """A Python process of the shop. Those of one kind share their work; `number` counts them from 0."""
 
     name: str
     module: str
     part: str | None = None
+    number: int = 0
+
+    def numbered(self, count: int) -> Iterator[ShopProcess]:
+        """The first `count` processes of this kind."""
+        for number, name in enumerate(instances(self.name, count)):
+            yield replace(self, name=name, number=number)
+
+
+def instances(kind: str, count: int) -> list[str]:
+    """The names of the first `count` processes of a kind: order-api, order-api-1, …"""
+    return [kind, *(f"{kind}-{number}" for number in range(1, count))]
+
+
+def kind_of(name: str) -> str:
+    """order-api for order-api-1."""
+    kind, _, number = name.rpartition("-")
+    return kind if number.isdigit() else name
 
 
 MIRROR = "mirror"
 STORES = ("broker", "postgres")
-# These answer no /health and no /metrics.
+# These have no /health and no /metrics.
 SILENT = (*STORES, "link", MIRROR)
+WORKERS = {"order": "order-worker", "inventory": "inventory-worker"}
 # In order of starting; those of one row start together, the rows stop in reverse.
 SERVICES = (
     (
@@ -43,12 +62,15 @@ SERVICES = (
     ),
 )
 NAMES = (*STORES, *(service.name for row in SERVICES for service in row))
-# What each of two sites has beside them.
+# Each of two sites has these, too.
 SITE_NAMES = ("link", "guard", MIRROR)
+# Two sites together have a router; the addresses that it has for the APIs.
+ROUTER = "router"
+ROUTED = {"order-api": "router-order", "inventory-api": "router-inventory", "query-api": "router-query"}
 
 
 def addresses(settings: StackSettings) -> dict[str, str]:
-    """What outside tools need: `daybook env` prints it, every process gets it."""
+    """The addresses of the stack: `daybook env` prints them, every process gets them."""
     return {
         "DAYBOOK_KAFKA": settings.kafka,
         "DAYBOOK_DATABASE_URL": database_url(settings),
@@ -56,6 +78,17 @@ def addresses(settings: StackSettings) -> dict[str, str]:
         "DAYBOOK_INVENTORY_URL": settings.url("inventory-api"),
         "DAYBOOK_QUERY_URL": settings.url("query-api"),
         "DAYBOOK_REGISTRY_URL": settings.url("registry"),
+    }
+
+
+def further_addresses(settings: StackSettings, counts: Mapping[str, int]) -> dict[str, str]:
+    """The addresses of the APIs' further processes, as DAYBOOK_ORDER_URL_1."""
+    return {
+        f"DAYBOOK_{kind.removesuffix('-api').upper()}_URL_{number}": settings.url(name)
+        for kind, count in counts.items()
+        if kind.endswith("-api")
+        for number, name in enumerate(instances(kind, count))
+        if number
     }
 
 
@@ -72,7 +105,7 @@ def database_url(settings: StackSettings, database: str = DATABASE) -> str:
 
 
 def http_ready(url: str, what: str = "ready") -> bool:
-    """True when the process at `url` says that it is ready (or live)."""
+    """Whether the process at `url` reports that it is ready (or live)."""
     return health(url, what) == 200
 
 

@@ -1,8 +1,8 @@
-"""The two sites of a stack: their names, their folders and addresses, and the way from one to the other.
+"""The two sites of a stack: their names, their folders and addresses, and the link between them.
 
 `home` lives in the stack's own folder, `away` in `away/` below it, its ports `AWAY_PORTS` further on. Names
-stay; roles (active, passive) change and are in each site's `site.control`. In containers the two share a folder,
-which holds their secrets, and have one each inside it.
+stay; roles (active, passive) change and are in each site's `site.control`. In containers the two share a folder
+with their secrets, and have one each inside it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Site:
 
     @property
     def folder(self) -> Path:
-        """Its own folder: in it are its link's state and its journal."""
+        """Its own folder, with its link's state and its journal."""
         return self.settings.home / self.name if self.settings.stack == "compose" else self.settings.home
 
     @property
@@ -85,7 +85,7 @@ def sites_of(settings: StackSettings) -> dict[str, Site]:
 
 
 def own_site(settings: StackSettings) -> Site:
-    """The site that these settings are of."""
+    """The site with these settings."""
     return Site(settings.site, settings)
 
 

@@ -1,8 +1,8 @@
 """Free space on a site's disks, and the write block that keeps the last of it.
 
-A disk that is full to the last byte stops the broker and PostgreSQL. So new commands are refused while there
-is still room for what is under way: commands in the log with their events and outcomes, read models that
-follow (PostgreSQL writes its log in files of 16 MB), the broker's own topics and compaction, process logs.
+A completely full disk stops the broker and PostgreSQL. So new commands are refused while there is still room for
+what follows from the accepted ones: events and outcomes, read models (PostgreSQL writes its log in files of 16 MB),
+the broker's own topics and compaction, process logs.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from infra.log.asking import ask
-from infra.log.control import lift_storage_block, write_storage_block
+from infra.log.control import lift_storage_block, read_site, write_storage_block
 
 MEGABYTE = 1_000_000
-# Writes resume above the reserve by so much: else they would stop and resume with every file that goes.
+# Writes resume only this far above the reserve: otherwise they would stop and resume with every deleted file.
 RESUME_PARTS = (5, 4)
 LOOK_SECONDS = 0.25
-# A start needs room: PostgreSQL's first files take 40 MB, and a broker that is started on a full disk empties
-# logs. Its recovery fills indexes; an entry that finds no room looks to it like a corrupt log, which it cuts
-# off at the beginning (seen on Kafka 4.3.1 and ext4; the log of the cluster's topics was among them).
+# A start needs room: PostgreSQL's first files take 40 MB, and a broker that starts on a full disk truncates logs. Its
+# recovery fills indexes; where an entry finds no room, it takes the log for corrupt and truncates it to its beginning
+# (seen on Kafka 4.3.1 and ext4; the log of the cluster's topics was among them).
 START_BYTES = 100 * MEGABYTE
-# The broker that is asked stands beside who asks.
+# The broker is on the same machine.
 ANSWER_SECONDS = 2.0
 
 
@@ -41,9 +40,9 @@ class Space:
 
 
 def least_space(folders: Sequence[Path]) -> Space:
-    """Of the folders that exist; the first one must."""
-    found = [Space(folder, shutil.disk_usage(folder).free) for folder in folders if folder.exists()]
-    return min(found, key=lambda space: space.free)
+    """The least free space among the folders that exist; the first one must."""
+    spaces = [Space(folder, shutil.disk_usage(folder).free) for folder in folders if folder.exists()]
+    return min(spaces, key=lambda space: space.free)
 
 
 def is_short(free: int, reserve: int, was_short: bool) -> bool:
@@ -53,7 +52,7 @@ def is_short(free: int, reserve: int, was_short: bool) -> bool:
 
 
 def no_room_to_start(folders: Sequence[Path]) -> str:
-    """Why nothing may be started on these disks; empty where there is room."""
+    """The reason why nothing may start on these disks; empty where there is room."""
     space = least_space(folders)
     if space.free >= START_BYTES:
         return ""
@@ -61,7 +60,7 @@ def no_room_to_start(folders: Sequence[Path]) -> str:
 
 
 class StorageWatch:
-    """Measures at each `look`; where it is told the site's broker, keeps the block in `site.control` true."""
+    """Measures at each `look`; with the broker's address it also maintains the block in `site.control`."""
 
     def __init__(self, folders: Sequence[Path], reserve: int, *, was_short: bool = False) -> None:
         self.folders, self.reserve = folders, reserve
@@ -71,20 +70,20 @@ class StorageWatch:
         self.measure()
 
     def measure(self) -> None:
-        """See what is free now."""
+        """Measure the free space now."""
         self.space = least_space(self.folders)
         self.short = is_short(self.space.free, self.reserve, self.short)
-        # Half of the reserve is gone although writes are refused: what else fills the log stops too.
+        # Half of the reserve is gone although writes are refused: other writers of the log stop, too.
         self.critical = self.short and (self.critical or 2 * self.space.free < self.reserve)
 
     def look(self, bootstrap: str = "") -> None:
-        """Measure; write or lift the block at `bootstrap`. A broker that is away is asked again next time."""
+        """Measure; write or lift the block at `bootstrap`. Where the broker is away, the next look repeats it."""
         self.measure()
         if not bootstrap or self._blocked == self.short:
             return
         try:
             if self._blocked is None:
-                self._blocked = ask(bootstrap, ANSWER_SECONDS).storage is not None
+                self._blocked = read_site(bootstrap, ANSWER_SECONDS).storage is not None
             if self.short and not self._blocked:
                 write_storage_block(bootstrap, str(self.space.folder), self.space.free, ANSWER_SECONDS)
             elif self._blocked and not self.short:
@@ -94,7 +93,7 @@ class StorageWatch:
             self._blocked = None
 
     def __str__(self) -> str:
-        """One line for people; says what is refused while space is short."""
+        """One line for people; while space is short it names what is refused."""
         if not self.short:
             return str(self.space)
         more, parts = RESUME_PARTS

@@ -14,13 +14,11 @@ from fastapi import APIRouter, Depends, FastAPI, params
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.edge.middleware import ReadMethods
 from services.edge.problems import EDGE, ProblemDocument, documented, exception_handlers, invalid
 
 NotReady = Callable[[], str | None]
@@ -141,8 +139,7 @@ def pages(app: FastAPI) -> APIRouter:
         )
 
     for name in _ASSETS:
-        path = str(assets / name)
-        router.add_api_route(f"/docs/{name}", _file(path))
+        router.add_api_route(f"/docs/{name}", _file(str(assets / name)))
     return router
 
 
@@ -174,7 +171,8 @@ async def refuse_unknown_parameters(request: Request) -> None:
 
 def check_parameters(request: Request) -> None:
     """Does the same for a request that has a query string."""
-    declared, parameters = known_parameters(request.scope["route"]), request.query_params
+    route, parameters = request.scope["route"], request.query_params
+    declared = {*_query_parameters(route.dependant)}
     for name in parameters:
         if name not in declared:
             hint = f"there are: {', '.join(sorted(declared))}" if declared else "this route has none"
@@ -183,49 +181,7 @@ def check_parameters(request: Request) -> None:
             raise invalid(name, "is given more than once")
 
 
-def known_parameters(route: APIRoute) -> frozenset[str]:
-    """Returns the names of the query parameters that a route's signature declares."""
-    return frozenset(_names(route.dependant))
-
-
-def _names(dependant: Dependant) -> Iterator[str]:
+def _query_parameters(dependant: Dependant) -> Iterator[str]:
     yield from (field.alias for field in dependant.query_params)
     for dependency in dependant.dependencies:
-        yield from _names(dependency)
-
-
-class ReadMethods:
-    """ASGI middleware: treats HEAD as GET without a body, and returns 304 if the client already has the
-    representation (RFC 9110, 9.3.2 and 13.1.2)."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
-            await self._app(scope, receive, send)
-            return
-        without_body = scope["method"] == "HEAD"
-        requested_tags = Headers(scope=scope).get("if-none-match", "")
-
-        async def send_conditionally(event: Message) -> None:
-            nonlocal without_body
-            if event["type"] == "http.response.start" and event["status"] == 200 and requested_tags:
-                headers = MutableHeaders(raw=event["headers"])
-                storable = "no-store" not in headers.get("cache-control", "")
-                if storable and _matches(headers.get("etag", ""), requested_tags):
-                    without_body = True
-                    for name in ("content-length", "content-type"):
-                        del headers[name]
-                    event["status"] = 304
-            elif event["type"] == "http.response.body" and without_body:
-                event = {**event, "body": b""}
-            await send(event)
-
-        await self._app({**scope, "method": "GET"}, receive, send_conditionally)
-
-
-def _matches(tag: str, requested_tags: str) -> bool:
-    """Tells whether If-None-Match names the tag; the comparison is weak."""
-    tags = [part.strip().removeprefix("W/") for part in requested_tags.split(",")]
-    return bool(tag) and (tags == ["*"] or tag in tags)
+        yield from _query_parameters(dependency)

@@ -1,7 +1,8 @@
 """Problems (RFC 9457): the error responses of every API.
 
 Every error is returned as `application/problem+json` with a stable `code`. Code below a handler raises
-`Problem`; `exception_handlers()` turns it, and every error of the framework, into a response.
+`Problem`; `exception_handlers()` turns it, and every error of the framework, into a response. A command without
+an outcome raises `Unavailable`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from services.kernel.log.control import Control
+
 RETRY_AFTER_SECONDS = 1
+MAX_BODY_BYTES = 1024 * 1024
 
 REFUSED = Counter("daybook_http_refused", "Requests refused before any route", ["code"])
 MEDIA_TYPE = "application/problem+json"
@@ -45,7 +49,6 @@ class Problem(EdgeError):
         code: str,
         detail: str = "",
         *,
-        title: str = "",
         headers: Mapping[str, str] | None = None,
         **extra: Any,
     ) -> None:
@@ -53,40 +56,90 @@ class Problem(EdgeError):
         self.status = status
         self.code = code
         self.detail = detail
-        self.title = title or HTTPStatus(status).phrase
         self.headers = headers
         self.extra = extra
 
     def response(self) -> Response:
-        return problem(self.status, self.code, self.title, self.detail, headers=self.headers, **self.extra)
+        document = _document(self.status, self.code)
+        if self.detail:
+            document["detail"] = self.detail
+        body = msgspec.json.encode(document | self.extra)
+        return Response(body, self.status, dict(self.headers or {}), MEDIA_TYPE)
 
 
-def problem(
-    status: int,
-    code: str,
-    title: str,
-    detail: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    **extra: Any,
-) -> Response:
-    """Returns a problem document: `type`, `title`, `status`, `code`, `detail` if not empty, and `extra`."""
-    document: dict[str, Any] = {"type": f"urn:daybook:problem:{code}", "title": title, "status": status}
-    document["code"] = code
-    if detail:
-        document["detail"] = detail
-    document.update(extra)
-    return Response(
-        msgspec.json.encode(document),
-        status,
-        headers=dict(headers or {}),
-        media_type=MEDIA_TYPE,
-    )
+def _document(status: int, code: str) -> dict[str, Any]:
+    title = HTTPStatus(status).phrase
+    return {"type": f"urn:daybook:problem:{code}", "title": title, "status": status, "code": code}
 
 
 def invalid(field: str, detail: str, code: str = "invalid_field") -> Problem:
     """Returns a 422 that names the field: `lines[2].quantity`, `Idempotency-Key`."""
     return Problem(422, code, detail, field=field)
+
+
+def body_too_large() -> Problem:
+    detail = f"a body may have at most {MAX_BODY_BYTES:,} bytes"
+    return Problem(413, "body_too_large", detail, headers={"Connection": "close"})
+
+
+SITE_PROBLEMS = {
+    "passive": ("site_passive", 503, "this site is passive: the other one accepts commands"),
+    "quiesced": ("site_quiesced", 503, "this site is being switched over"),
+    "takeover": ("site_taking_over", 503, "this site is taking over"),
+    "unproven": ("site_unproven", 503, "this site does not know yet whether it is the only active one"),
+    "storage": ("storage_full", 507, "the disk of this site is nearly full; reads go on"),
+}
+
+
+class Unavailable(EdgeError):
+    """There is no outcome: the command may have been executed or not. A retry under the same id is safe."""
+
+    code = "unanswered"
+    status = 503
+    members: Mapping[str, str] = {}
+    """Further members of the problem."""
+
+
+class Overloaded(Unavailable):
+    """Too many commands wait; this one was not sent."""
+
+    code = "overloaded"
+
+
+class OutcomeUnknown(Unavailable):
+    """The command was sent, but its outcome did not arrive in time."""
+
+    code = "outcome_unknown"
+
+
+class SiteUnavailable(Unavailable):
+    """This site accepts no commands now; the command was not sent. `code` is one of `SITE_PROBLEMS`."""
+
+    def __init__(self, control: Control, peer_url: str = "", unproven: str = "") -> None:
+        """`peer_url`: this API at the other site. The peer of a passive site is the active one. `unproven`: why an
+        active site that accepts commands cannot know that it was not replaced."""
+        state = (
+            control.role.role if control.role.role != "active" else "unproven" if unproven else control.held
+        )
+        self.code, self.status, reason = SITE_PROBLEMS[state]
+        if unproven and state == "unproven":
+            reason = f"{reason}: {unproven}"
+        if state == "passive" and peer_url:
+            self.members = {"active_site": peer_url}
+            reason = f"{reason}, at {peer_url}"
+        super().__init__(reason)
+
+
+class LogUnavailable(Unavailable):
+    """The log did not accept the command in time, or this gateway is not ready."""
+
+    code = "log_unavailable"
+
+
+class PeerUnavailable(Unavailable):
+    """The other site's log cannot be read, so nobody could see that it has the outcome. The command was not sent."""
+
+    code = "peer_unavailable"
 
 
 class ProblemDocument(BaseModel):
@@ -133,29 +186,23 @@ EDGE_OF_BODIES = {
 
 def documented(*kinds: Mapping[str, Code]) -> dict[int | str, dict[str, Any]]:
     """Returns FastAPI's `responses`: every code under its status, with an example."""
-    codes = {code: code_ for kind in kinds for code, code_ in kind.items()}
+    documents = {code: document for kind in kinds for code, document in kind.items()}
     responses: dict[int | str, dict[str, Any]] = {}
-    for status in sorted({code_.status for code_ in codes.values()}):
-        codes_of_status = {code: code_ for code, code_ in codes.items() if code_.status == status}
+    for status in sorted({document.status for document in documents.values()}):
+        codes = {code: document for code, document in documents.items() if document.status == status}
         schema = {
             "allOf": [{"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}],
-            "properties": {"code": {"enum": sorted(codes_of_status)}, "status": {"const": status}},
+            "properties": {"code": {"enum": sorted(codes)}, "status": {"const": status}},
         }
         examples = {
-            code: {"summary": code_.about, "value": _example(code, code_)}
-            for code, code_ in codes_of_status.items()
+            code: {"summary": document.about, "value": _document(status, code) | dict(document.members)}
+            for code, document in codes.items()
         }
         responses[status] = {
-            "description": "; ".join(f"`{code}`: {code_.about}" for code, code_ in codes_of_status.items()),
+            "description": "; ".join(f"`{code}`: {document.about}" for code, document in codes.items()),
             "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
         }
     return responses
-
-
-def _example(code: str, code_: Code) -> dict[str, Any]:
-    title = HTTPStatus(code_.status).phrase
-    document = {"type": f"urn:daybook:problem:{code}", "title": title, "status": code_.status, "code": code}
-    return {**document, **code_.members}
 
 
 def exception_handlers() -> dict[Any, Handler]:
@@ -183,7 +230,7 @@ async def _framework_refused(_: Request, error: HTTPException) -> Response:
     headers = dict(error.headers or {})
     if headers.get("Allow") == "GET":
         headers["Allow"] = "GET, HEAD"  # every GET route accepts HEAD: see `ReadMethods`
-    return problem(status, status.name.lower(), status.phrase, detail, headers=headers)
+    return Problem(status, status.name.lower(), detail, headers=headers).response()
 
 
 async def _client_disconnected(_: Request, __: ClientDisconnect) -> Response:
@@ -192,9 +239,7 @@ async def _client_disconnected(_: Request, __: ClientDisconnect) -> Response:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     log.error("request failed", path=request.url.path, method=request.method, exc_info=error)
-    return problem(
-        500, "internal_error", "Internal Server Error", "the failure is in the log of this process"
-    )
+    return Problem(500, "internal_error", "the failure is in the log of this process").response()
 
 
 def invalid_request(errors: Sequence[Any]) -> Problem:

@@ -14,9 +14,8 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from services.edge.admission import Admission
-from services.edge.connections import Connections
-from services.edge.protocol import BoundedProtocol
+from services.edge.middleware import Admission
+from services.edge.protocol import BoundedProtocol, Connections
 from services.edge.settings import EdgeSettings
 from services.kernel.collector import keep_what_is_here
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED

@@ -7,7 +7,7 @@ returned in a 503 or 507, so that every request can be repeated safely.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,38 +22,60 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from contracts.kernel.records import Outcome
+from contracts.topics import TOPICS
 from services.edge.app import application
-from services.edge.gateway import Gateway, GatewaySettings
-from services.edge.problems import RETRY_AFTER_SECONDS, Problem
+from services.edge.durability import THIS_SITE, Durability, Mark, PeerLog, mark_of
+from services.edge.gateway import Gateway
+from services.edge.middleware import (
+    COMMAND_KEY,
+    CORRELATION_PATTERN,
+    CorrelationMiddleware,
+    ProvenResponses,
+)
+from services.edge.problems import (
+    EDGE,
+    EDGE_OF_BODIES,
+    RETRY_AFTER_SECONDS,
+    SITE_PROBLEMS,
+    Code,
+    Problem,
+    Unavailable,
+    documented,
+)
+from services.edge.requests import ChangeRequest, WriteHeaders, expected_version, require_once, traceparent
 from services.edge.server import end_process
 from services.edge.settings import ApiSettings
-from services.edge.unavailable import Unavailable
-from services.edge.write_headers import (
-    CorrelationMiddleware,
-    WriteHeaders,
-    expected_version,
-    require_once,
-    traceparent,
-)
 from services.kernel.model.process import derived_id
-from services.kernel.record.envelope import uuid7
+from services.kernel.record.envelope import now_micros, uuid7
 from services.kernel.record.tokens import Token
 
 NAMESPACE = uuid5(NAMESPACE_URL, "urn:daybook:command").bytes
 
 COMMANDS = Counter("daybook_http_commands_total", "Commands with a response over HTTP", ["type", "kind"])
+_RESPONSE_HEADERS = {
+    "ETag": ("The entity's version, in quotes.", '^"[0-9]+"$'),
+    "Consistency-Token": ("Send it to the query API to read at least this version.", "^[A-Za-z0-9_-]+$"),
+    "X-Correlation-Id": ("Joins all events that follow from one request.", CORRELATION_PATTERN),
+}
+_REPLAYED = {
+    "description": "`true` if this is the recorded outcome of a repeated request.",
+    "schema": {"type": "string", "const": "true"},
+}
+KEY_REUSED = "idempotency_key_reused"
 _SAFE_TO_REPEAT = "It is safe to repeat this request under the same Idempotency-Key."
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A valid request without its body. `fingerprint`: keyed hash of path, If-Match and body."""
+    """A valid request without its body. `fingerprint`: keyed hash of path, If-Match and body. `both_sites`: the
+    response waits for the other site."""
 
     key: str
     fingerprint: str
     expected_version: int | None
     correlation_id: str
     traceparent: str
+    both_sites: bool = False
 
 
 def entity_of_key(key: str) -> str:
@@ -80,29 +102,48 @@ class Resource:
 class Writer:
     """Sends commands for one kind of resource and builds the responses."""
 
-    def __init__(self, gateway: Gateway, resource: Resource, hash_key: bytes) -> None:
+    def __init__(
+        self, gateway: Gateway, resource: Resource, hash_key: bytes, peer: PeerLog | None = None
+    ) -> None:
+        """`peer`: the other site's log, where there are two sites."""
         self._gateway = gateway
         self._resource = resource
         self._hash_key = hash_key
+        self._peer = peer
 
     def read(self, request: Request, headers: WriteHeaders, body: BaseModel) -> Write:
         """Reads the request. Raises `Problem`. The fingerprint is a wire format (golden values)."""
         require_once(request.scope["headers"])
         version = expected_version(headers.if_match)
+        if headers.durability and self._peer is None:
+            raise Problem(422, "single_site", "there is no other site", field="Durability")
         digest = hashlib.blake2b(request.scope["path"].encode(), key=self._hash_key, digest_size=16)
         digest.update(b"\n%d\n" % version if version is not None else b"\n\n")
         digest.update(body.__pydantic_serializer__.to_json(body))
+        key = request.scope["state"][COMMAND_KEY] = headers.idempotency_key or uuid7()
         return Write(
-            key=headers.idempotency_key or uuid7(),
+            key=key,
             fingerprint=digest.hexdigest(),
             expected_version=version,
             correlation_id=request.scope["state"]["correlation_id"],
             traceparent=traceparent(headers.traceparent),
+            both_sites=headers.durability is not None,
         )
+
+    async def change(
+        self, request: Request, headers: WriteHeaders, entity_id: str, body: ChangeRequest
+    ) -> Response:
+        """Sends the command of a request that names its entity. Raises `Problem`."""
+        write = self.read(request, headers, body)
+        outcome = await self.send(write, entity_id, body.command(entity_id, now_micros()))
+        return await self.respond(write, outcome)
 
     async def send(self, write: Write, entity_id: str, command: Any) -> Outcome:
         """Returns the outcome of an accepted command. Raises `Problem` for every other outcome."""
         try:
+            if write.both_sites and self._peer is not None:
+                self._gateway.require_open()
+                await self._peer.require_ready()
             outcome = await self._gateway.send(
                 command,
                 entity_id=entity_id,
@@ -114,19 +155,32 @@ class Writer:
             )
         except Unavailable as error:
             _counted(command.TYPE, "unanswered").inc()
-            raise self._unavailable(error, write, entity_id) from error
+            raise _unavailable(error, write.key, {self._resource.field: entity_id}) from error
         _counted(command.TYPE, "replayed" if outcome.replayed else outcome.kind).inc()
         if outcome.kind != "accepted":
-            raise self._refusal_problem(outcome)
+            raise self._refusal_problem(outcome, await self._durability(write, outcome, mark_of(outcome)))
         return outcome
 
-    def respond(
-        self, outcome: Outcome, *, created: bool = False, settlement: tuple[str, int, str] | None = None
+    async def respond(
+        self,
+        write: Write,
+        outcome: Outcome,
+        *,
+        created: bool = False,
+        settlement: tuple[str, int, str, int] | None = None,
     ) -> Response:
-        """Returns 201 or 200. `settlement`: a later status, version and event id, if the request waited."""
+        """Returns 201 or 200, or 202 for what was to be on both sites and is not. `settlement`: a later status,
+        version, event id and epoch, if the request waited."""
         event_id = outcome.event_ids[-1] if outcome.event_ids else ""
-        status, version, event_id = settlement or (outcome.status, outcome.version, event_id)
-        token = Token(f"{self._resource.stream}/{outcome.subject}", version, event_id, self._gateway.epoch)
+        status, version, event_id, epoch = settlement or (
+            outcome.status,
+            outcome.version,
+            event_id,
+            outcome.epoch,
+        )
+        # An outcome that an earlier version recorded has no epoch.
+        stream, epoch = f"{self._resource.stream}/{outcome.subject}", epoch or self._gateway.epoch
+        token = Token(stream, version, event_id, epoch)
         headers = {"ETag": f'"{version}"', "Consistency-Token": token.encode(), **_replayed(outcome)}
         if created:
             headers["Location"] = self._resource.location + outcome.subject
@@ -136,12 +190,26 @@ class Writer:
             "status": status,
             "command_id": outcome.command_id,
         }
+        durability = await self._durability(write, outcome, event_id or mark_of(outcome))
         status_code = 201 if created and outcome.event_ids else 200
-        return Response(msgspec.json.encode(body), status_code, headers, "application/json")
+        if durability == THIS_SITE:
+            status_code = 202
+        return Response(
+            msgspec.json.encode(body | _about(durability)), status_code, headers, "application/json"
+        )
 
-    def _refusal_problem(self, outcome: Outcome) -> Problem:
+    async def _durability(self, write: Write, outcome: Outcome, mark: Mark) -> Durability | None:
+        """Returns where the outcome is; None if the request does not wait for the other site, or if the outcome is
+        not recorded at all."""
+        if not write.both_sites or self._peer is None:
+            return None
+        if outcome.kind == "failed" or outcome.code == KEY_REUSED:
+            return None
+        return await self._peer.durability(mark, outcome.subject, repeated=outcome.replayed)
+
+    def _refusal_problem(self, outcome: Outcome, durability: Durability | None) -> Problem:
         about: dict[str, Any] = {self._resource.field: outcome.subject, "version": outcome.version}
-        about["command_id"] = outcome.command_id
+        about |= {"command_id": outcome.command_id, **_about(durability)}
         headers = _replayed(outcome)
         if outcome.kind == "failed" and outcome.code == "stream_forked":
             detail = f"{outcome.reason}. {_SAFE_TO_REPEAT}"
@@ -152,15 +220,10 @@ class Writer:
         if outcome.kind == "conflict":
             headers["ETag"] = f'"{outcome.version}"'
             return Problem(412, "version_conflict", outcome.reason, headers=headers, **about)
-        if outcome.code == "idempotency_key_reused":
+        if outcome.code == KEY_REUSED:
             return Problem(422, outcome.code, outcome.reason, field="Idempotency-Key", **about)
         status = 404 if outcome.code in self._resource.not_found else 409
         return Problem(status, outcome.code, outcome.reason, headers=headers, **about)
-
-    def _unavailable(self, error: Unavailable, write: Write, entity_id: str) -> Problem:
-        about = {self._resource.field: entity_id, "idempotency_key": write.key, **error.members}
-        headers = {"Retry-After": str(RETRY_AFTER_SECONDS), "Idempotency-Key": write.key}
-        return Problem(error.status, error.code, f"{error}. {_SAFE_TO_REPEAT}", headers=headers, **about)
 
 
 class WriteApi:
@@ -168,21 +231,15 @@ class WriteApi:
 
     def __init__(self, service: str, settings: ApiSettings, resource: Resource) -> None:
         """`resource.location` is a path of the query API."""
-        self.gateway = Gateway(
-            GatewaySettings(
-                service=service,
-                bootstrap=settings.kafka,
-                site=settings.site,
-                replica=settings.replica,
-                wait=settings.wait_seconds,
-                delivery_timeout=settings.delivery_seconds,
-                max_pending=settings.max_pending,
-                peer_url=settings.peer_url,
-            ),
-            on_fatal=end_process,
-        )
+        self.gateway = Gateway(service, settings, on_fatal=end_process)
         resource = replace(resource, location=settings.query_url + resource.location)
-        self.writer = Writer(self.gateway, resource, settings.hash_key.get_secret_value().encode())
+        self._peer = (
+            PeerLog(settings.peer_kafka, TOPICS[service], settings.both_sites_seconds)
+            if settings.peer_kafka
+            else None
+        )
+        hash_key = settings.hash_key.get_secret_value().encode()
+        self.writer = Writer(self.gateway, resource, hash_key, self._peer)
 
     def application(
         self,
@@ -200,11 +257,25 @@ class WriteApi:
             yield
             if before_end is not None:
                 await before_end()
+            if self._peer is not None:
+                await self._peer.close()
             await self.gateway.close()
 
         app = application([routes], self.gateway.not_ready, lifespan, title=title, about=about)
+        if self._peer is not None:
+            app.add_middleware(ProvenResponses, unavailable=self._problem)
         app.add_middleware(CorrelationMiddleware)
         return app
+
+    def _problem(self, key: str) -> Problem | None:
+        error = self.gateway.unavailable()
+        return None if error is None else _unavailable(error, key, {})
+
+
+def _unavailable(error: Unavailable, key: str, entity: Mapping[str, str]) -> Problem:
+    about = {**entity, "idempotency_key": key, **error.members}
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS), "Idempotency-Key": key}
+    return Problem(error.status, error.code, f"{error}. {_SAFE_TO_REPEAT}", headers=headers, **about)
 
 
 @cache
@@ -214,3 +285,49 @@ def _counted(command_type: str, kind: str) -> Counter:
 
 def _replayed(outcome: Outcome) -> dict[str, str]:
     return {"Idempotency-Replayed": "true"} if outcome.replayed else {}
+
+
+def _about(durability: Durability | None) -> dict[str, str]:
+    return {} if durability is None else {"durability": durability}
+
+
+def succeeded(
+    about: str, model: type[BaseModel], example: Mapping[str, Any], *, created: bool = False
+) -> dict[str, Any]:
+    """Returns a success for FastAPI's `responses`, with the headers of every write."""
+    headers: dict[str, Any] = {
+        name: {"description": description, "required": True, "schema": {"type": "string", "pattern": pattern}}
+        for name, (description, pattern) in _RESPONSE_HEADERS.items()
+    }
+    headers["Idempotency-Replayed"] = _REPLAYED
+    if created:
+        headers["Location"] = {"description": "The entity in the query API.", "schema": {"type": "string"}}
+    content = {"application/json": {"example": dict(example)}}
+    return {"description": about, "model": model, "headers": headers, "content": content}
+
+
+def write_problems(about: Mapping[str, Any], refused: Mapping[str, Code]) -> dict[int | str, dict[str, Any]]:
+    """Returns the problems of a write; `about`: the entity in examples, `refused`: the domain's codes."""
+    repeat = {**about, "idempotency_key": "4711"}
+    site_problems = {code: Code(status, reason, repeat) for code, status, reason in SITE_PROBLEMS.values()}
+    return documented(
+        EDGE,
+        EDGE_OF_BODIES,
+        {
+            "version_conflict": Code(412, "the entity is at another version; `ETag` names it", about),
+            KEY_REUSED: Code(422, "the key was used for another request", about),
+            "single_site": Code(
+                422, "`Durability: both-sites`, and there is one site", {"field": "Durability"}
+            ),
+            "command_failed": Code(500, "the command failed and was set aside for an operator", about),
+            "outcome_unknown": Code(503, "the outcome did not arrive in time; safe to repeat", repeat),
+            "overloaded": Code(503, "too many commands wait; it was not sent", repeat),
+            "log_unavailable": Code(503, "the log did not accept the command", repeat),
+            "peer_unavailable": Code(
+                503, "the other site is not reachable; the command was not sent", repeat
+            ),
+            "stream_forked": Code(503, "the entity's stream has stopped; an operator decides", about),
+            **site_problems,
+        },
+        refused,
+    )

@@ -1,24 +1,33 @@
-"""The write API of stock."""
+"""The write API of stock: its requests, the commands that they become, and its routes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from contracts.inventory.commands import AdjustStock, ReceiveStock
 from services.edge.app import api_router
-from services.edge.problems import Code
+from services.edge.durability import NOT_YET, Durability
+from services.edge.problems import Code, invalid
+from services.edge.requests import (
+    MAX_QUANTITY,
+    ChangeRequest,
+    EntityId,
+    Headers,
+    Moment,
+    Quantity,
+    Text,
+    WriteRoute,
+    occurred_at,
+)
 from services.edge.settings import ApiSettings
-from services.edge.write_docs import succeeded, write_problems
-from services.edge.write_headers import EntityId, Headers
-from services.edge.write_route import WriteRoute
-from services.edge.writes import Resource, Write, WriteApi, Writer
-from services.inventory.domain.refusals import StockRefusal
-from services.inventory.requests import AdjustmentRequest, ReceiptRequest, StockResponse
-from services.kernel.record.envelope import now_micros
+from services.edge.writes import Resource, WriteApi, Writer, succeeded, write_problems
+from services.inventory.domain.decider import StockRefusal
 
 ABOUT = {"sku": "85123A"}
 EXAMPLE = {
@@ -27,6 +36,59 @@ EXAMPLE = {
     "status": "stocked",
     "command_id": "7f0f3a52-6a25-5f1e-8a52-0a2d7f2f6c90",
 }
+
+
+class ReceiptRequest(ChangeRequest):
+    """A delivery; `reference` is the supplier's number or ours."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"quantity": 144, "reference": "DN-20101201-7"}]}
+    )
+
+    quantity: Quantity
+    reference: Text
+    occurred_at: Moment | None = None
+
+    def command(self, sku: str, now: int) -> ReceiveStock:
+        return ReceiveStock(
+            sku=sku,
+            quantity=self.quantity,
+            reference=self.reference,
+            occurred_at=occurred_at(self.occurred_at, now),
+        )
+
+
+class AdjustmentRequest(ChangeRequest):
+    """A correction: negative for a write-off, positive for a find."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"quantity": -3, "reason": "broken in the warehouse"}]}
+    )
+
+    quantity: Annotated[int, Field(strict=True, ge=-MAX_QUANTITY, le=MAX_QUANTITY)]
+    reason: Text
+    occurred_at: Moment | None = None
+
+    def command(self, sku: str, now: int) -> AdjustStock:
+        """Raises `Problem` for a quantity of 0."""
+        if self.quantity == 0:
+            raise invalid("quantity", "an adjustment of 0 changes nothing")
+        return AdjustStock(
+            sku=sku,
+            quantity=self.quantity,
+            reason=self.reason,
+            occurred_at=occurred_at(self.occurred_at, now),
+        )
+
+
+class StockResponse(BaseModel):
+    """`version` counts the SKU's events. `durability`: for a request with that header; with 202, `this-site`."""
+
+    sku: str
+    version: int
+    status: str
+    command_id: str
+    durability: Durability | None = None
 
 
 class StockApi:
@@ -38,17 +100,12 @@ class StockApi:
     async def receive_stock(
         self, request: Request, sku: EntityId, body: ReceiptRequest, headers: Headers
     ) -> Response:
-        write = self._writer.read(request, headers, body)
-        return await self._change(write, sku, body.command(sku, now_micros()))
+        return await self._writer.change(request, headers, sku, body)
 
     async def adjust_stock(
         self, request: Request, sku: EntityId, body: AdjustmentRequest, headers: Headers
     ) -> Response:
-        write = self._writer.read(request, headers, body)
-        return await self._change(write, sku, body.command(sku, now_micros()))
-
-    async def _change(self, write: Write, sku: str, command: Any) -> Response:
-        return self._writer.respond(await self._writer.send(write, sku, command))
+        return await self._writer.change(request, headers, sku, body)
 
 
 def routes(api: StockApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter:
@@ -67,6 +124,9 @@ def routes(api: StockApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
             response_model=StockResponse,
             responses={
                 200: succeeded("Done, or it was done before", StockResponse, EXAMPLE),
+                202: succeeded(
+                    "Done, but not seen at the other site in time", StockResponse, EXAMPLE | NOT_YET
+                ),
                 **write_problems(ABOUT, refused),
             },
         )

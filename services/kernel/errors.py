@@ -2,4 +2,4 @@
 
 
 class KernelError(Exception):
-    """What the kernel raises. Its subclasses say what happened, and what follows."""
+    """The base of what the kernel raises. Its subclasses describe what happened and what follows."""

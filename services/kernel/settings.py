@@ -16,13 +16,19 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class ProcessSettings(BaseSettings):
-    """What all share: `kafka` is host:port[,host:port…], `http_host` the address to listen on."""
+    """What all share: `kafka` is host:port[,host:port…], `http_host` the address to listen on.
+
+    `peer_kafka`: the other site's broker for this site, where there are two. `lease_seconds`: how long a site may write
+    after it has seen the other one, the same at both; 0: as long as it runs.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS, hide_input_in_errors=True
     )
 
     kafka: str = "127.0.0.1:27492"
+    peer_kafka: str = ""
+    lease_seconds: Annotated[int, Field(ge=0)] = 0
     site: str = "home"
     http_host: str = "127.0.0.1"
     http_port: Port = 8080
@@ -30,11 +36,9 @@ class ProcessSettings(BaseSettings):
 
 
 class WorkerSettings(ProcessSettings):
-    """The owner of a slot; `layout` is the number of the slot layout that it belongs to."""
+    """The owner of a slot; how many slots there are is in `site.control`."""
 
     slot: Annotated[int, Field(ge=0)] = 0
-    slots: Annotated[int, Field(ge=1)] = 1
-    layout: Annotated[int, Field(ge=1)] = 1
     window_ms: Annotated[float, Field(ge=0)] = 5.0
     snapshot_seconds: Positive = 10.0
     retry_window_hours: Positive = 24.0

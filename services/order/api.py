@@ -1,33 +1,60 @@
-"""The write API of orders."""
+"""The write API of orders: its requests, the commands that they become, and its routes."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, FastAPI, Query
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 from starlette.requests import Request
 from starlette.responses import Response
 
+from contracts.order.commands import CancelOrder, PlaceOrder, ReturnedLine, ReturnLines, ShipOrder
+from contracts.order.events import Charge, Line
 from services.edge.app import api_router
-from services.edge.problems import Code
-from services.edge.write_docs import succeeded, write_problems
-from services.edge.write_headers import EntityId, Headers
-from services.edge.write_route import WriteRoute
-from services.edge.writes import Resource, Write, WriteApi, Writer, entity_of_key
-from services.kernel.record.envelope import now_micros
-from services.order.domain.refusals import OrderRefusal
-from services.order.requests import (
-    CancellationRequest,
-    OrderRequest,
-    OrderResponse,
-    ReturnRequest,
-    ShipmentRequest,
+from services.edge.durability import NOT_YET, Durability
+from services.edge.problems import Code, invalid
+from services.edge.requests import (
+    MAX_LINES,
+    Amount,
+    ChangeRequest,
+    Currency,
+    EntityId,
+    Headers,
+    Id,
+    Moment,
+    Price,
+    Quantity,
+    RequestBody,
+    ShortText,
+    Text,
+    WriteRoute,
+    micros,
+    occurred_at,
 )
-from services.order.settings import OrderApiSettings
+from services.edge.settings import ApiSettings
+from services.edge.writes import Resource, WriteApi, Writer, entity_of_key, succeeded, write_problems
+from services.kernel.record.envelope import now_micros
+from services.kernel.settings import Positive
+from services.order.domain.decider import OrderRefusal
 from services.order.settlement import Settlement, SettlementTail
 
+ORDER: JsonDict = {
+    "order_id": "536365",
+    "customer_id": "17850",
+    "country": "United Kingdom",
+    "currency": "GBP",
+    "occurred_at": "2010-12-01T08:26:00Z",
+    "lines": [
+        {"sku": "85123A", "quantity": 6, "unit_price": "2.55"},
+        {"sku": "71053", "quantity": 6, "unit_price": "3.39"},
+    ],
+    "charges": [{"code": "POST", "amount": "18.00"}],
+}
+MAX_GROSS = 10**15  # micros: a thousand million units of any currency
 ABOUT = {"order_id": "536365"}
 EXAMPLE = {**ABOUT, "version": 3, "command_id": "0d3f8d0e-6d0c-5f4b-9d5a-1c3b1f0f7a11"}
 PLACING = (OrderRefusal.ORDER_EXISTS, OrderRefusal.AMOUNT_TOO_LARGE, OrderRefusal.TOO_MANY_UNITS)
@@ -43,6 +70,129 @@ Wait = Annotated[
     Literal["settled"] | None,
     Query(description="Respond when the order is confirmed or rejected, or as `placed` after a timeout."),
 ]
+
+
+class OrderApiSettings(ApiSettings):
+    """An order not settled after `settle_seconds` expires; `settled_wait_seconds` bounds `?wait=settled`."""
+
+    settle_seconds: Positive = 60.0
+    settled_wait_seconds: Positive = 5.0
+
+
+class LineRequest(RequestBody):
+    sku: Id
+    quantity: Quantity
+    unit_price: Price
+
+
+class ChargeRequest(RequestBody):
+    """Postage, a fee or (negative) a discount."""
+
+    code: ShortText
+    amount: Amount
+
+
+class OrderRequest(RequestBody):
+    """An order; without `order_id`, its id is derived from the Idempotency-Key."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [ORDER]})
+
+    country: ShortText
+    currency: Currency
+    lines: Annotated[list[LineRequest], Field(min_length=1, max_length=MAX_LINES)]
+    order_id: Id | None = None
+    customer_id: Id | None = None
+    occurred_at: Moment | None = None
+    charges: Annotated[list[ChargeRequest], Field(max_length=MAX_LINES, default_factory=list)]
+
+    def command(self, order_id: str, now: int, settle_seconds: float) -> PlaceOrder:
+        """`now` in micros UTC. Raises `Problem` if the order is worth more than `MAX_GROSS`."""
+        lines = tuple([Line(line.sku, line.quantity, micros(line.unit_price)) for line in self.lines])
+        charges = tuple([Charge(charge.code, micros(charge.amount)) for charge in self.charges])
+        goods = sum([line.quantity * line.unit_price for line in lines])
+        # Refunds ignore discounts, so goods and charges must each fit.
+        if max(goods, sum([abs(charge.amount) for charge in charges])) > MAX_GROSS:
+            raise invalid("lines", "the order is worth more than the shop can count", "amount_too_large")
+        return PlaceOrder(
+            order_id=order_id,
+            customer_id=self.customer_id,
+            country=self.country,
+            currency=self.currency,
+            occurred_at=occurred_at(self.occurred_at, now),
+            settle_by=now + int(settle_seconds * 1_000_000),
+            lines=lines,
+            charges=charges,
+        )
+
+
+class CancellationRequest(ChangeRequest):
+    """Ends an order that is not shipped."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "ordered twice"}]})
+
+    reason: Text
+    occurred_at: Moment | None = None
+
+    def command(self, order_id: str, now: int) -> CancelOrder:
+        return CancelOrder(order_id, self.reason, occurred_at(self.occurred_at, now))
+
+
+class ShipmentRequest(ChangeRequest):
+    """Hands an order to a carrier."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"carrier": "Royal Mail", "reference": "RM123456785GB"}]}
+    )
+
+    carrier: Text | None = None
+    reference: Text | None = None
+    occurred_at: Moment | None = None
+
+    def command(self, order_id: str, now: int) -> ShipOrder:
+        return ShipOrder(
+            order_id=order_id,
+            carrier=self.carrier,
+            reference=self.reference,
+            occurred_at=occurred_at(self.occurred_at, now),
+        )
+
+
+class ReturnedLineRequest(RequestBody):
+    sku: Id
+    quantity: Quantity
+
+
+class ReturnRequest(ChangeRequest):
+    """Takes goods back."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"lines": [{"sku": "71053", "quantity": 2}], "reason": "broken"}]}
+    )
+
+    lines: Annotated[list[ReturnedLineRequest], Field(min_length=1, max_length=MAX_LINES)]
+    reason: Text
+    occurred_at: Moment | None = None
+
+    def command(self, order_id: str, now: int) -> ReturnLines:
+        return ReturnLines(
+            order_id=order_id,
+            lines=tuple(ReturnedLine(line.sku, line.quantity) for line in self.lines),
+            reason=self.reason,
+            occurred_at=occurred_at(self.occurred_at, now),
+        )
+
+
+class OrderResponse(BaseModel):
+    """`version` counts the order's events; `status` is placed, confirmed, rejected, cancelled, expired …
+
+    `durability`: for a request with that header; with 202, `this-site`.
+    """
+
+    order_id: str
+    version: int
+    status: str
+    command_id: str
+    durability: Durability | None = None
 
 
 class OrderApi:
@@ -62,7 +212,8 @@ class OrderApi:
         order_id = body.order_id or entity_of_key(write.key)
         command = body.command(order_id, now_micros(), self._settings.settle_seconds)
         if wait is None:
-            return self._writer.respond(await self._writer.send(write, order_id, command), created=True)
+            outcome = await self._writer.send(write, order_id, command)
+            return await self._writer.respond(write, outcome, created=True)
         waiter = await self._tail.watch(order_id)
         try:
             outcome = await self._writer.send(write, order_id, command)
@@ -70,7 +221,7 @@ class OrderApi:
         finally:
             if waiter is not None:
                 self._tail.unwatch(order_id, waiter)
-        return self._writer.respond(outcome, created=True, settlement=settlement)
+        return await self._writer.respond(write, outcome, created=True, settlement=settlement)
 
     async def _settlement(self, waiter: asyncio.Future[Settlement] | None) -> Settlement | None:
         if waiter is None:
@@ -81,23 +232,17 @@ class OrderApi:
     async def cancel_order(
         self, request: Request, order_id: EntityId, body: CancellationRequest, headers: Headers
     ) -> Response:
-        write = self._writer.read(request, headers, body)
-        return await self._change(write, order_id, body.command(order_id, now_micros()))
+        return await self._writer.change(request, headers, order_id, body)
 
     async def ship_order(
         self, request: Request, order_id: EntityId, body: ShipmentRequest, headers: Headers
     ) -> Response:
-        write = self._writer.read(request, headers, body)
-        return await self._change(write, order_id, body.command(order_id, now_micros()))
+        return await self._writer.change(request, headers, order_id, body)
 
     async def return_goods(
         self, request: Request, order_id: EntityId, body: ReturnRequest, headers: Headers
     ) -> Response:
-        write = self._writer.read(request, headers, body)
-        return await self._change(write, order_id, body.command(order_id, now_micros()))
-
-    async def _change(self, write: Write, order_id: str, command: Any) -> Response:
-        return self._writer.respond(await self._writer.send(write, order_id, command))
+        return await self._writer.change(request, headers, order_id, body)
 
 
 def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter:
@@ -116,6 +261,7 @@ def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
             201: succeeded(
                 "Placed; it is confirmed when all its stock is reserved", OrderResponse, placed, created=True
             ),
+            202: succeeded("Placed, but not seen at the other site in time", OrderResponse, placed | NOT_YET),
             **write_problems(ABOUT, _refusals(*PLACING)),
         },
     )
@@ -131,7 +277,12 @@ def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
             summary=summary,
             response_model=OrderResponse,
             responses={
-                200: succeeded("Done, or it was done before", OrderResponse, {**EXAMPLE, "status": status}),
+                200: succeeded("Done, or it was done before", OrderResponse, EXAMPLE | {"status": status}),
+                202: succeeded(
+                    "Done, but not seen at the other site in time",
+                    OrderResponse,
+                    EXAMPLE | {"status": status} | NOT_YET,
+                ),
                 **write_problems(ABOUT, _refusals(OrderRefusal.ORDER_NOT_FOUND, *refusals)),
             },
         )

@@ -26,7 +26,7 @@ from contracts.order.events import (
     OrderShipped,
     ReservationsRecorded,
 )
-from services.kernel.model.process import Answered, Ask, Process, derived_id
+from services.kernel.model.process import OutgoingCommand, Process, Reply, derived_id
 from services.order.domain.state import (
     Cancelled,
     Confirmed,
@@ -48,7 +48,7 @@ FAILED = "command_failed"
 RecordCommand: TypeAlias = RecordReservations | RecordMovements
 
 
-def react(event: OrderEvent, order: Order) -> Sequence[Ask]:
+def react(event: OrderEvent, order: Order) -> Sequence[OutgoingCommand]:
     """Returns the commands that `event` causes; `order` is the state right after it."""
     match event:
         case OrderPlaced() | OrderRejected() | OrderCancelled() | OrderExpired() | OrderShipped():
@@ -61,7 +61,7 @@ def react(event: OrderEvent, order: Order) -> Sequence[Ask]:
             assert_never(event)
 
 
-def pending(order: Order) -> Sequence[Ask]:
+def pending(order: Order) -> Sequence[OutgoingCommand]:
     """Returns every pending command, in the order in which they were first sent."""
     match order:
         case NotPlaced() | Confirmed():
@@ -74,7 +74,7 @@ def pending(order: Order) -> Sequence[Ask]:
             assert_never(order)
 
 
-def claims(order: Order) -> Sequence[Ask]:
+def claims(order: Order) -> Sequence[OutgoingCommand]:
     """Returns every command that the order depends on, with or without an outcome."""
     match order:
         case Placed(order_id=order_id, placed_at=at) | Confirmed(order_id=order_id, placed_at=at):
@@ -83,7 +83,7 @@ def claims(order: Order) -> Sequence[Ask]:
             return pending(order)
 
 
-def again(event: OrderEvent, order: Order, _epoch: int) -> Sequence[Ask]:
+def again(event: OrderEvent, order: Order, _epoch: int) -> Sequence[OutgoingCommand]:
     """Returns the commands that `event` caused, under the same ids; `order` is the current state. An order that has
     ended does not reserve again: its release closes the reservation."""
     match event:
@@ -110,31 +110,35 @@ def again(event: OrderEvent, order: Order, _epoch: int) -> Sequence[Ask]:
             assert_never(event)
 
 
-def _reserves(order_id: str, lines: tuple[LineState, ...], at: int, skus: Sequence[str]) -> Sequence[Ask]:
+def _reserves(
+    order_id: str, lines: tuple[LineState, ...], at: int, skus: Sequence[str]
+) -> Sequence[OutgoingCommand]:
     units = units_by_sku(lines)
     return [
-        Ask(_id(order_id, "reserve", sku, 0), sku, ReserveStock(sku, order_id, units[sku], at))
+        OutgoingCommand(_id(order_id, "reserve", sku, 0), sku, ReserveStock(sku, order_id, units[sku], at))
         for sku in skus
     ]
 
 
-def _movement(order_id: str, owed: Owed) -> Ask:
+def _movement(order_id: str, owed: Owed) -> OutgoingCommand:
     step, sku, number, units, at = owed
     command_id = _id(order_id, step, sku, number)
     match step:
         case "release":
-            return Ask(command_id, sku, ReleaseStock(sku, order_id, at))
+            return OutgoingCommand(command_id, sku, ReleaseStock(sku, order_id, at))
         case "issue":
-            return Ask(command_id, sku, IssueStock(sku, order_id, at))
+            return OutgoingCommand(command_id, sku, IssueStock(sku, order_id, at))
         case _:
-            return Ask(command_id, sku, ReturnStock(sku, order_id, number, units, at), tag=str(number))
+            return OutgoingCommand(
+                command_id, sku, ReturnStock(sku, order_id, number, units, at), tag=str(number)
+            )
 
 
 def _id(order_id: str, step: str, sku: str, number: int) -> str:
     return derived_id(NAMESPACE, f"{order_id}/{step}/{sku}/{number}")
 
 
-def record(order_id: str, outcomes: Sequence[Answered]) -> Sequence[RecordCommand]:
+def record(order_id: str, outcomes: Sequence[Reply]) -> Sequence[RecordCommand]:
     """Returns the outcomes as commands to the order: at most one per kind. A failed command is parked for an
     operator: it stays pending. Raises ValueError for the outcome of a command that orders do not send."""
     reserved: list[str] = []
@@ -157,7 +161,7 @@ def record(order_id: str, outcomes: Sequence[Answered]) -> Sequence[RecordComman
     return commands
 
 
-def _movement_of(outcome: Answered) -> Movement:
+def _movement_of(outcome: Reply) -> Movement:
     return Movement(
         step=STEPS[outcome.command_type],
         sku=outcome.subject,

@@ -5,18 +5,9 @@ from __future__ import annotations
 from services.order.domain.decider import order_decider
 from services.order.domain.state import STATES
 from services.order.process import order_process
-from services.order.settings import OrderApiSettings
 from services.service import Service
 
-ORDER = Service(
-    "order",
-    order_decider,
-    order_process,
-    STATES,
-    api_port=27401,
-    worker_port=27411,
-    api_settings=OrderApiSettings,
-)
+ORDER = Service("order", order_decider, order_process, STATES, api_port=27401, worker_port=27411)
 
 if __name__ == "__main__":
     raise SystemExit(ORDER.main())

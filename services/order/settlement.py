@@ -41,6 +41,7 @@ class Settlement(NamedTuple):
     status: str
     version: int
     event_id: str
+    epoch: int
 
 
 class SettlementTail:
@@ -179,4 +180,4 @@ def _settlements(records: Iterable[Message], partitions: int, epoch: int) -> Ite
         )
         if isinstance(kind, Event) and kind.metadata.type in STATUS_OF:
             meta = kind.metadata
-            yield meta.subject, Settlement(STATUS_OF[meta.type], meta.version, meta.id)
+            yield meta.subject, Settlement(STATUS_OF[meta.type], meta.version, meta.id, meta.epoch)

@@ -10,29 +10,29 @@ from importlib.util import find_spec
 
 import structlog
 from fastapi import APIRouter, FastAPI
+from prometheus_client import REGISTRY
 from starlette.requests import Request
 from starlette.responses import Response
 
 from services.edge.app import application
 from services.edge.problems import Problem
-from services.projection.engine import positions
+from services.projection import status
 from services.projection.engine.database import QUERY_SECONDS, QUERY_SETTINGS, migrate, pool
-from services.projection.engine.lag import Lag
-from services.projection.engine.metrics import LagMetrics, scraped
+from services.projection.engine.lag import Lag, LagMetrics
 from services.projection.engine.read_model import DATABASE_AWAY
 from services.projection.engine.settings import QuerySettings
-from services.projection.engine.site import SiteHeaders, SiteStatus
 from services.projection.engine.visibility import Notifications, Visibility
 from services.projection.read_models import READ_MODELS
-from services.projection.reader import ReadSources
+from services.projection.reads import ReadSources
+from services.projection.status import SiteHeaders, SiteStatus
 
 log = structlog.get_logger(__name__)
 
 
 def routers() -> Sequence[APIRouter]:
-    """Returns the `router` of each read model's `api` module, and the route of the positions."""
+    """Returns the `router` of each read model's `api` module, and the route of their positions."""
     names = (f"{__package__}.{model.name}.api" for model in READ_MODELS)
-    return [*(import_module(name).router for name in names if find_spec(name)), positions.router]
+    return [*(import_module(name).router for name in names if find_spec(name)), status.router]
 
 
 def query_app(settings: QuerySettings) -> FastAPI:
@@ -48,16 +48,17 @@ def query_app(settings: QuerySettings) -> FastAPI:
         ) as connections:
             async with connections.acquire() as connection:
                 await migrate(connection, READ_MODELS)
-            app.state.sources = ReadSources(
-                settings, connections, Visibility(connections, notifications), lag
+            visibility = Visibility(connections, notifications)
+            app.state.sources = ReadSources(settings, connections, visibility, lag)
+            loops = (
+                notifications.listen(settings.database_url),
+                site_status.follow(connections),
+                lag.follow(connections),
             )
-            following = [
-                asyncio.create_task(notifications.listen(settings.database_url)),
-                asyncio.create_task(site_status.follow(connections)),
-                asyncio.create_task(lag.follow(connections)),
-            ]
-            with scraped(LagMetrics(lag)):
-                yield
+            following = [asyncio.create_task(loop) for loop in loops]
+            REGISTRY.register(metrics := LagMetrics(lag))
+            yield
+            REGISTRY.unregister(metrics)
             for task in following:
                 task.cancel()
 

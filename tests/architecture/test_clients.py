@@ -1,4 +1,4 @@
-"""Kafka clients come from one module, so that what every connection needs stands in one place."""
+"""Kafka clients come from one module, so that the options of every connection are in one place."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ CLASS = re.compile(r"\w*(Producer|Consumer|AdminClient)")
 
 
 def created(source: str) -> Iterator[int]:
-    """The lines that create a Kafka client, or say where its brokers are, without the module of clients."""
+    """The lines that create a Kafka client, or set its brokers, without the module of clients."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if CLASS.fullmatch(name):
@@ -27,14 +27,14 @@ def created(source: str) -> Iterator[int]:
 
 
 def test_every_client_comes_from_one_module() -> None:
-    found = [
+    elsewhere = [
         f"{path.relative_to(ROOT)}:{line}"
         for tree in ("services", "analytics", "infra")
         for path in sorted((ROOT / tree).rglob("*.py"))
         if path != CLIENTS
         for line in created(path.read_text("utf-8"))
     ]
-    assert found == []
+    assert elsewhere == []
     assert list(created(CLIENTS.read_text("utf-8")))
 
 

@@ -1,4 +1,4 @@
-"""What `tests/distribution.py` names is there, and is used as it says."""
+"""The folders that `tests/distribution.py` names exist, and it groups and orders modules as intended."""
 
 from tests.architecture.test_shape import ROOT
 from tests.distribution import GROUPS, LONGEST_FIRST, group, rank

@@ -1,4 +1,4 @@
-"""What the documents name is there: links, files, tests; and the README stays one screen or two."""
+"""The links, files and tests that documents name exist; the README stays short."""
 
 import ast
 import re
@@ -38,13 +38,13 @@ def dead_links(document: Path, text: str) -> list[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """What a link can name behind `#`: each heading, in lower case, without punctuation, `-` for spaces."""
+    """The anchors of a document: each heading, in lower case, without punctuation, `-` for spaces."""
     headings = HEADING.findall(CODE_BLOCK.sub("", text))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def dead_anchors(document: Path, text: str) -> list[str]:
-    """Links to a heading that the other document, which exists, does not have."""
+    """Links to a missing heading of an existing document."""
     links = ANCHOR.findall(CODE_BLOCK.sub("", text))
     targets = [((document.parent / path) if path else document, anchor) for path, anchor in links]
     return [
@@ -55,7 +55,7 @@ def dead_anchors(document: Path, text: str) -> list[str]:
 
 
 def missing_files(text: str) -> list[str]:
-    """Paths from the root that stand in `code`, but for those with a placeholder: `<name>`, `*` or `…`."""
+    """Missing paths that stand in `code`, except those with a placeholder: `<name>`, `*` or `…`."""
     named = {code.partition("::")[0] for code in IN_CODE.findall(CODE_BLOCK.sub("", text))}
     paths = {path for path in named if path.split("/")[0] in ROOMS and "/" in path}
     return sorted(path for path in paths if not set("<*{…") & set(path) and not (ROOT / path).exists())
@@ -63,15 +63,15 @@ def missing_files(text: str) -> list[str]:
 
 @cache
 def names_in(module: Path) -> frozenset[str]:
-    """Functions, classes, and what is assigned: a state machine's test is a class given a name."""
-    found: set[str] = set()
+    """The module's functions, classes and assigned names: a state machine's test is a class assigned to a name."""
+    names: set[str] = set()
     for node in ast.parse(module.read_text("utf-8")).body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                found.add(node.name)
+                names.add(node.name)
             case ast.Assign():
-                found.update(target.id for target in node.targets if isinstance(target, ast.Name))
-    return frozenset(found)
+                names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return frozenset(names)
 
 
 def missing_tests(text: str) -> list[str]:
@@ -83,7 +83,7 @@ def missing_tests(text: str) -> list[str]:
 
 
 def promises_without_a_test(text: str) -> list[str]:
-    """The rows of tables whose last column is for tests, but name none."""
+    """The rows without a test in tables whose last column is for tests."""
     rows = [row for table in PROMISES.findall(text) for row in table.splitlines()]
     return [row for row in rows if not TEST.search(row)]
 

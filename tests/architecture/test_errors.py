@@ -25,7 +25,7 @@ BASES: dict[str, str | None] = {
 # A fold is part of its read model's fingerprint: another base would make every shop rebuild its orders.
 FINGERPRINTED = {"NeverPlaced"}
 # They interrupt a process rather than report something.
-SIGNALS = {"StopAsked"}
+SIGNALS = {"StopRequested"}
 
 
 def classes(folder: Path) -> dict[str, list[str]]:
@@ -55,7 +55,7 @@ def drawn(name: str, bases: Mapping[str, list[str]], indent: str = "") -> Iterat
 
 
 def strays(base: str | None, bases: Mapping[str, list[str]]) -> set[str]:
-    """Errors of the package that are not of its tree. A foreign base, like HTTPException, counts as one."""
+    """Errors of the package outside its tree. A foreign base, like HTTPException, counts as one."""
     below = {line.rpartition(" ")[2] for line in drawn(base, bases)} | {base} if base else set()
     return {name for name in bases if is_error(name, bases)} - below - SIGNALS - FINGERPRINTED
 

@@ -17,6 +17,7 @@ OTHERS = (
     "services/projection/main.py",
     "infra/log/registry.py",
     "infra/dr/guard.py",
+    "infra/router/router.py",
     "infra/stack/link.py",
 )
 PYTHON = {0, 1, 2}  # its end, an exception that nobody caught, argparse's refusal
@@ -28,24 +29,24 @@ def documented() -> dict[str, set[int]]:
     _, _, text = text.partition("## Processes of the shop\n")  # other sections have tables of numbers too
     text, _, _ = text.partition("\n## ")
     rows = re.findall(r"^\| ([\w ]*)\| (-?\d+|negative) \|", text, re.MULTILINE)
-    found: dict[str, set[int]] = {}
+    codes: dict[str, set[int]] = {}
     group = ""
     for name, code in rows:
         group = name.strip() or group
         if code != "negative":
-            found.setdefault(group, set()).add(int(code))
-    return found
+            codes.setdefault(group, set()).add(int(code))
+    return codes
 
 
 def unnamed_exits(module: str) -> Iterator[str]:
-    """Where the module ends its process, or returns from a function that says its exit code, by anything but
-    one of the named codes or another function's result."""
+    """The lines where the module ends its process, or returns from a function that returns an `int`, with
+    neither a named code nor another function's result."""
     for node in ast.walk(ast.parse((ROOT / module).read_text("utf-8"))):
         match node:
             case ast.Call(func=ast.Attribute(attr="exit" | "_exit") | ast.Name(id="SystemExit" | "exit")):
                 values: list[ast.expr | None] = list(node.args)
             case ast.FunctionDef(returns=ast.Name(id="int")):
-                values = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
+                values = [child.value for child in ast.walk(node) if isinstance(child, ast.Return)]
             case _:
                 continue
         yield from (f"{module}:{value.lineno}" for value in values if value and not named(value))
@@ -67,7 +68,7 @@ def exits(module: str) -> set[int]:
 
 
 def test_processes_end_with_named_codes_only() -> None:
-    assert [place for module in (*WORKERS, *OTHERS) for place in unnamed_exits(module)] == []
+    assert [line for module in (*WORKERS, *OTHERS) for line in unnamed_exits(module)] == []
 
 
 def test_the_table_holds_every_code_and_no_other() -> None:
@@ -84,10 +85,10 @@ def test_every_code_is_somebodys() -> None:
     assert {code for module in (*WORKERS, *OTHERS) for code in exits(module)} == set(CODES.values())
 
 
-def test_what_is_not_named_is_found(tmp_path: Path) -> None:
+def test_an_unnamed_exit_code_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(
         "import sys\n\ndef main() -> int:\n    return 7 if sys.argv else EXIT_LOST\n\n"
         "MINE = 9\nsys.exit(MINE)\nsys.exit(main())\nsys.exit(EXIT_LOST)\n"
     )
-    assert {place.rpartition(":")[2] for place in unnamed_exits(str(file))} == {"4", "7"}
+    assert {line.rpartition(":")[2] for line in unnamed_exits(str(file))} == {"4", "7"}

@@ -13,17 +13,17 @@ TREES = ("contracts", "services", "analytics", "infra")
 
 
 def shared(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """Public classes by name, where a name stands at several places."""
-    found: dict[str, list[str]] = defaultdict(list)
+    """The modules of each public class name that several modules define."""
+    owners: dict[str, list[str]] = defaultdict(list)
     for path in paths:
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(path.name)
-    return {name: places for name, places in found.items() if len(places) > 1}
+                owners[node.name].append(path.name)
+    return {name: files for name, files in owners.items() if len(files) > 1}
 
 
 def test_no_two_public_classes_have_one_name() -> None:
-    """Those that `words.toml` lists excepted."""
+    """The classes that `words.toml` lists are exempt."""
     twice = shared(path for tree in TREES for path in sorted((ROOT / tree).rglob("*.py")))
     allowed = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))["shared_classes"]
     assert sorted(twice) == sorted(allowed)

@@ -1,4 +1,4 @@
-"""Notebooks in git are source alone, formatted like the code, and enter only the rooms that they may."""
+"""Notebooks in git are source alone, formatted like the code, and import only the rooms that they may."""
 
 import re
 import subprocess
@@ -20,23 +20,23 @@ def notebooks() -> Mapping[str, Any]:
 
 
 def results_in(notebook: Any) -> list[int]:
-    """The places of the cells that hold an output or an execution count."""
+    """The numbers of the cells that have an output or an execution count."""
     return [
-        place
-        for place, cell in enumerate(notebook.cells)
+        number
+        for number, cell in enumerate(notebook.cells)
         if cell.get("outputs") or cell.get("execution_count") is not None
     ]
 
 
 def forbidden_rooms(notebook: Any) -> list[str]:
-    """What a notebook imports of the services besides the pure domain: it may run the rules, nothing else."""
+    """The imports from the services that a notebook may not have: only the pure domain is allowed."""
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     return [room for room in SERVICES.findall(code) if not ALLOWED.fullmatch(room)]
 
 
-def test_notebooks_hold_no_results() -> None:
-    found = {name: results_in(notebook) for name, notebook in notebooks().items()}
-    assert found == {"01_tour.ipynb": [], "02_audit.ipynb": [], "03_what_if.ipynb": []}, "`make format` mends"
+def test_notebooks_have_no_results() -> None:
+    results = {name: results_in(notebook) for name, notebook in notebooks().items()}
+    assert results == {"01_tour.ipynb": [], "02_audit.ipynb": [], "03_what_if.ipynb": []}, "run `make format`"
 
 
 def test_of_the_services_notebooks_run_the_domain_alone() -> None:

@@ -10,11 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PRODUCTION = ("services", "analytics", "infra")
 LOADS = {
-    "infra/lab/drills/load.py",
-    "infra/lab/drills/repeats.py",
-    "infra/lab/retail/load.py",
-    "infra/lab/retail/sender.py",
-    "tests/unit/retail/test_sender.py",
+    "infra/lab/load/clients.py",
+    "tests/unit/retail/test_clients.py",
 }
 IN_THE_SERVICES_IMAGE = {"infra/stack/compose/connectors.py", "infra/stack/compose/fill_registry.py"}
 # A module, and the files that may import it all the same.
@@ -49,13 +46,13 @@ def imports(source: str) -> Iterator[str]:
 
 @cache
 def imported() -> dict[str, set[str]]:
-    """What each file imports."""
+    """The imports of each file."""
     paths = (path for room in (*PRODUCTION, "tests") for path in (ROOT / room).rglob("*.py"))
     return {str(path.relative_to(ROOT)): set(imports(path.read_text("utf-8"))) for path in paths}
 
 
 def users(module: str, *rooms: str) -> set[str]:
-    """The files that import it."""
+    """The files that import the package."""
     return {file for file, names in imported().items() if file.startswith(rooms) and module in names}
 
 

@@ -1,4 +1,4 @@
-"""The house keeps its shape: import rules, and sizes that one can read in a sitting."""
+"""The sizes of modules, functions and folders stay within their bounds."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CODE = ("contracts", "services", "analytics", "infra")
 ROOMS = (*CODE, "tests")
-MODULE_LINES = 250
+MODULE_LINES = 400  # few whole files rather than splinters
 TEST_LINES = 320  # tables of cases
 FUNCTION_LINES = 45
 BUDGETS = ROOT / "tests/architecture/budgets.toml"
@@ -29,18 +29,16 @@ def length(module: Path) -> int:
 
 
 def functions(module: Path) -> Iterator[tuple[str, int]]:
-    """Each function with its lines, decorators apart."""
+    """Each function and its number of lines, without decorators."""
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def generated(module: Path) -> bool:
-    return module.parts[-2:] in {
-        (package, file)
-        for package in ("order", "inventory", "kernel")
-        for file in ("commands.py", "events.py", "records.py", "encoders.py")
-    }
+    return ROOT / "contracts" in module.parents and module.read_text().startswith(
+        '"""Generated from the schemas'
+    )
 
 
 def test_no_module_is_too_long() -> None:
@@ -66,8 +64,8 @@ def test_no_function_is_too_long() -> None:
 def test_spark_calls_python_for_batches_only() -> None:
     """A scalar Python function costs a multiple of SQL or of an Arrow batch; so does a frame per group."""
     slow = re.compile(r"udf\(|applyInPandas|transformWithState|\.rdd\b")
-    places = [*modules("analytics"), *(ROOT / "analytics").rglob("*.ipynb")]
-    assert [str(place) for place in places if slow.search(place.read_text("utf-8"))] == []
+    files = [*modules("analytics"), *(ROOT / "analytics").rglob("*.ipynb")]
+    assert [str(file) for file in files if slow.search(file.read_text("utf-8"))] == []
 
 
 def test_text_reaches_a_terminal_through_one_module() -> None:
@@ -77,13 +75,13 @@ def test_text_reaches_a_terminal_through_one_module() -> None:
     )
     rooms = (*modules("infra/cli"), *modules("analytics/evidence"), *modules("analytics/jobs"))
     allowed = {"analytics/jobs/arguments.py", "analytics/jobs/held_by_hour.py", "analytics/jobs/lake.py"}
-    found = {str(module.relative_to(ROOT)) for module in rooms if rich.search(module.read_text())}
-    assert found <= allowed  # these print their own words and what `plain` returns
+    writers = {str(module.relative_to(ROOT)) for module in rooms if rich.search(module.read_text())}
+    assert writers <= allowed  # these print their own words and what `plain` returns
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How many lines the folders of a room may have together, now and in the design."""
+    """The number of lines that the folders of a room may have together: the bound now and the design's target."""
 
     room: str
     bound: int

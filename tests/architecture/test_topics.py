@@ -39,7 +39,7 @@ def made(source: str) -> Iterator[int]:
             case ast.BinOp(op=ast.Add(), right=ast.Constant(value=str(text))):
                 wrong = KIND.fullmatch(text) is not None
             case ast.Call(func=ast.Attribute(value=value, attr=attr), args=args) if attr in APART:
-                wrong = "topic" in ast.unparse(value).lower() or any(_kind(each) for each in args)
+                wrong = "topic" in ast.unparse(value).lower() or any(_kind(arg) for arg in args)
             case ast.Constant(value=str(text)):
                 wrong = WHOLE.fullmatch(text) is not None and text not in NAMES
             case _:
@@ -60,20 +60,20 @@ def _joins(left: ast.expr, right: ast.expr) -> bool:
 
 def _kind(argument: ast.expr) -> bool:
     return any(
-        isinstance(each, ast.Constant) and isinstance(each.value, str) and KIND.fullmatch(each.value)
-        for each in ast.walk(argument)
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and KIND.fullmatch(node.value)
+        for node in ast.walk(argument)
     )
 
 
 def test_topic_names_come_from_the_catalogue() -> None:
-    found = [
+    spelled_out = [
         f"{path.relative_to(ROOT)}:{line}"
         for tree in ("services", "analytics", "infra")
         for path in sorted((ROOT / tree).rglob("*.py"))
         if not str(path.relative_to(ROOT)).startswith(READERS)
         for line in made(path.read_text("utf-8"))
     ]
-    assert found == []
+    assert spelled_out == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Nothing but `infra.base.waiting` looks, sleeps and looks again: a `while` that sleeps is refused elsewhere.
+"""Only `infra.base.waiting` polls: elsewhere a `while` that sleeps is refused.
 
 What stands below is no polling for an end (a process's main loop, a clock that paces a load), or stands in a room
 that may not import `infra`.
@@ -18,20 +18,22 @@ SLEEPS = {"time.sleep", "asyncio.sleep", "sleep"}
 MAIN_LOOPS = {
     "infra/cli/inspect.py": {"_appended"},
     "infra/dr/guard.py": {"_watch_for_ever"},
-    "infra/dr/metering.py": {"run"},
+    "infra/dr/mirror_watch.py": {"run"},
     "infra/lab/drills/cluster/copier.py": {"main"},
     "infra/stack/compose/intake.py": {"main"},
     "infra/stack/compose/storage.py": {"follow"},
+    "infra/router/router.py": {"_follow", "_sweep"},
     "infra/stack/link.py": {"run", "_deliver"},
     "infra/stack/embedded/supervisor.py": {"_await_ready", "_watch"},
+    "services/kernel/log/proof.py": {"_contact", "_compare"},
     "services/kernel/worker/broker_monitor.py": {"run"},
     "services/projection/engine/lag.py": {"follow"},
-    "services/projection/engine/site.py": {"follow"},
+    "services/projection/status.py": {"follow"},
     "services/projection/engine/visibility.py": {"listen"},
     "tests/bench/peers/relay.py": {"main"},
 }
 CLOCKS = {
-    "infra/lab/drills/load.py": {"_run", "_ask"},
+    "infra/lab/load/clients.py": {"send"},
     "tests/bench/generator.py": {"pace", "run"},
     "tests/bench/p10_memory.py": {"_under_load"},
     "tests/hostile/crowd.py": {"run"},
@@ -40,9 +42,9 @@ CLOCKS = {
 # `up` has no bound: a person watches it.
 NO_INFRA = {
     "analytics/offsets.py": {"wait_until_read"},
-    "infra/stack/embedded/detached.py": {"_started"},
+    "infra/stack/embedded/platform.py": {"_started"},
     "services/kernel/log/reader.py": {"once_settled"},
-    "services/kernel/worker/worker.py": {"_demoted"},
+    "services/kernel/worker/worker.py": {"_why_fenced"},
     "services/projection/engine/projection.py": {
         "_apply_decisions",
         "_wait_for_database",
@@ -67,13 +69,13 @@ def polling(source: str) -> Iterator[str]:
 
 
 def test_nothing_else_polls() -> None:
-    found: dict[str, set[str]] = {}
+    pollers: dict[str, set[str]] = {}
     for room in ROOMS:
         for module in sorted((ROOT / room).rglob("*.py")):
             name = str(module.relative_to(ROOT))
             if name != THE_ONE and (functions := set(polling(module.read_text()))):
-                found[name] = functions
-    assert found == {**MAIN_LOOPS, **CLOCKS, **NO_INFRA}
+                pollers[name] = functions
+    assert pollers == {**MAIN_LOOPS, **CLOCKS, **NO_INFRA}
 
 
 @pytest.mark.parametrize("call", ["time.sleep(1)", "await asyncio.sleep(1)", "sleep(0.1)"])

@@ -22,7 +22,7 @@ PARTICIPLE = re.compile(r"(^|_)[a-z]{2,}(ing|ed)$")
 
 
 def identifiers(text: str) -> Iterator[str]:
-    """Every name of the source, in f-strings too; no words of strings and comments."""
+    """Every name of the source, also in f-strings; no words of strings and comments."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME:
             yield token.string
@@ -32,7 +32,7 @@ def identifiers(text: str) -> Iterator[str]:
 
 
 def banned(path: str, text: str, words: Mapping[str, Sequence[str]]) -> set[str]:
-    """The words in a file that may not stand there."""
+    """The banned words of a file."""
     if any(fnmatch(path, glob) for glob in ALLOWED):
         return set()
     return {
@@ -43,7 +43,7 @@ def banned(path: str, text: str, words: Mapping[str, Sequence[str]]) -> set[str]
 
 
 def participles(paths: Iterable[str]) -> set[str]:
-    """The modules whose name says how something is, or what is done to it, rather than what they hold."""
+    """The modules named by a participle instead of a noun."""
     nouns, rooms = set(RULES["module_nouns"]), RULES["elsewhere"]
     return {
         path
@@ -68,14 +68,14 @@ def test_no_module_is_named_by_a_participle() -> None:
 
 
 def test_every_exception_of_a_word_is_needed() -> None:
-    """A file that no longer uses the word leaves the list."""
+    """Every listed file uses the word."""
     unused = [
         (word, glob)
         for word, globs in RULES["words"].items()
         for glob in globs
         if not any(
             word in set(identifiers((ROOT / path).read_text("utf-8")))
-            for path in relative(*CODE)
+            for path in relative(*ROOMS)
             if fnmatch(path, glob)
         )
     ]

@@ -1,4 +1,4 @@
-"""Many commands and events, made up and written to the log before the clock starts."""
+"""Generated commands and events, written to the log before the clock starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from contracts.order.events import (
     OrderPlaced,
     OrderShipped,
 )
-from services.kernel.record.codec import encode
+from services.kernel.record.codec import encode, topic_of
 from services.kernel.record.envelope import Envelope, Metadata, ReplyAddress, now_micros, uuid7, write_headers
 
 SKUS = 500
@@ -36,14 +36,14 @@ def commands(kind: str, count: int, first: int) -> Iterator[tuple[str, Any]]:
             yield sku, ReserveStock(sku, f"o-{number}", 1, AT)
         else:
             order_id = f"o-{number}"
-            wanted = lines(number, 24 if kind == "big" else 2)
+            order_lines = lines(number, 24 if kind == "big" else 2)
             yield (
                 order_id,
                 PlaceOrder(
                     order_id,
                     **SHOP,
                     occurred_at=AT,
-                    lines=wanted,
+                    lines=order_lines,
                     charges=(),
                     customer_id=f"c-{number % 1000}",
                 ),
@@ -51,57 +51,46 @@ def commands(kind: str, count: int, first: int) -> Iterator[tuple[str, Any]]:
 
 
 def receipts() -> Iterator[tuple[str, Any]]:
-    """Stock enough for every reservation."""
+    """Enough stock for every reservation."""
     for number in range(SKUS):
         yield f"sku-{number}", ReceiveStock(f"sku-{number}", 10**9, "opening", AT)
 
 
 def lines(number: int, count: int) -> tuple[Line, ...]:
     return tuple(
-        Line(f"sku-{(number * 7 + place * 20) % SKUS}", 1 + place % 5, 2_550_000) for place in range(count)
+        Line(f"sku-{(number * 7 + index * 20) % SKUS}", 1 + index % 5, 2_550_000) for index in range(count)
     )
 
 
 def put_commands(bootstrap: str, service: str, some: Iterable[tuple[str, Any]]) -> int:
-    """Produce them to the command topic; how many.
+    """Produce the commands to their input topics and return how many.
 
-    As an API does, answered to the last replica; a reservation as its order does, answered to the order.
+    A reservation's reply goes to its order; the outcomes of other commands go to the last API replica.
     """
-    topic, api = f"{service}.commands", ReplyAddress(f"{service}.outcomes", 3, "", "")
+    api = ReplyAddress(f"{service}.outcomes", 3, "", "")
     producer = _producer(bootstrap)
     count = 0
     for key, command in some:
-        identity = uuid7()
-        by_order = isinstance(command, ReserveStock)
-        metadata = Metadata(
-            id=identity,
-            type=command.TYPE,
-            subject=key,
-            source="daybook/home/bench",
-            recorded_at=now_micros(),
-            correlation_id=identity,
-            causation_id=identity,
-            epoch=1,
-            request_hash="" if by_order else REQUEST_HASH,
-            reply_to=ReplyAddress("order.commands", None, "", command.order_id) if by_order else api,
-        )
-        put(producer, topic, encode(topic, command), key, metadata)
+        if isinstance(command, ReserveStock):
+            put_command(producer, key, command, ReplyAddress("order.inbox", None, "", command.order_id), "")
+        else:
+            put_command(producer, key, command, api)
         count += 1
     producer.flush(120)
     return count
 
 
 def lives(count: int, first: int = 0) -> Iterator[list[Envelope[Any]]]:
-    """Orders' streams: placed (2 lines, a charge), confirmed, shipped and all moved; 4 events each."""
+    """Orders' streams: placed (2 lines, a charge), confirmed, shipped and issued by inventory; 4 events each."""
     for number in range(first, first + count):
         order_id, at = f"o-{number}", AT + number * 1_000_000
-        wanted, charges = lines(number, 2), (Charge("POST", 18_000_000),)
-        skus = tuple(dict.fromkeys(line.sku for line in wanted))
-        gross = sum([line.quantity * line.unit_price for line in wanted]) + 18_000_000
-        units = sum([line.quantity for line in wanted])
+        order_lines, charges = lines(number, 2), (Charge("POST", 18_000_000),)
+        skus = tuple(dict.fromkeys(line.sku for line in order_lines))
+        gross = sum([line.quantity * line.unit_price for line in order_lines]) + 18_000_000
+        units = sum([line.quantity for line in order_lines])
         bodies: Sequence[Any] = (
             OrderPlaced(
-                order_id, **SHOP, occurred_at=at, lines=wanted, customer_id=f"c-{number % 1000}",
+                order_id, **SHOP, occurred_at=at, lines=order_lines, customer_id=f"c-{number % 1000}",
                 charges=charges, gross=gross,
             ),
             OrderConfirmed(order_id, at, skus, **SHOP, units=units, gross=gross),
@@ -112,13 +101,13 @@ def lives(count: int, first: int = 0) -> Iterator[list[Envelope[Any]]]:
 
 
 def moved(order_id: str, at: int, skus: Sequence[str]) -> Any:
-    """Inventory issued everything."""
+    """The movements of an order of which inventory issued everything."""
     return MovementsRecorded(order_id, at, tuple(Movement("issue", sku, 0, True, "") for sku in skus))
 
 
 def event(subject: str, version: int, body: Any) -> Envelope[Any]:
-    """An event as the order worker writes it; what people asked for over HTTP carries a fingerprint."""
-    asked = isinstance(body, OrderPlaced | OrderShipped)
+    """An event as the order worker writes it: one that a request over HTTP caused carries its fingerprint."""
+    over_http = isinstance(body, OrderPlaced | OrderShipped)
     metadata = Metadata(
         id=uuid7(),
         type=body.TYPE,
@@ -129,13 +118,13 @@ def event(subject: str, version: int, body: Any) -> Envelope[Any]:
         causation_id=uuid7(),
         epoch=1,
         version=version,
-        request_hash=REQUEST_HASH if asked else "",
+        request_hash=REQUEST_HASH if over_http else "",
     )
     return Envelope(metadata, body)
 
 
 def interleaved(streams: Iterable[list[Envelope[Any]]], width: int = 200) -> Iterator[Envelope[Any]]:
-    """Events of `width` streams at a time, in turns."""
+    """Events of `width` streams at a time, interleaved."""
     some = iter(streams)
     while block := list(itertools.islice(some, width)):
         for together in zip(*block, strict=True):
@@ -143,10 +132,10 @@ def interleaved(streams: Iterable[list[Envelope[Any]]], width: int = 200) -> Ite
 
 
 def put_events(bootstrap: str, events: Iterable[Envelope[Any]], per_transaction: int) -> int:
-    """Write order events in transactions of that size, with two ids in turn; how many."""
+    """Write order events in transactions of that size, with two transactional ids alternately; return how many."""
     producers = []
-    for turn in range(2):
-        producer = _producer(bootstrap, {"transactional.id": f"bench-{turn}", "linger.ms": 0})
+    for writer in range(2):
+        producer = _producer(bootstrap, {"transactional.id": f"bench-{writer}", "linger.ms": 0})
         producer.init_transactions(60)
         producers.append(producer)
     some, count = iter(events), 0
@@ -155,17 +144,42 @@ def put_events(bootstrap: str, events: Iterable[Envelope[Any]], per_transaction:
         if not batch:
             return count
         producer.begin_transaction()
-        for one in batch:
+        for envelope in batch:
             put(
-                producer, "order.events", encode("order.events", one.body), one.metadata.subject, one.metadata
+                producer,
+                "order.events",
+                encode("order.events", envelope.body),
+                envelope.metadata.subject,
+                envelope.metadata,
             )
         producer.commit_transaction(60)
         count += len(batch)
     raise AssertionError("a cycle does not end")
 
 
+def put_command(
+    producer: Producer, key: str, command: Any, reply_to: ReplyAddress, request_hash: str = REQUEST_HASH
+) -> str:
+    """Queue the command for its input topic and return its id."""
+    identity, topic = uuid7(), topic_of(command.TYPE)
+    metadata = Metadata(
+        id=identity,
+        type=command.TYPE,
+        subject=key,
+        source="daybook/home/bench",
+        recorded_at=now_micros(),
+        correlation_id=identity,
+        causation_id=identity,
+        epoch=1,
+        request_hash=request_hash,
+        reply_to=reply_to,
+    )
+    put(producer, topic, encode(topic, command), key, metadata)
+    return identity
+
+
 def put(producer: Producer, topic: str, value: bytes, key: str, metadata: Metadata) -> None:
-    """Queue one record; waits while the queue is full."""
+    """Queue one record; wait while the queue is full."""
     while True:
         try:
             producer.produce(topic, value, key, headers=write_headers(metadata))

@@ -1,4 +1,4 @@
-"""Fresh databases in the rig's server, and what is in a read model's tables."""
+"""New databases in the rig's server, and digests of a read model's tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fresh_database(server_url: str) -> str:
 
 
 def digest(connection_url: str, model: ReadModel[Any]) -> Mapping[str, str]:
-    """Each table of a read model as one hash over all its rows, in order."""
+    """For each table of a read model, one hash over all its rows, in order."""
 
     async def read() -> Mapping[str, str]:
         connection = await asyncpg.connect(connection_url)

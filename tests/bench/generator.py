@@ -1,7 +1,7 @@
 """A lean HTTP client in a process of its own: `python -m tests.bench.generator`, a `Load` as JSON on stdin.
 
-Closed loop: each connection sends its next request when it has its answer. Open loop (`rate`): requests are
-due at even times whatever the answers do, and wait for a free connection; their time counts from when due.
+Closed loop: each connection sends its next request when it has the response. Open loop (`rate`): requests are
+due at even times whatever the responses do, and wait for a free connection; their time counts from when due.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Load:
     """What to send: `kind` names one of `REQUESTS`, `prefix` makes its ids new; seconds; `rate` 0: closed.
 
     The first `warm` seconds are not counted. `most` requests are sent (0: as many as fit). `keep` returns
-    each request's id and the time of its answer.
+    each request's id and the time of its response.
     """
 
     port: int
@@ -44,9 +44,9 @@ class Load:
 
 @dataclass(frozen=True)
 class Loaded:
-    """Answers a second that were 2xx, the others' count, times in ms, the generator's own cores.
+    """The rate of 2xx responses per second, the count of others, times in ms, and the cores the generator used.
 
-    `answered`: id → `time.perf_counter()` of its 2xx answer (one clock for all processes), where kept.
+    `acknowledged`: id → `time.perf_counter()` of its 2xx response (one clock for all processes), with `keep` only.
     """
 
     rate: float
@@ -54,7 +54,7 @@ class Loaded:
     p50: float
     p99: float
     cores: float
-    answered: Mapping[str, float]
+    acknowledged: Mapping[str, float]
 
 
 def send(load: Load) -> Loaded:
@@ -71,13 +71,13 @@ def send(load: Load) -> Loaded:
 
 
 def post(path: str, body: bytes) -> bytes:
-    """A whole request."""
+    """An HTTP request with headers and body."""
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
     return head.encode() + b"%d\r\n\r\n" % len(body) + body
 
 
 def page(_: str, number: int) -> bytes:
-    """The newest orders, one or some."""
+    """Read the newest orders."""
     return b"GET /orders?limit=%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % (1 + number % 10)
 
 
@@ -96,7 +96,7 @@ def receipt(_: str, number: int) -> bytes:
 
 
 def fixed_order(_: str, number: int) -> bytes:
-    """Cancel one of 20,000 orders, always the same: nothing new once all are cancelled."""
+    """Cancel one of 20,000 fixed orders: nothing changes once all are cancelled."""
     name = f"fixed-{number % 20_000}"
     return post(f"/orders/{name}/cancellation", b'{"reason":"changed mind"}')
 
@@ -107,7 +107,7 @@ def first_order(_: str, number: int) -> bytes:
 
 
 def adjustment(_: str, number: int) -> bytes:
-    """One more, then one less, of each of 5,000 SKUs."""
+    """Add one unit, then remove one, of each of 5,000 SKUs."""
     quantity = 1 if number // 5000 % 2 == 0 else -1
     return post(f"/stock/sku-{number % 5000}/adjustments", b'{"quantity":%d,"reason":"count"}' % quantity)
 
@@ -123,7 +123,7 @@ REQUESTS: Mapping[str, Callable[[str, int], bytes]] = {
 
 
 class Run:
-    """One load under way, and its account."""
+    """One running load and its counts."""
 
     def __init__(self, load: Load) -> None:
         self._load, self._build = load, REQUESTS[load.kind]
@@ -133,12 +133,12 @@ class Run:
         self.ends = self._counts_from + load.seconds
         self.times: list[float] = []
         self.refused = 0
-        self.answered: dict[str, float] = {}
+        self.acknowledged: dict[str, float] = {}
         self.idle: deque[Connection] = deque()
         self.due: deque[float] = deque()
 
     def next(self, connection: Connection) -> None:
-        """Give a free connection its next request, or let it rest."""
+        """Give a free connection its next request, or mark it idle."""
         now = time.perf_counter()
         if self._load.rate:
             if self.due:
@@ -155,17 +155,17 @@ class Run:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all is sent that may be."""
+        """Whether the allowed number of requests is sent."""
         return 0 < self._load.most <= self._sent
 
-    def told(self, name: str, began: float, status: int) -> None:
+    def received(self, name: str, began: float, status: int) -> None:
         now = time.perf_counter()
         if not 200 <= status < 300:
             self.refused += 1
         elif self._counts_from <= now <= self.ends:
             self.times.append(now - began)
             if self._load.keep:
-                self.answered[name] = now
+                self.acknowledged[name] = now
 
     async def pace(self) -> None:
         """The open loop's clock."""
@@ -180,45 +180,45 @@ class Run:
 
 
 class Connection(asyncio.Protocol):
-    """Speaks just enough HTTP/1.1: one request at a time, answers with a Content-Length."""
+    """Just enough HTTP/1.1: one request at a time, responses with a Content-Length."""
 
     def __init__(self, run: Run) -> None:
-        self._run, self._answer = run, b""
-        self._asked: tuple[str, float] | None = None
+        self._run, self._response = run, b""
+        self._request: tuple[str, float] | None = None
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         self._run.next(self)
 
     def send(self, request: bytes, name: str, began: float) -> None:
-        self._asked = name, began
+        self._request = name, began
         self._transport.write(request)
 
     @property
     def waiting(self) -> bool:
-        return self._asked is not None
+        return self._request is not None
 
     def data_received(self, data: bytes) -> None:
-        answer = self._answer = self._answer + data if self._answer else data
-        head = answer.find(b"\r\n\r\n")
+        response = self._response = self._response + data if self._response else data
+        head = response.find(b"\r\n\r\n")
         if head < 0:
             return
-        at = answer.lower().find(b"content-length:", 0, head) + len(b"content-length:")
-        if len(answer) < head + 4 + int(answer[at : answer.find(b"\r", at)]):
+        at = response.lower().find(b"content-length:", 0, head) + len(b"content-length:")
+        if len(response) < head + 4 + int(response[at : response.find(b"\r", at)]):
             return
-        assert self._asked is not None, "an answer that nobody asked for"
-        (name, began), self._asked, self._answer = self._asked, None, b""
-        self._run.told(name, began, int(answer[9:12]))
+        assert self._request is not None, "a response without a request"
+        (name, began), self._request, self._response = self._request, None, b""
+        self._run.received(name, began, int(response[9:12]))
         self._run.next(self)
 
     def connection_lost(self, _: Exception | None) -> None:
-        if self._asked is not None:
+        if self._request is not None:
             self._run.refused += 1
-            self._asked = None
+            self._request = None
 
 
 async def run(load: Load) -> Loaded:
-    """The whole load. A connection that is never answered is waited for only so long."""
+    """Run the whole load. Waits for missing responses for PATIENCE_SECONDS."""
     loop, state, used = asyncio.get_running_loop(), Run(load), time.process_time()
     connections = [
         (await loop.create_connection(lambda: Connection(state), "127.0.0.1", load.port))[1]
@@ -231,7 +231,7 @@ async def run(load: Load) -> Loaded:
             await asyncio.sleep(0.02)
     cores = (time.process_time() - used) / (load.warm + load.seconds)
     until = time.perf_counter() + PATIENCE_SECONDS
-    while any(one.waiting for one in connections) and time.perf_counter() < until:
+    while any(connection.waiting for connection in connections) and time.perf_counter() < until:
         await asyncio.sleep(0.01)
     times = state.times or [float("nan")]
     return Loaded(
@@ -240,7 +240,7 @@ async def run(load: Load) -> Loaded:
         p50=quantile(times, 0.50) * 1000,
         p99=quantile(times, 0.99) * 1000,
         cores=round(cores, 3),
-        answered=state.answered,
+        acknowledged=state.acknowledged,
     )
 
 

@@ -1,4 +1,4 @@
-"""Contenders in turns: short windows, interleaved, so that a noisy machine is noisy for all of them."""
+"""Contenders measured in short interleaved windows, so that a noisy machine disturbs all of them alike."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ Say = Callable[[str], None]
 
 
 class Unmeasurable(RuntimeError):
-    """A figure cannot be had; the text says why. It is never made up."""
+    """A figure cannot be measured; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """`windows` of `seconds` each (at most 10); `quick` is for a look, not for a claim."""
+    """`windows` of `seconds` each (at most 10); a `quick` run proves nothing. `traced`: also where the time goes."""
 
     windows: int = 5
     seconds: float = 5.0
     quick: bool = False
+    traced: bool = False
 
 
-QUICK = Effort(windows=3, seconds=3.0, quick=True)
+FULL = Effort(traced=True)
+QUICK = Effort(windows=3, seconds=3.0, quick=True, traced=True)
 
 
 @dataclass(frozen=True)
 class Window:
-    """One measurement: the figure, and what else was seen (times in ms, `cpu …` in cores)."""
+    """One measurement: the figure and its details (times in ms, `cpu …` in cores)."""
 
     figure: float
     seen: Mapping[str, float] = field(default_factory=dict)
@@ -36,7 +38,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Contender:
-    """Somebody to measure: `measure` takes one window."""
+    """A program to measure: `measure` takes one window."""
 
     name: str
     measure: Callable[[], Window]
@@ -44,21 +46,25 @@ class Contender:
 
 @dataclass(frozen=True)
 class Goal:
-    """What was to be reached, and what was."""
+    """A bound and the measured value."""
 
     text: str
-    found: float
+    measured: float
     bound: float
     at_least: bool = True
 
     @property
     def met(self) -> bool:
-        return self.found >= self.bound if self.at_least else self.found <= self.bound
+        return self.measured >= self.bound if self.at_least else self.measured <= self.bound
 
 
 @dataclass
 class Measured:
-    """One row of the table: the first contender is ours, the others are what it is compared with."""
+    """One row of the table: the first contender is ours, the others are what it is compared with.
+
+    `name` is what `floors.toml` calls it, where `what` is not the same in every run.
+    `parts`: where the time of ours goes, in ms; the last one is their sum.
+    """
 
     what: str
     unit: str
@@ -66,6 +72,8 @@ class Measured:
     goals: list[Goal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     lower_is_better: bool = False
+    name: str = ""
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def subject(self) -> str:
@@ -78,15 +86,15 @@ class Measured:
         return spread(self.figures(name))
 
     def seen(self, detail: str, name: str = "") -> Spread:
-        """The spread of a detail over the windows of a contender (default: ours); where it is absent, 0."""
+        """The spread of a detail over the windows of a contender (default: ours); 0 where it is absent."""
         return spread([window.seen.get(detail, 0.0) for window in self.windows[name or self.subject]])
 
     def ratio(self, peer: str) -> Spread:
-        """Ours to the peer's, by pairs of windows."""
+        """The ratio of our figures to the peer's, by pairs of windows."""
         return spread(ratios(self.figures(), self.figures(peer)))
 
-    def reach(self, text: str, found: float, bound: float, *, at_least: bool = True) -> None:
-        self.goals.append(Goal(text, found, bound, at_least))
+    def reach(self, text: str, measured: float, bound: float, *, at_least: bool = True) -> None:
+        self.goals.append(Goal(text, measured, bound, at_least))
 
 
 def interleave(

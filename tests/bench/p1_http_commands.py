@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 
+from tests.bench import latency
 from tests.bench.generator import Load, send
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
 from tests.bench.rig import Cores, Part, Rig
 
 CONNECTIONS = (16, 64, 128, 256)
+TRACED = CONNECTIONS[:2]
 OURS, OUTBOX, EVENT_STORE = "daybook", "asyncpg outbox", "pyeventsourcing"
 # The limits of front ends: a back that waits 5 ms behind our route class, FastAPI's own, or no framework.
 FRONTS = {"stub 5 ms": "ours", "stub, plain FastAPI": "fastapi", "stub, bare ASGI": "asgi"}
@@ -37,7 +39,14 @@ def run(effort: Effort, say: Say) -> list[Measured]:
         }
         rig.await_ready()
         send(Load(parts[OURS].port, "small_order", "warm", 64, WARM_SECONDS))
-        return [_row(rig, parts, connections, effort, say) for connections in CONNECTIONS]
+        rows = [_row(rig, parts, connections, effort, say) for connections in CONNECTIONS]
+        if effort.traced:
+            say("tracing")
+            for name in ("order-api", "order-worker"):
+                rig.parts[name].stop()
+            for row, where in zip(rows, latency.measure(rig, TRACED, effort.seconds, PATIENT), strict=False):
+                row.parts = where
+        return rows
 
 
 def _row(rig: Rig, parts: dict[str, Part], connections: int, effort: Effort, say: Say) -> Measured:

@@ -12,7 +12,7 @@ from tests.bench import bulk
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, interleave
 from tests.bench.peers.producer_performance import produce
 from tests.bench.rig import Rig
-from tests.bench.subjects.stretches import Stretches
+from tests.bench.subjects.work_process import WorkProcess
 
 SNAPSHOT_SECONDS = 2.0
 OURS, PLAIN, RECORDS = "daybook", "plain loop", "plain loop, same records"
@@ -21,7 +21,7 @@ PERFORMANCE = "ProducerPerformance"
 
 @dataclass(frozen=True)
 class Kind:
-    """One sort of command: `rate` is what is to be reached, and how many make a window of a second."""
+    """One kind of command: `rate` is the goal, and the number of commands in a window of one second."""
 
     name: str
     what: str
@@ -55,9 +55,9 @@ def _measure(kind: Kind, effort: Effort, say: Say) -> Measured:
         ours = ("tests.bench.subjects.decide_loop", kind.service, rig.kafka, str(SNAPSHOT_SECONDS))
         plain = ("tests.bench.peers.plain_loop", rig.kafka, kind.service)
         with (
-            Stretches(OURS, rig.folder / "ours.log", *ours) as subject,
-            Stretches(PLAIN, rig.folder / "plain.log", *plain, "plain", str(opening)) as peer,
-            Stretches(RECORDS, rig.folder / "records.log", *plain, "records", str(opening)) as same,
+            WorkProcess(OURS, rig.folder / "ours.log", *ours) as subject,
+            WorkProcess(PLAIN, rig.folder / "plain.log", *plain, "plain") as peer,
+            WorkProcess(RECORDS, rig.folder / "records.log", *plain, "records") as same,
         ):
             if opening:
                 subject.work(opening)

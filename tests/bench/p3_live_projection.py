@@ -19,7 +19,9 @@ OURS, PLAIN, SINGLE = "daybook (Faust, runs)", "plain aiokafka", "Faust, one at 
 SOURCES = {OURS: "faust", PLAIN: "plain", SINGLE: "single"}
 ORDER_MODELS = tuple(model.name for model in READ_MODELS if "order.events" in model.topics)
 PER_TRANSACTION = (1, 10, 100)
-EVENTS_OF_ONE = 6_000  # the broker takes some hundred transactions a second at best
+EVENTS_OF_ONE = (
+    2_000  # the broker takes some hundred transactions a second at best, "one at a time" as many rows
+)
 
 _numbers = itertools.count()
 
@@ -28,8 +30,8 @@ def run(effort: Effort, say: Say) -> list[Measured]:
     rows: list[Measured] = []
     for size in PER_TRANSACTION:
         with Rig() as rig:
-            wanted = EVENTS_OF_ONE if size == 1 else int(10_000 * effort.seconds)
-            events = bulk.interleaved(bulk.lives(wanted // 4))
+            event_count = EVENTS_OF_ONE if size == 1 else int(10_000 * effort.seconds)
+            events = bulk.interleaved(bulk.lives(event_count // 4))
             count = bulk.put_events(rig.kafka, events, size)
             say(f"{count:,} events in the log, {size} per transaction")
             ends = last_records(rig.kafka, "order.events")
@@ -69,7 +71,7 @@ def measure(
     database, name = fresh_database(rig.database_url), f"projection-{next(_numbers)}"
     part = rig.start(
         name,
-        "tests.bench.subjects.projecting",
+        "tests.bench.subjects.projection",
         *(source, ",".join(models)),
         database_url=database,
         projection_group=name,
@@ -87,7 +89,7 @@ def measure(
 
 
 def last_records(bootstrap: str, topic: str) -> dict[tuple[str, int], int]:
-    """The position after the last record of each partition, markers aside: what a read model stores."""
+    """The position after the last record of each partition, without markers, as a read model stores it."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -96,7 +98,7 @@ def last_records(bootstrap: str, topic: str) -> dict[tuple[str, int], int]:
             "log_level": 3,
         }
     )
-    found: dict[tuple[str, int], int] = {}
+    positions: dict[tuple[str, int], int] = {}
     try:
         for partition in (0, 1):
             _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), 30)
@@ -107,7 +109,7 @@ def last_records(bootstrap: str, topic: str) -> dict[tuple[str, int], int]:
                     if record is not None and record.error().code() != KafkaError._PARTITION_EOF:
                         raise KafkaException(record.error())
                     break
-                found[topic, partition] = record.offset() + 1
+                positions[topic, partition] = record.offset() + 1
     finally:
         consumer.close()
-    return found
+    return positions

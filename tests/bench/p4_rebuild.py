@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from services.projection.engine.bulk import replay_into
+from services.projection.engine.rebuild import replay_into
 from services.projection.read_models import ORDERS
 from tests.bench import bulk
 from tests.bench.databases import digest, drain_seconds, fresh_database
@@ -38,7 +38,7 @@ def run(effort: Effort, say: Say) -> list[Measured]:
             Contender(MANY, lambda: _peer(rig, beside, MANY, count, ends, expected)),
         )
         windows = interleave(contenders, effort.windows, say, warm=False)
-    row = Measured(f"orders, {count:,} events", "events/s", windows)
+    row = Measured(f"orders, {count:,} events", "events/s", windows, name="orders")
     row.reach("≥25,000/s", row.spread().median, 25_000)
     row.reach("faster than the live projection", row.ratio(LIVE).median, 1.0)
     row.reach("≥3× row at a time", row.ratio(ROW).median, 3.0)
@@ -55,7 +55,7 @@ def _write(rig: Rig, first: int, last: int) -> Ends:
 
 
 def _digest_of(rig: Rig, database: str, ends: Ends) -> Mapping[str, str]:
-    """What a rebuild up to `ends` must be, by the other of the peers."""
+    """The expected digest of a rebuild up to `ends`, from the other peer."""
     asyncio.run(rebuilding.rebuild(rig.kafka, database, ends, rebuilding.executemany))
     return digest(database, ORDERS)
 
@@ -65,7 +65,7 @@ def _project(rig: Rig, database: str, ends: Ends) -> tuple[float, float]:
     name = f"live-{database.rpartition('/')[2]}"
     part = rig.start(
         name,
-        "tests.bench.subjects.projecting",
+        "tests.bench.subjects.projection",
         *("faust", ORDERS.name),
         database_url=database,
         projection_group=name,
@@ -108,6 +108,6 @@ def _peer(
     return Window(count / passed)
 
 
-def _check(name: str, done: int, count: int, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    if done != count or found != expected:
-        raise Unmeasurable(f"{name} is wrong: {done} of {count} events; tables {found}, live {expected}")
+def _check(name: str, done: int, count: int, tables: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    if done != count or tables != expected:
+        raise Unmeasurable(f"{name} is wrong: {done} of {count} events; tables {tables}, live {expected}")

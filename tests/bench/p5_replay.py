@@ -17,21 +17,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from analytics.lake.log_copy import update
 from analytics.lake.reader import open_lake
+from analytics.lake.writer import update
 from analytics.offsets import Offsets, stable_ends
 from analytics.replay import SOURCE, Replay, replay
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
 from contracts.lock import load_lock
 from contracts.order.events import OrderConfirmed
-from infra.stack.embedded.jars import jars_folder
-from infra.stack.embedded.java import java_home_for_spark
+from infra.stack.embedded.java import jars_folder, java_home_for_spark
 from services.kernel.record.envelope import Envelope
 from tests.bench import bulk
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
-from tests.bench.peers import replaying
-from tests.bench.peers.replaying import Totals
+from tests.bench.peers import replay_peers
+from tests.bench.peers.replay_peers import Totals
 from tests.bench.rig import Rig
 
 TOPIC = "order.events"
@@ -48,7 +47,7 @@ LAKE_WINDOWS = 3
 
 
 def run(effort: Effort, say: Say) -> list[Measured]:
-    """All must find the same totals, of the same events, in every window."""
+    """Every contender must return the same totals of the same events in every window."""
     first, rest = (QUICK_BEGINNING, QUICK_REST) if effort.quick else (BEGINNING, REST)
     with Rig(postgres=False) as rig, _spark(rig) as session:
         beginning, part = _write(rig, 0, first)
@@ -58,8 +57,8 @@ def run(effort: Effort, say: Say) -> list[Measured]:
         lake = rig.folder / "lake"
         writes = _lake_row(rig, session, first + rest, lake, say)
 
-        def spark(name: str, read: Callable[[], DataFrame], found: Totals) -> Contender:
-            return Contender(name, lambda: _timed(name, lambda: _totals(read()), found))
+        def spark(name: str, read: Callable[[], DataFrame], totals: Totals) -> Contender:
+            return Contender(name, lambda: _timed(name, lambda: _totals(read()), totals))
 
         def alone(name: str, read: Callable[[str, Offsets], Totals]) -> Contender:
             return Contender(name, lambda: _timed(name, lambda: read(rig.kafka, beginning), part))
@@ -71,15 +70,17 @@ def run(effort: Effort, say: Say) -> list[Measured]:
             spark(OURS, lambda: replay(session, rig.kafka, ends=whole).of(OrderConfirmed.TYPE), expected),
             spark(BARE, lambda: _bare(session, rig.kafka, whole), expected),
             spark(LAKE, lambda: open_lake(session, lake).of(OrderConfirmed.TYPE), expected),
-            alone(FOLD, replaying.python_fold),
-            alone(DUCKDB, replaying.duckdb_fed),
-            spark(UDF, lambda: replaying.scalar_udf_of_headers(_source(session, rig.kafka, beginning)), part),
-            spark(VALUE_UDF, lambda: replaying.scalar_udf(of_beginning(), arrow=False), part),
-            spark(ARROW_UDF, lambda: replaying.scalar_udf(of_beginning(), arrow=True), part),
+            alone(FOLD, replay_peers.python_fold),
+            alone(DUCKDB, replay_peers.duckdb_fed),
+            spark(
+                UDF, lambda: replay_peers.scalar_udf_of_headers(_source(session, rig.kafka, beginning)), part
+            ),
+            spark(VALUE_UDF, lambda: replay_peers.scalar_udf(of_beginning(), arrow=False), part),
+            spark(ARROW_UDF, lambda: replay_peers.scalar_udf(of_beginning(), arrow=True), part),
         )
         windows = interleave(contenders, effort.windows, say)
         peak = _peak_megabytes()
-    row = _judged(Measured(f"replay, {first + rest:,} events", "events/s", windows))
+    row = _judged(Measured(f"replay, {first + rest:,} events", "events/s", windows, name="replay"))
     row.notes.append(
         f"all but {OURS}, {BARE} and {LAKE}: the first {first:,} events; totals the same in each window"
     )
@@ -97,7 +98,7 @@ def _judged(row: Measured) -> Measured:
 
 
 def _lake_row(rig: Rig, session: SparkSession, count: int, lake: Path, say: Say) -> list[Measured]:
-    """The whole log into a new lake; then the same again, where nothing is new."""
+    """Write the whole log into a new lake; then again, with nothing new."""
 
     def write(folder: Path) -> float:
         began = time.perf_counter()
@@ -172,7 +173,7 @@ def _added(some: Totals, others: Totals) -> Totals:
 
 
 def _bare(session: SparkSession, kafka: str, ends: Offsets) -> DataFrame:
-    """Values alone, without looking at anything beside them."""
+    """Read the values only."""
     source = _source(session, kafka, ends, includeHeaders="false")
     schema = load_lock().text(load_lock().ids(OrderConfirmed.TYPE)[-1])
     event = from_avro(F.expr("substring(value, 6)"), schema, {"mode": "PERMISSIVE"})
@@ -197,10 +198,10 @@ def _totals(events: DataFrame) -> Totals:
 
 def _timed(name: str, find: Callable[[], Totals], expected: Totals) -> Window:
     began = time.perf_counter()
-    found = find()
+    totals = find()
     passed = time.perf_counter() - began
-    if found != expected:
-        raise Unmeasurable(f"{name} found {found}, it is {expected}")
+    if totals != expected:
+        raise Unmeasurable(f"{name} found {totals}, expected {expected}")
     return Window(_events(expected) / passed)
 
 
@@ -209,9 +210,9 @@ def _events(totals: Mapping[str, tuple[int, int, int, int]]) -> int:
 
 
 def _peak_megabytes() -> float:
-    """Of Spark's JVM, since its start."""
+    """The peak memory of Spark's JVM since its start."""
     children = psutil.Process().children(recursive=True)
-    children = [one for one in children if one.status() != psutil.STATUS_ZOMBIE]
-    (spark,) = (one for one in children if any("SparkSubmit" in part for part in one.cmdline()))
+    children = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+    (spark,) = (child for child in children if any("SparkSubmit" in part for part in child.cmdline()))
     status = Path(f"/proc/{spark.pid}/status").read_text()
     return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))

@@ -40,7 +40,7 @@ def run(effort: Effort, say: Say) -> list[Measured]:
 
 def flat_rate(rig: Rig, say: Say) -> int:
     """The highest of RATES that the whole stack takes for some seconds without falling behind."""
-    found = 0
+    highest = 0
     for rate in RATES:
         loaded = _offer(rig, OURS, rate, TRIAL_SECONDS)
         left = behind(rig)
@@ -48,10 +48,10 @@ def flat_rate(rig: Rig, say: Say) -> int:
         await_rest(rig)
         if loaded.rate < 0.95 * rate or left > FLAT_RECORDS * rate:
             break
-        found = rate
-    if not found:
+        highest = rate
+    if not highest:
         raise Unmeasurable(f"the stack falls behind at {RATES[0]}/s already")
-    return found
+    return highest
 
 
 def _row(rig: Rig, flat: int, share: float, p99: float, effort: Effort, say: Say) -> Measured:
@@ -61,7 +61,8 @@ def _row(rig: Rig, flat: int, share: float, p99: float, effort: Effort, say: Say
         return Contender(name, lambda: measure(rig, name, rate, effort.seconds))
 
     windows = interleave([contender(OURS), contender(OUTBOX)], effort.windows, say, warm=False)
-    row = Measured(f"p99 at {share:.0%}: {rate:,.0f}/s", "ms", windows, lower_is_better=True)
+    name = f"p99 at {share:.0%}"
+    row = Measured(f"{name}: {rate:,.0f}/s", "ms", windows, lower_is_better=True, name=name)
     row.reach("p50 ≤40 ms", row.seen("p50").median, 40, at_least=False)
     row.reach(f"p99 ≤{p99:.0f} ms", row.spread().median, p99, at_least=False)
     row.reach("p99 ≤0.5× the outbox", row.ratio(OUTBOX).median, 0.5, at_least=False)
@@ -74,10 +75,12 @@ def measure(rig: Rig, name: str, rate: float, seconds: float) -> Window:
     prefix = f"seen-{next(_numbers)}-"
     with Sightings(rig.database_url, prefix) as sightings:
         loaded = _offer(rig, name, rate, seconds, prefix.rstrip("-"))
-        missing = sightings.await_all(loaded.answered)
-    if missing or not loaded.answered:
-        raise Unmeasurable(f"{len(missing)} of {len(loaded.answered)} rows of {name} did not appear")
-    times = [max(0.0, sightings.seen[order] - answered) * 1000 for order, answered in loaded.answered.items()]
+        missing = sightings.await_all(loaded.acknowledged)
+    if missing or not loaded.acknowledged:
+        raise Unmeasurable(f"{len(missing)} of {len(loaded.acknowledged)} rows of {name} did not appear")
+    times = [
+        max(0.0, sightings.seen[order] - responded) * 1000 for order, responded in loaded.acknowledged.items()
+    ]
     await_rest(rig)
     p50, p99 = quantile(times, 0.50), quantile(times, 0.99)
     return Window(p99, {"p50": round(p50, 1), "POST p50": loaded.p50, "POST p99": loaded.p99})

@@ -1,4 +1,4 @@
-"""P7: the mirror's delay at 1,000 events/s, and how fast it makes up for a time in which it stood still.
+"""P7: the mirror's delay at 1,000 events/s, and how fast it catches up after it stood still.
 
 Each contender has its own topic between the same two brokers. Standing still is SIGSTOP: nothing but the
 backlog is waited for afterwards.
@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from infra.base.ports import free_ports
 from infra.stack.embedded.child import Child, Program
-from infra.stack.embedded.mirror import prepare_mirror
+from infra.stack.embedded.kafka import prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace
 from services.kernel.log.reader import partitions_of
 from services.kernel.log.transactions import transactional_producer
@@ -47,17 +47,17 @@ class Mirror:
 
     def delay(self, seconds: float) -> Window:
         """p99 in ms, from the commit's beginning at the source to a read_committed reader at the target."""
-        wanted = int(seconds * RATE)
+        count = int(seconds * RATE)
         with _Arrivals(self) as arrivals:
-            writer = threading.Thread(target=_write, args=(self, wanted, 1 / RATE))
+            writer = threading.Thread(target=_write, args=(self, count, 1 / RATE))
             writer.start()
-            delays = arrivals.take(wanted)
+            delays = arrivals.take(count)
             writer.join()
         delays.sort()
         return Window(1000 * quantile(delays, 0.99), {"p50 ms": 1000 * quantile(delays, 0.5)})
 
     def catch_up(self, backlog: int) -> Window:
-        """Records a second, from the moment it may go on to the last record of the backlog."""
+        """Records per second, from the moment the mirror continues to the last record of the backlog."""
         with _Arrivals(self) as arrivals:
             os.killpg(self.child.pid, signal.SIGSTOP)
             _write(self, backlog, 0.0)
@@ -83,29 +83,29 @@ class _Arrivals:
         )
 
     def __enter__(self) -> _Arrivals:
-        places = partitions_of(self._mirror.target, self._mirror.topic)
-        ends = [TopicPartition(self._mirror.topic, number) for number in places]
-        for place in ends:
-            place.offset = self._consumer.get_watermark_offsets(place, timeout=30)[1]
+        partitions = partitions_of(self._mirror.target, self._mirror.topic)
+        ends = [TopicPartition(self._mirror.topic, number) for number in partitions]
+        for end in ends:
+            end.offset = self._consumer.get_watermark_offsets(end, timeout=30)[1]
         self._consumer.assign(ends)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def take(self, wanted: int) -> list[float]:
-        """Seconds that each of the next records took. Raises Unmeasurable where they do not come."""
-        found: list[float] = []
+    def take(self, count: int) -> list[float]:
+        """The delays of the next records in seconds. Raises Unmeasurable when they do not arrive."""
+        delays: list[float] = []
         until = time.monotonic() + PATIENCE
-        while len(found) < wanted:
+        while len(delays) < count:
             records = self._consumer.consume(5_000, 0.01)
             now = time.time()
-            found += [
+            delays += [
                 now - float((record.value() or b"").split()[0]) for record in records if not record.error()
             ]
             if time.monotonic() > until:
-                raise Unmeasurable(f"{self._mirror.name} copied {len(found):,} of {wanted:,} records")
-        return found
+                raise Unmeasurable(f"{self._mirror.name} copied {len(delays):,} of {count:,} records")
+        return delays
 
 
 def run(effort: Effort, say: Say) -> list[Measured]:
@@ -139,8 +139,12 @@ def _each(mirrors: list[Mirror], measure: Callable[[Mirror], Window]) -> list[Co
 def _mirror_maker(source: Rig, target: Rig) -> Mirror:
     (port,) = free_ports(1)
     topic = "order.events"
-    place = MirrorPlace(target.folder / "mirror", port, "home", "away", source.kafka, target.kafka, [topic])
-    return Mirror(OURS, topic, _started(prepare_mirror(place), target.folder), source.kafka, target.kafka)
+    mirror_place = MirrorPlace(
+        target.folder / "mirror", port, "home", "away", source.kafka, target.kafka, [topic]
+    )
+    return Mirror(
+        OURS, topic, _started(prepare_mirror(mirror_place), target.folder), source.kafka, target.kafka
+    )
 
 
 def _plain(source: Rig, target: Rig) -> Mirror:
@@ -155,7 +159,7 @@ def _started(program: Program, folder: Path) -> Child:
 
 
 def _awake(mirror: Mirror, say: Say) -> None:
-    """Return when a first record has come through."""
+    """Wait until the mirror has copied a first record."""
     began = time.perf_counter()
     with _Arrivals(mirror) as arrivals:
         _write(mirror, PER_TRANSACTION, 0.0)
@@ -163,17 +167,17 @@ def _awake(mirror: Mirror, say: Say) -> None:
     say(f"{mirror.name} copies after {time.perf_counter() - began:.1f} s")
 
 
-def _write(mirror: Mirror, wanted: int, every: float) -> None:
-    """`wanted` records in transactions, `every` seconds apart (0: as fast as it goes, in large ones)."""
+def _write(mirror: Mirror, count: int, every: float) -> None:
+    """Write `count` records in transactions, `every` seconds apart (0: as fast as it goes, in large ones)."""
     producer = transactional_producer(mirror.source, f"bench-writer-{mirror.topic}", 60_000)
     producer.init_transactions(60)
     size = PER_TRANSACTION if every else 5_000
     began = time.perf_counter()
-    for start in range(0, wanted, size):
+    for start in range(0, count, size):
         if every:
             time.sleep(max(0.0, began + start * every - time.perf_counter()))
         producer.begin_transaction()
         value = f"{time.time()} ".encode().ljust(VALUE_BYTES, b"x")
-        for number in range(start, min(start + size, wanted)):
+        for number in range(start, min(start + size, count)):
             producer.produce(mirror.topic, value, f"key-{number}", partition=number % 2, headers=HEADERS)
         producer.commit_transaction(60)

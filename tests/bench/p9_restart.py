@@ -13,8 +13,8 @@ import psutil
 
 from infra.base.waiting import wait_until
 from tests.bench import bulk
-from tests.bench.asking import Asker
 from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
+from tests.bench.order_sender import OrderSender
 from tests.bench.p3_live_projection import last_records
 from tests.bench.rig import Part, Rig
 from tests.scraped import metric
@@ -32,14 +32,14 @@ def run(effort: Effort, say: Say) -> list[Measured]:
     rows = [_large(events, say)]
     with Rig(postgres=False) as rig:
         bulk.put_events(rig.kafka, bulk.interleaved(bulk.lives(SMALL // 4)), 500)
-        with Asker(rig.kafka) as asker:
-            _started(rig, asker).stop()  # writes the first snapshots
+        with OrderSender(rig.kafka) as sender:
+            _started(rig, sender).stop()  # writes the first snapshots
             restarts, kills = [], []
             for number in range(effort.windows):
-                part, window = _timed(rig, asker)
+                part, window = _timed(rig, sender)
                 restarts.append(window)
                 say(f"restart {number + 1}: {window.figure:.2f} s")
-                kills.append(_killed(rig, asker, part))
+                kills.append(_killed(rig, sender, part))
                 say(f"kill -9 {number + 1}: {kills[-1].figure:.2f} s")
     small = Measured(f"restart, {SMALL:,} events", "s", {"daybook": restarts}, lower_is_better=True)
     small.reach("≤3 s", small.spread().median, 3.0, at_least=False)
@@ -53,15 +53,15 @@ def _large(events: int, say: Say) -> Measured:
     with Rig(postgres=False) as rig:
         say(f"writing {events:,} events")
         bulk.put_events(rig.kafka, bulk.interleaved(bulk.lives(events // 4)), 2000)
-        with Asker(rig.kafka) as asker:
+        with OrderSender(rig.kafka) as sender:
             empty = _megabytes_of_empty(rig)
-            part, replayed = _timed(rig, asker)
+            part, replayed = _timed(rig, sender)
             say(f"without snapshots: {replayed.figure:.2f} s")
             _snapshots_written(rig, part, events // 4, say)
             _rested(part, events // 4)
             at_rest = _megabytes(part)
             part.stop()
-            part, restored = _timed(rig, asker)
+            part, restored = _timed(rig, sender)
             say(f"with snapshots: {restored.figure:.2f} s")
             part.kill()
     touched, held = ((now - empty) * 2**20 / (events // 4) for now in (replayed.seen["MiB"], at_rest))
@@ -76,34 +76,34 @@ def _large(events: int, say: Say) -> Measured:
     return row
 
 
-def _started(rig: Rig, asker: Asker) -> Part:
-    return _timed(rig, asker)[0]
+def _started(rig: Rig, sender: OrderSender) -> Part:
+    return _timed(rig, sender)[0]
 
 
-def _timed(rig: Rig, asker: Asker) -> tuple[Part, Window]:
-    """Start a worker while a command waits for it; seconds from its start to the command's outcome."""
-    command = asker.ask()
+def _timed(rig: Rig, sender: OrderSender) -> tuple[Part, Window]:
+    """Start a worker while a command waits; return the seconds from its start to the command's outcome."""
+    command = sender.send_order()
     began = time.perf_counter()
     part = rig.shop("order-worker", redrive_seconds=36_000)
-    seconds = asker.answered(command) - began
+    seconds = sender.accepted_at(command) - began
     return part, Window(seconds, {"MiB": _megabytes(part)})
 
 
-def _killed(rig: Rig, asker: Asker, part: Part) -> Window:
-    """Kill it in the middle of a stream of commands; seconds until its successor acknowledges the next."""
+def _killed(rig: Rig, sender: OrderSender, part: Part) -> Window:
+    """Kill the worker during a stream of commands; return the seconds until its successor acknowledges the next."""
     for _ in range(200):
-        asker.ask()
+        sender.send_order()
     time.sleep(0.05)
     began = time.perf_counter()
     part.kill()
-    successor, _ = _timed(rig, asker)
+    successor, _ = _timed(rig, sender)
     seconds = time.perf_counter() - began
     successor.stop()
     return Window(seconds)
 
 
 def _megabytes_of_empty(rig: Rig) -> float:
-    """What a worker's process takes that holds nothing: inventory's, which has no events here."""
+    """The memory of a worker without entities: inventory's, which has no events here."""
     part = rig.shop("inventory-worker")
     rig.await_ready(part)
     size = _megabytes(part)
@@ -124,18 +124,18 @@ def _snapshots_written(rig: Rig, part: Part, entities: int, say: Say) -> None:
 
 
 def _rested(part: Part, entities: int) -> None:
-    """Wait until the owner holds every order as its snapshot: the second writing after it was settled."""
+    """Wait until the owner has evicted every order: the second snapshot run after the order was settled."""
     _reached(part, entities, "orders at rest", lambda: metric(part.port, "daybook_entities_rested_total"))
     time.sleep(SHRINK_SECONDS)
 
 
 def _reached(part: Part, entities: int, what: str, count: Callable[[], float]) -> float:
-    """Wait until `count` is `entities`; the count. Raises Unmeasurable where the owner ends, or is slow."""
+    """Wait until `count` returns `entities`, and return it. Raises Unmeasurable when the owner ends or is too slow."""
 
-    def reached(found: float) -> bool:
-        if found < entities and part.child.exit_code is not None:
-            raise Unmeasurable(f"{found:,.0f} of {entities:,} {what}: {part.child.last_lines()}")
-        return found >= entities
+    def reached(reached_count: float) -> bool:
+        if reached_count < entities and part.child.exit_code is not None:
+            raise Unmeasurable(f"{reached_count:,.0f} of {entities:,} {what}: {part.child.last_lines()}")
+        return reached_count >= entities
 
     return wait_until(
         count,

@@ -1,4 +1,4 @@
-"""The table for people, the JSON for later."""
+"""The reports of the benchmarks: tables and JSON."""
 
 from __future__ import annotations
 
@@ -43,20 +43,34 @@ def show(result: Result, console: Console) -> None:
             ours = name == row.subject
             share = "" if ours else _text(row.ratio(name))
             what = f"{row.what}, {row.unit}" if ours else ""
-            found = row.spread(name)
-            table.add_row(what, name, _number(found.median), _range(found), share, _seen(row, name))
+            figures = row.spread(name)
+            table.add_row(what, name, _number(figures.median), _range(figures), share, _seen(row, name))
         table.add_section()
     console.print(table)
+    _show_parts([row for row in result.rows if row.parts], console)
     for row in result.rows:
         for goal in row.goals:
             mark = "[green]reached[/green]" if goal.met else "[red]missed [/red]"
-            console.print(f"  {mark} {row.what}: {goal.text}: {_number(goal.found)}", soft_wrap=True)
+            console.print(f"  {mark} {row.what}: {goal.text}: {_number(goal.measured)}", soft_wrap=True)
         for note in row.notes:
             console.print(f"  [dim]{row.what}: {note}[/dim]", soft_wrap=True)
 
 
+def _show_parts(rows: Sequence[Measured], console: Console) -> None:
+    """Where the time goes: a column per row. All rows have the same parts."""
+    if not rows:
+        return
+    table = Table(title="where the time of one request goes, ms", title_justify="left")
+    table.add_column("part")
+    for row in rows:
+        table.add_column(row.what, justify="right")
+    for part in rows[0].parts:
+        table.add_row(part, *(f"{row.parts[part]:.2f}" for row in rows))
+    console.print(table)
+
+
 def as_json(result: Result) -> Mapping[str, Any]:
-    """Everything that was measured."""
+    """All measurements as JSON."""
     return {
         "name": result.name,
         "about": result.about,
@@ -68,7 +82,7 @@ def as_json(result: Result) -> Mapping[str, Any]:
 
 
 def write(path: Path, about: Mapping[str, Any], results: Sequence[Result]) -> None:
-    """All results so far, whole or not at all."""
+    """Write all results so far; the file is replaced atomically."""
     content = {**about, "caveats": CAVEATS, "benchmarks": [as_json(result) for result in results]}
     beside = path.with_name(f".{path.name}.new")
     beside.write_text(json.dumps(content, indent=1))
@@ -78,6 +92,7 @@ def write(path: Path, about: Mapping[str, Any], results: Sequence[Result]) -> No
 def _row(row: Measured) -> Mapping[str, Any]:
     return {
         "what": row.what,
+        "name": row.name or row.what,
         "unit": row.unit,
         "lower_is_better": row.lower_is_better,
         "by": {
@@ -90,6 +105,7 @@ def _row(row: Measured) -> Mapping[str, Any]:
         },
         "goals": [{**asdict(goal), "met": goal.met} for goal in row.goals],
         "notes": row.notes,
+        "parts": dict(row.parts),
     }
 
 
@@ -102,9 +118,9 @@ def _number(figure: float) -> str:
     return f"{figure:,.0f}" if abs(figure) >= 100 else f"{figure:,.3g}"
 
 
-def _range(found: Spread) -> str:
-    return f"{_number(found.low)} – {_number(found.high)}"
+def _range(figures: Spread) -> str:
+    return f"{_number(figures.low)} – {_number(figures.high)}"
 
 
-def _text(found: Spread) -> str:
-    return f"{found.median:.2f} ({found.low:.2f} – {found.high:.2f})"
+def _text(ratios: Spread) -> str:
+    return f"{ratios.median:.2f} ({ratios.low:.2f} – {ratios.high:.2f})"

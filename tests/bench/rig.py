@@ -1,4 +1,4 @@
-"""The parts of one benchmark: a broker, PostgreSQL and processes of the shop, in a folder that goes away."""
+"""The parts of one benchmark: a broker, PostgreSQL and processes of the shop, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 import psutil
 
+from contracts.topics import TOPICS
 from infra.base.ports import HOST, free_ports
-from infra.log.topics import create_topics, ensure_site
-from infra.stack.embedded.broker import EmbeddedBroker
+from infra.log.topics import Topic, catalogue, create_topics, ensure_site
 from infra.stack.embedded.child import Child, Program
+from infra.stack.embedded.kafka import EmbeddedBroker
 from infra.stack.embedded.postgres import EmbeddedPostgres
 from infra.stack.shop import http_ready
 
@@ -45,12 +47,14 @@ class Part:
 
 
 class Rig:
-    """Enter it to have the broker with all topics (and PostgreSQL, unless told otherwise); leaving ends all.
+    """A context with a broker with all topics and, by default, PostgreSQL; leaving it stops everything.
 
-    Children die with this process, however it ends. Everything listens on loopback, on free ports.
+    Children die with this process, however it ends. Everything listens on loopback, on free ports. `partitions`
+    replaces the catalogue's number of partitions of each service (0: leaves it).
     """
 
-    def __init__(self, *, postgres: bool = True, heap_megabytes: int = 384) -> None:
+    def __init__(self, *, postgres: bool = True, heap_megabytes: int = 384, partitions: int = 0) -> None:
+        self._partitions = partitions
         self._folder = Path(tempfile.mkdtemp(prefix="daybook-bench-"))
         broker_port, controller_port = free_ports(2)
         self.broker = EmbeddedBroker(self._folder / "broker", broker_port, controller_port, heap_megabytes)
@@ -75,7 +79,7 @@ class Rig:
             self.broker.start(START_SECONDS)
             if self.postgres is not None:
                 self.postgres.start(START_SECONDS)
-            create_topics(self.kafka)
+            create_topics(self.kafka, self._topics())
             ensure_site(self.kafka)
         except BaseException:
             self.__exit__(None, None, None)
@@ -91,6 +95,15 @@ class Rig:
             if store is not None and store._child is not None:
                 store.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _topics(self) -> Mapping[str, Topic]:
+        divided = {name for topics in TOPICS.values() for name in topics if name != topics.outcomes}
+        return {
+            name: replace(topic, partitions=self._partitions)
+            if self._partitions and name in divided
+            else topic
+            for name, topic in catalogue().items()
+        }
 
     def start(self, name: str, module: str, *arguments: str, **settings: object) -> Part:
         """A Python process; `settings` become DAYBOOK_ variables. Returns at once, see `await_ready`."""
@@ -127,10 +140,11 @@ class Rig:
 
 
 class Cores:
-    """CPU time of the processes of a rig over a stretch of time, in cores."""
+    """CPU time of the processes of a rig over an interval, in cores; `more` are other processes by name."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, more: Mapping[str, int] | None = None) -> None:
         pids = {name: part.pid for name, part in rig.parts.items() if part.child.exit_code is None}
+        pids |= more or {}
         pids["broker"] = rig.broker.child.pid
         if rig.postgres is not None:
             pids["postgres"] = rig.postgres.child.pid

@@ -1,4 +1,4 @@
-"""When rows of the read model `orders` became visible, heard by LISTEN while a load runs."""
+"""When rows of the read model `orders` became visible, received by LISTEN while a load runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class Sightings:
-    """Enter it before the load. `seen`: order id → `time.perf_counter()`, ids with the prefix only."""
+    """Enter the context before the load. `seen`: order id → `time.perf_counter()`, ids with the prefix only."""
 
     def __init__(self, database_url: str, prefix: str) -> None:
         self._url, self._prefix = database_url, prefix
@@ -41,12 +41,12 @@ class Sightings:
         self._thread.join()
         self._loop.close()
 
-    def await_all(self, wanted: Iterable[str]) -> list[str]:
-        """Wait until these were seen; those that were not within PATIENCE_SECONDS."""
-        wanted = list(wanted)
+    def await_all(self, expected: Iterable[str]) -> list[str]:
+        """Wait until these ids were seen; return those that were not within PATIENCE_SECONDS."""
+        expected = list(expected)
 
         def missing() -> list[str]:
-            return [key for key in wanted if key not in self.seen]
+            return [key for key in expected if key not in self.seen]
 
         with suppress(TooLate):
             wait_until(missing, "all are seen", PATIENCE_SECONDS, enough=lambda keys: not keys, every=0.1)
@@ -58,14 +58,14 @@ class Sightings:
     async def _run(self) -> None:
         connection, self._connection = await asyncpg.connect(self._url), await asyncpg.connect(self._url)
         self._looking = asyncio.Lock()
-        await connection.add_listener(CHANNEL, self._told)
+        await connection.add_listener(CHANNEL, self._notified)
         self._listening.set()
         await self._stop.wait()
         async with self._looking:
             await self._connection.close()
         await connection.close()
 
-    def _told(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
+    def _notified(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
         name, *keys = str(payload).split("\n")
         if name != ORDERS.name:
             return

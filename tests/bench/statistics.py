@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Spread(NamedTuple):
-    """The median of some figures, the least and the greatest."""
+    """The median, minimum and maximum of some figures."""
 
     median: float
     low: float

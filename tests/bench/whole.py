@@ -1,4 +1,4 @@
-"""The whole shop in a rig, stocked, and how far behind any of it is."""
+"""The whole shop in a rig, with stock, and how far any part is behind."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from tests.scraped import metric
 
 FIRST = ("order-worker", "inventory-worker", "projection")
 SECOND = ("order-api", "inventory-api", "query-api")
-WORKERS = ("order-worker", "inventory-worker")
 SKUS = 5000
 PATIENCE_SECONDS = 120.0
 
 
 def start_shop(rig: Rig, *, stocked: bool = True, **settings: object) -> None:
-    """All six processes, ready; with `stocked` every SKU that the generator names is there in plenty."""
+    """All six processes, ready; with `stocked`, plenty of every SKU that the generator uses."""
     query = rig.shop("query-api", **settings)
     rig.await_ready(query)
     rig.await_ready(*(rig.shop(name, **settings) for name in FIRST))
@@ -29,7 +28,7 @@ def start_shop(rig: Rig, *, stocked: bool = True, **settings: object) -> None:
 
 
 def _receive(rig: Rig) -> None:
-    """One receipt of every SKU."""
+    """Receive stock of every SKU."""
     everything = Load(
         rig.parts["inventory-api"].port, "receipt", "opening", 64, PATIENCE_SECONDS, warm=0.0, most=SKUS
     )
@@ -38,21 +37,23 @@ def _receive(rig: Rig) -> None:
 
 
 def behind(rig: Rig) -> int:
-    """Commands that wait for the workers, plus events that wait for the read model furthest behind.
+    """Commands that wait for the workers, plus events that wait for the read model furthest behind, if there is one.
 
-    At least 1 while one of them is not known.
+    At least 1 while any of them is unknown.
     """
-    ports = [rig.parts[name].port for name in WORKERS]
-    models = local_http().get(f"{rig.parts['query-api'].url}/projections").json()["projections"]
-    lags = [[place["lag_events"] for place in model["partitions"]] for model in models]
-    known = all(metric(port, "daybook_lag_known") for port in ports)
-    if not known or any(lag is None for model in lags for lag in model):
+    ports = [part.port for name, part in rig.parts.items() if "-worker" in name]
+    models = []
+    if query := rig.parts.get("query-api"):
+        models = local_http().get(f"{query.url}/projections").json()["projections"]
+    lags = [[partition["lag_events"] for partition in model["partitions"]] for model in models]
+    lag_known = all(metric(port, "daybook_lag_known") for port in ports)
+    if not lag_known or any(lag is None for model in lags for lag in model):
         return 1
     return int(sum(metric(port, "daybook_lag_events") for port in ports)) + max(map(sum, lags), default=0)
 
 
 def await_rest(rig: Rig, seconds: float = PATIENCE_SECONDS) -> float:
-    """Wait until nothing is behind, twice in a row as it is measured every second; how long that took."""
+    """Wait until nothing is behind in two measurements in a row, one second apart; return the seconds it took."""
     began, calm = time.monotonic(), 0
     time.sleep(1.1)
 

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
-from infra.lab.cluster.rig import Rig
+from infra.lab.cluster.rig import ClusterRig
+from infra.lab.drills.drill import Drill
 from infra.lab.drills.report import DrillReport, as_markdown, write
 from tests.ports import free_base
 
-Hold: TypeAlias = Callable[..., DrillReport]
+RunDrill: TypeAlias = Callable[..., DrillReport]
 
 
 @pytest.fixture(scope="session")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with Rig(tmp_path_factory.mktemp("cluster"), free_base()) as running:
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterRig]:
+    with ClusterRig(tmp_path_factory.mktemp("cluster"), free_base()) as running:
         yield running
 
 
 @pytest.fixture
-def hold(rig: Rig, tmp_path: Path) -> Hold:
-    """Holds a drill on a whole cluster; fails with its report where a promise was not kept. A time is a
-    figure of the machine: it is printed."""
+def run_drill(rig: ClusterRig, tmp_path: Path) -> RunDrill:
+    """Runs a drill on a whole cluster; fails with its report where a promise was not kept. A time is a figure of the
+    machine: it is printed."""
 
-    def held(drill: Callable[..., DrillReport], **more: object) -> DrillReport:
-        rig.cluster.await_in_sync()
-        report = drill(rig, 1, tmp_path, print, **more)
+    def run(drill: Drill[Any, Any]) -> DrillReport:
+        report = drill.run(rig, 1, tmp_path, print)
         write(report, tmp_path)
         print(as_markdown(report))
-        assert [each for each in report.promises if not each.kept and not each.timed] == [], as_markdown(
-            report
-        )
+        broken = [promise for promise in report.promises if not promise.kept and not promise.timed]
+        assert broken == [], as_markdown(report)
         return report
 
-    return held
+    return run

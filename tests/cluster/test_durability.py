@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.lab.cluster.node import Node
-from infra.lab.cluster.replicated import replicated
-from infra.lab.drills.cluster.chart import chart
+from infra.lab.cluster.administration import replicated
+from infra.lab.cluster.cluster import Node
+from infra.lab.drills.cluster.curves import chart
 
 
 def test_every_topic_of_the_catalogue_has_three_replicas_of_which_two_must_answer() -> None:
@@ -20,10 +20,10 @@ def test_every_topic_of_the_catalogue_has_three_replicas_of_which_two_must_answe
 @pytest.mark.parametrize("role", ["broker", "controller"])
 def test_min_isr_stands_in_every_file(role: str) -> None:
     node = Node(1, role, Path("x"), 1, "host:2", "id")  # type: ignore[arg-type]
-    found = node.properties()
-    assert found["min.insync.replicas"] == "2"
-    assert found["unclean.leader.election.enable"] == "false"
-    assert found["process.roles"] == role
+    properties = node.properties()
+    assert properties["min.insync.replicas"] == "2"
+    assert properties["unclean.leader.election.enable"] == "false"
+    assert properties["process.roles"] == role
 
 
 def test_a_nodes_own_setting_wins() -> None:
@@ -34,7 +34,7 @@ def test_a_nodes_own_setting_wins() -> None:
 def test_a_chart_places_powers_of_ten_evenly() -> None:
     picture = chart("t", "x", "y", {"a": [(1, 1), (10, 10), (100, 100)]})
     (line,) = re.findall(r'points="([^"]+)"', picture)
-    (x0, y0), (x1, y1), (x2, y2) = (tuple(map(float, place.split(","))) for place in line.split())
+    (x0, y0), (x1, y1), (x2, y2) = (tuple(map(float, point.split(","))) for point in line.split())
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
     assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
     assert x2 > x0

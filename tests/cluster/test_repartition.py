@@ -8,15 +8,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from contracts.kernel.records import EpochOpened
-from infra.dr.repartition.copying import NotCopied, digest, require_same
-from infra.dr.repartition.generation import NotPossible, repartition
+from contracts.kernel.records import EpochOpened, OutcomeBatch
+from infra.dr.repartition import NotPossible, repartition
+from infra.dr.topic_copy import NotCopied, digest, require_same
 from infra.log.event_log import read_log
 from infra.log.topics import catalogue, create_topics, ensure_site
 from services.kernel.log.control import read_control
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import OPENING_KEY, Event, Foreign, Opening
-from services.kernel.record.codec import encode
+from services.kernel.record.codec import MessageGroup, OutgoingMessage, batch_records, encode, received
 from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 
 KEYS, EACH = 40, 25
@@ -34,8 +34,8 @@ def write(kafka: str) -> dict[str, list[str]]:
         for number in range(KEYS):
             key, at = f"order-{number}", now_micros()
             meta = Metadata(uuid7(), "test", key, "test", at, "c", "c", epoch=1, version=version)
-            place = partition_of(key, 2)
-            producer.produce(LOG, b"%d" % version, key, partition=place, headers=write_headers(meta))
+            number = partition_of(key, 2)
+            producer.produce(LOG, b"%d" % version, key, partition=number, headers=write_headers(meta))
             written[key].append(meta.id)
         producer.poll(0)
     assert producer.flush(30) == 0
@@ -47,13 +47,13 @@ def about(key: str, version: int) -> Metadata:
 
 
 def put(kafka: str, meta: Metadata, value: bytes, partition: int | None = None) -> None:
-    place = partition_of(meta.subject, 2) if partition is None else partition
+    number = partition_of(meta.subject, 2) if partition is None else partition
     producer = Producer({"bootstrap.servers": kafka})
-    producer.produce(LOG, value, meta.subject, partition=place, headers=write_headers(meta))
+    producer.produce(LOG, value, meta.subject, partition=number, headers=write_headers(meta))
     assert producer.flush(30) == 0
 
 
-def found(kafka: str) -> dict[str, list[str]]:
+def ids_by_key(kafka: str) -> dict[str, list[str]]:
     ids = defaultdict(list)
     for record in read_to_end(kafka, LOG, dict.fromkeys(partitions_of(kafka, LOG), 0)):
         ids[record.key().decode()].append(dict(record.headers())["ce_id"].decode())
@@ -71,11 +71,40 @@ def log(kafka: str) -> dict[str, list[str]]:
     return write(kafka)
 
 
+def test_a_batch_is_copied_message_by_message(kafka: str, log: dict[str, list[str]]) -> None:
+    def messages() -> dict[str, list[str]]:
+        """The ids of each key in order; every message is in the partition of its key."""
+        ids = defaultdict(list)
+        partitions = partitions_of(kafka, "order.inbox")
+        for record in read_to_end(kafka, "order.inbox", dict.fromkeys(partitions, 0)):
+            for message in received(record):
+                key = (message.key or b"").decode()
+                assert partition_of(key, len(partitions)) == record.partition()
+                ids[key].append(message.metadata.id)
+        return ids
+
+    groups: list[MessageGroup] = []
+    for key in log:
+        sent = [OutgoingMessage(uuid7(), key, "", encode("order.inbox", OutcomeBatch(()))) for _ in range(3)]
+        partition = partition_of(key, 2)
+        groups.append(MessageGroup("order.inbox", partition, OutcomeBatch.TYPE, "c", "", "", "", "", sent))
+    sender = Metadata("", "", "", "daybook/inventory", now_micros(), "", "", epoch=1, transaction="t")
+    producer = Producer({"bootstrap.servers": kafka})
+    for topic, value, batch_key, more in batch_records(groups, sender):
+        producer.produce(topic, value, batch_key, **more)
+    assert producer.flush(30) == 0
+    before = messages()
+    assert {len(ids) for ids in before.values()} == {3}
+    moved = repartition(kafka, "order", 5, catalogue(), print)
+    assert {topic.topic: topic.records for topic in moved}["order.inbox"] == 3 * KEYS
+    assert messages() == before
+
+
 def test_every_key_keeps_its_order(kafka: str, log: dict[str, list[str]]) -> None:
     moved = repartition(kafka, "order", 5, catalogue(), print)
-    assert [(each.topic, each.records) for each in moved][1] == (LOG, KEYS * EACH)
+    assert {topic.topic: topic.records for topic in moved}[LOG] == KEYS * EACH
     assert partitions_of(kafka, LOG) == partitions_of(kafka, "order.state") == [0, 1, 2, 3, 4]
-    assert found(kafka) == log
+    assert ids_by_key(kafka) == log
     assert read_control(kafka).layout("order").number == 1
 
 
@@ -91,7 +120,7 @@ def test_a_move_that_died_goes_on_where_it_stopped(kafka: str, log: dict[str, li
     admin = AdminClient({"bootstrap.servers": kafka})
     admin.delete_topics([LOG])[LOG].result(30)
     repartition(kafka, "order", 3, catalogue(), print)
-    assert found(kafka) == log
+    assert ids_by_key(kafka) == log
     assert len(partitions_of(kafka, LOG)) == 3
     assert read_control(kafka).layout("order").number == 1
 
@@ -99,7 +128,7 @@ def test_a_move_that_died_goes_on_where_it_stopped(kafka: str, log: dict[str, li
 def test_partitions_never_become_fewer(kafka: str, log: dict[str, list[str]]) -> None:
     with pytest.raises(NotPossible, match="only become more"):
         repartition(kafka, "order", 2, catalogue(), print)
-    assert found(kafka) == log
+    assert ids_by_key(kafka) == log
 
 
 def test_a_copy_that_is_not_the_same_is_told(kafka: str, log: dict[str, list[str]]) -> None:
@@ -128,9 +157,9 @@ def test_foreign_records_are_left_out_and_epochs_are_opened_everywhere(
     producer.produce("order.answers", b"garbage", b"\xff\xfe", partition=0)
     producer.produce("order.answers", b"garbage", b"\xff\xfe", partition=1)
     assert producer.flush(30) == 0
-    said: list[str] = []
-    repartition(kafka, "order", 5, catalogue(), said.append)
-    assert [each for each in said if each.startswith("left out")] == [
+    steps: list[str] = []
+    repartition(kafka, "order", 5, catalogue(), steps.append)
+    assert [step for step in steps if step.startswith("left out")] == [
         "left out 1 foreign records of order.commands",
         "left out 4 foreign records of order.events",
         "left out 1 foreign records of order.answers",
@@ -139,5 +168,5 @@ def test_foreign_records_are_left_out_and_epochs_are_opened_everywhere(
     events = [kind.metadata for _, kind in kinds if isinstance(kind, Event)]
     assert not any(isinstance(kind, Foreign) for _, kind in kinds)
     assert sorted(number for number, kind in kinds if isinstance(kind, Opening)) == [0, 1, 2, 3, 4]
-    by_key = {key: [each.id for each in events if each.subject == key] for key in log}
+    by_key = {key: [event.id for event in events if event.subject == key] for key in log}
     assert by_key == log

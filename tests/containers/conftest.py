@@ -16,10 +16,10 @@ ENGINE_SECONDS = 30
 def require_engine() -> None:
     if shutil.which("docker") is None:
         pytest.skip("no docker on the path")
-    asked = ["docker", "version", "--format", "{{.Server.Version}}"]
-    said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=ENGINE_SECONDS)
-    if said.returncode:
-        pytest.skip(f"no Docker engine answers: {said.stderr.strip()}")
+    command = ["docker", "version", "--format", "{{.Server.Version}}"]
+    version = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ENGINE_SECONDS)
+    if version.returncode:
+        pytest.skip(f"no Docker engine answers: {version.stderr.strip()}")
 
 
 @pytest.fixture(scope="session")

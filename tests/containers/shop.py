@@ -18,8 +18,7 @@ import msgspec
 from infra.base.settings import ROOT, StackSettings
 from infra.base.waiting import wait_until
 from infra.lab.drills.report import DrillReport
-from infra.stack.compose.engine import compose_environment, compose_home
-from infra.stack.compose.failing import answers
+from infra.stack.compose.engine import compose_environment, compose_home, is_healthy
 
 SECONDS = 900.0
 BACK_SECONDS = 240.0
@@ -45,18 +44,18 @@ class Drilled:
     """What a drill broke, each as `kill broker`, in order; and how many commands were answered meanwhile."""
 
     broken: list[str]
-    answered: float
+    commands: float
 
 
 class ContainerShop:
-    """One project of compose. `settings` are as the commands see them; `told` are more variables."""
+    """One project of compose. `settings` are as the commands see them; `variables` are more variables."""
 
     def __init__(
         self,
         settings: StackSettings,
         project: str = PROJECT,
         stores: Sequence[str] = STORES,
-        told: Mapping[str, str] = MappingProxyType({}),
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.project, self.stores = project, stores
         self.settings = settings.model_copy(update={"stack": "compose", "home": compose_home(settings.home)})
@@ -67,7 +66,7 @@ class ContainerShop:
             # A store that is away on a busy machine may be away for long: no order expires meanwhile.
             "DAYBOOK_SETTLE_SECONDS": "600",
             "COLUMNS": "160",
-            **told,
+            **variables,
         }
 
     def run(self, *arguments: str) -> str:
@@ -78,7 +77,7 @@ class ContainerShop:
         """What `drill containers` reports; fails the test where a promise was not kept."""
         print(self.run("drill", "containers", "--out", str(folder), *arguments))
         report = read_report(folder)
-        gaps = [GAP.match(each.what) for each in report.promises]
+        gaps = [GAP.match(promise.what) for promise in report.promises]
         return Drilled([gap[1] for gap in gaps if gap], report.figures["commands answered"])
 
     def docker(self, *arguments: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -102,8 +101,8 @@ class ContainerShop:
 
     def state(self, service: str) -> Mapping[str, object]:
         """The engine's view: Status, ExitCode, Pid…"""
-        (found,) = json.loads(self.docker("inspect", self.container(service)))
-        state: Mapping[str, object] = found["State"]
+        (inspected,) = json.loads(self.docker("inspect", self.container(service)))
+        state: Mapping[str, object] = inspected["State"]
         return state
 
     def restarts(self, service: str) -> int:
@@ -114,7 +113,7 @@ class ContainerShop:
         """Until everything answers."""
         for service in (*self.stores, *PROCESSES):
             name = self.container(service)
-            eventually(lambda name=name: answers(name), f"{name} answers")  # type: ignore[misc]
+            eventually(lambda name=name: is_healthy(name), f"{name} answers")  # type: ignore[misc]
 
     def logs(self) -> str:
         """The end of every container's log, for a failed test."""

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from infra.base.settings import ROOT
-from infra.lab.retail.requests import Api
-from infra.lab.retail.shop import api_urls
+from infra.lab.load.clients import Api
+from infra.lab.load.shop import api_urls
 from tests.containers.shop import PROCESSES, SECONDS, ContainerShop, eventually
 from tests.e2e.test_readme_walk import BLOCK, WALK
 
@@ -45,10 +45,10 @@ def test_the_demo_in_small(shop: ContainerShop) -> None:
 
 
 def test_six_failures_and_nothing_is_lost_or_doubled(shop: ContainerShop, tmp_path: Path) -> None:
-    found = shop.drill(tmp_path)
-    assert len(found.broken) == 6
-    assert {"kill broker", "cut projection", "pause inventory-worker"} <= set(found.broken)
-    assert found.answered > 100
+    drilled = shop.drill(tmp_path)
+    assert len(drilled.broken) == 6
+    assert {"kill broker", "cut projection", "pause inventory-worker"} <= set(drilled.broken)
+    assert drilled.commands > 100
 
 
 def test_a_nearly_full_disk_refuses_writes_until_there_is_room(shop: ContainerShop) -> None:

@@ -18,6 +18,6 @@ def test_a_planned_switchover_loses_nothing(shop: ContainerShop, tmp_path: Path)
     report: DrillReport = read_report(tmp_path)
     assert report.passed, as_markdown(report)
     assert report.figures["repeats of what crossed"] > 10
-    said = shop.run("sites", "--json")
-    assert f'"{MIRROR}":"held"' in said
-    assert '"role":"passive","epoch":2' in said
+    output = shop.run("sites", "--json")
+    assert f'"{MIRROR}":"held"' in output
+    assert '"role":"passive","epoch":2' in output

@@ -1,4 +1,4 @@
-"""What an API answers, held against its own document: requests are made up from that document."""
+"""Compares an API's responses with its own document, for requests generated from that document."""
 
 from __future__ import annotations
 
@@ -50,35 +50,39 @@ def started(app: FastAPI) -> Iterator[BaseSchema]:
 
 
 def statuses(
-    schema: BaseSchema, known: Mapping[str, str] = MappingProxyType({}), *, failing: bool = False
+    schema: BaseSchema, path_parameters: Mapping[str, str] = MappingProxyType({}), *, failing: bool = False
 ) -> dict[str, set[int]]:
     """The statuses of each operation's responses to valid and invalid requests.
 
     Raises an error for a response that contradicts the document, or is a server error, unless the API is
-    meant to be `failing`. `known` are path parameters of entities that exist.
+    meant to be `failing`. `path_parameters` are those parameters of entities that exist.
     """
     checks = CHECKS if failing else [not_a_server_error, *CHECKS]
-    found: dict[str, set[int]] = {}
+    seen: dict[str, set[int]] = {}
     for result in schema.get_all_operations():
         assert isinstance(result, Ok)
         operation = result.ok()
-        path = {parameter.name: known[parameter.name] for parameter in operation.path_parameters if known}
+        path = {
+            parameter.name: path_parameters[parameter.name]
+            for parameter in operation.path_parameters
+            if path_parameters
+        }
         strategies = [operation.as_strategy()]
         if operation.body or list(operation.iter_parameters()):  # else no request is invalid
             strategies.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
         if path:
             strategies.append(operation.as_strategy(path_parameters=path))
-        found[operation.label] = set().union(*(_statuses(strategy, checks) for strategy in strategies))
-    return found
+        seen[operation.label] = set().union(*(_statuses(strategy, checks) for strategy in strategies))
+    return seen
 
 
 def _statuses(strategy: SearchStrategy[Case[Any]], checks: list[CheckFunction]) -> set[int]:
-    found: set[int] = set()
+    seen: set[int] = set()
 
     @EXAMPLES
     @given(case=strategy)
     def conforms(case: Case[Any]) -> None:
-        found.add(case.call_and_validate(checks=checks).status_code)
+        seen.add(case.call_and_validate(checks=checks).status_code)
 
     conforms()
-    return found
+    return seen

@@ -29,7 +29,7 @@ def as_json(record: Any) -> str:
 
 
 def write_missing() -> list[str]:
-    """Write the pairs that do not exist yet; answers their names."""
+    """Writes the pairs that do not exist yet. Returns their names."""
     new = [name for name in names() if not (FOLDER / f"{name}.avro").exists()]
     for name in new:
         value = _value(names()[name])
@@ -47,7 +47,7 @@ def _value(schema_id: int) -> bytes:
 
 
 def _sample(schema: Any, name: str, number: int) -> Any:
-    """A value that tells its field: no two fields of a record hold the same."""
+    """A value that is different for each field of a record."""
     match schema:
         case {"type": "record", "fields": fields}:
             return {
@@ -55,7 +55,7 @@ def _sample(schema: Any, name: str, number: int) -> Any:
                 for position, field in enumerate(fields, start=1)
             }
         case {"type": "array", "items": items}:
-            return [_sample(items, name, number + each) for each in (1, 2)]
+            return [_sample(items, name, number + index) for index in (1, 2)]
         case {"type": "enum", "symbols": symbols}:
             return symbols[number % len(symbols)]
         case {"type": "long", "logicalType": "timestamp-micros"}:
@@ -71,7 +71,7 @@ def _sample(schema: Any, name: str, number: int) -> Any:
         case "boolean":
             return number % 2 == 1
         case "bytes":
-            return bytes([0, number, 255])
+            return bytes([0, number % 256, 255])
         case _:
             raise TypeError(f"no sample for {schema!r}")
 

@@ -44,7 +44,7 @@ class LogRecord:
 class Case:
     name: str
     log: tuple[LogRecord, ...]
-    says: tuple[str, ...]
+    readings: tuple[str, ...]
     journal: Journal = field(default_factory=Journal)
 
 
@@ -74,13 +74,13 @@ def opening(epoch: int) -> LogRecord:
 
 
 def judged(verdicts: Mapping[LogRecord, RecordVerdict]) -> Journal:
-    found = {}
+    verdict_of = {}
     for record, verdict in verdicts.items():
         about = dict(record.headers)
         version, event_id = int(about["ce_sequence"] or b""), (about["ce_id"] or b"").decode()
         stream = stream_of(TOPIC, (record.key or b"").decode())
-        found[Judged(stream, version, event_id, digest_of(record.value))] = verdict
-    return Journal(found, {each.stream: 1 for each in found}, len(found))
+        verdict_of[Judged(stream, version, event_id, digest_of(record.value))] = verdict
+    return Journal(verdict_of, {record.stream: 1 for record in verdict_of}, len(verdict_of))
 
 
 FORGED = event(2, event_id="forged", quantity=99)

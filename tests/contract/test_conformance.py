@@ -11,11 +11,11 @@ import pytest
 from contracts.inventory.commands import AdjustStock, ReceiveStock
 from contracts.kernel.records import Outcome, SiteRole
 from contracts.order.commands import CancelOrder, PlaceOrder, ReturnLines, ShipOrder
-from services.edge.unavailable import LogUnavailable, OutcomeUnknown, Overloaded, SiteUnavailable
-from services.inventory.domain.refusals import StockRefusal
+from services.edge.problems import LogUnavailable, OutcomeUnknown, Overloaded, SiteUnavailable
+from services.inventory.domain.decider import StockRefusal
 from services.kernel.log.control import Control
 from services.order.api import CANCELLING, PLACING, RETURNING, SHIPPING
-from services.order.domain.refusals import OrderRefusal
+from services.order.domain.decider import OrderRefusal
 from tests.contract.conformance import started, statuses
 from tests.contract.test_openapi import APPS
 
@@ -109,6 +109,6 @@ def script(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
 @pytest.mark.parametrize("name", ["order", "inventory"])
 def test_no_response_to_a_write_contradicts_the_document(name: str, script: Any) -> None:
     with started(APPS[name]()) as schema:
-        for operation, found in statuses(schema, failing=script is failed).items():
+        for operation, seen in statuses(schema, failing=script is failed).items():
             expected = {500, 503} if script is failed else {200, 409, 412}
-            assert found >= {422} | expected, operation
+            assert seen >= {422} | expected, operation

@@ -1,4 +1,4 @@
-"""The contracts hold together, and a change that would break a reader is refused."""
+"""The contracts are consistent, and a change that would break a reader is refused."""
 
 import ast
 import json
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from contracts.lock import ROOT, read_lock
-from infra.log.contracts import codegen, locking
-from infra.log.contracts.checking import problems
-from infra.log.contracts.compatibility import reasons
-from infra.log.contracts.rendering import render_topics
+from infra.log.contracts import generator
+from infra.log.contracts import lock as locking
+from infra.log.contracts.generator import render_topics
+from infra.log.contracts.lock import problems, reasons
 from infra.log.contracts.schemas import ContractError
 
 Change = Callable[[dict[str, Any]], None]
@@ -39,8 +39,8 @@ def next_version(root: Path, change: Change) -> None:
 
 
 def field(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in schema["fields"] if each["name"] == name)
-    return found
+    lines: dict[str, Any] = next(candidate for candidate in schema["fields"] if candidate["name"] == name)
+    return lines
 
 
 def add(name: str, **more: Any) -> Change:
@@ -138,7 +138,7 @@ def test_a_compatible_version_gets_the_next_id_and_changes_no_other(root: Path) 
     next_version(root, add("channel", default=""))
     assert [line for line in problems(root) if "is not locked yet" in line]
     (new,) = locking.lock(root)
-    assert codegen.write(root) == ["order/events.py", "order/encoders.py"]
+    assert generator.write(root) == ["order/events.py", "records.py"]
     after = read_lock(root / locking.LOCK_FILE)
     assert (new.version, new.id) == (2, max(entry.id for entry in before.entries) + 1)
     ids = {(entry.subject, entry.version): entry.id for entry in after.entries}
@@ -160,7 +160,7 @@ def test_a_locked_schema_cannot_be_changed(root: Path) -> None:
 def test_documentation_may_change_under_the_same_id(root: Path) -> None:
     edit(root / CANCELLED, lambda schema: schema.update(doc="Words."))
     assert locking.lock(root) == []
-    assert codegen.write(root) == ["order/events.py"]
+    assert generator.write(root) == ["order/events.py"]
     assert problems(root) == []
 
 
@@ -184,10 +184,10 @@ def test_a_stale_class_is_seen(root: Path) -> None:
 
 
 def test_a_stale_encoder_is_seen(root: Path) -> None:
-    path = root / "order/encoders.py"
+    path = root / "records.py"
     path.write_text(path.read_text("utf-8").replace("int32(record.units)", "long(record.units)"), "utf-8")
     assert problems(root) == [
-        "contracts/order/encoders.py is not what the schemas say: run `./daybook contracts lock`"
+        "contracts/records.py is not what the schemas say: run `./daybook contracts lock`"
     ]
 
 
@@ -203,17 +203,29 @@ def test_no_code_is_made_at_run_time() -> None:
     assert made == []
 
 
-def test_catalogue_and_schemas_know_each_other(root: Path) -> None:
+def test_catalogue_and_schemas_must_match(root: Path) -> None:
     shutil.copy(root / CANCELLED, root / "order/OrderForgotten.avsc")
     edit(root / "order/OrderForgotten.avsc", lambda schema: schema.update(name="OrderForgotten"))
     catalogue = (root / "topics.yaml").read_text("utf-8")
     (root / "topics.yaml").write_text(catalogue.replace("order/PlaceOrder", "order/PlaceOder"), "utf-8")
-    found = problems(root)
+    lines = problems(root)
     assert (
         "topics.yaml: order.commands lists order/PlaceOder, but contracts/order/PlaceOder.avsc does not exist"
-        in found
+        in lines
     )
-    assert any("contracts/order/OrderForgotten.avsc stands in no topic" in line for line in found)
+    assert any("contracts/order/OrderForgotten.avsc stands in no topic" in line for line in lines)
+
+
+def test_two_packages_cannot_define_one_name(root: Path) -> None:
+    shutil.copy(root / CANCELLED, root / "inventory/OrderCancelled.avsc")
+    edit(root / "inventory/OrderCancelled.avsc", lambda schema: schema.update(namespace="daybook.inventory"))
+    catalogue = (root / "topics.yaml").read_text("utf-8")
+    line = "inventory/StockReceived"
+    (root / "topics.yaml").write_text(
+        catalogue.replace(line, f"{line}, inventory/OrderCancelled", 1), "utf-8"
+    )
+    with pytest.raises(ContractError, match="two packages define OrderCancelled"):
+        generator.generate(root)
 
 
 def test_every_service_has_the_same_kinds_of_topics() -> None:
@@ -229,7 +241,8 @@ def test_one_schema_in_several_topics_has_one_id() -> None:
         for service in ("order", "inventory")
         for what in ("inbox", "commands", "outcomes")
     }
-    assert len(lock.ids("daybook.kernel.OutcomeBatch")) == 1
+    versions = {entry.version for entry in lock.entries if entry.type == "daybook.kernel.OutcomeBatch"}
+    assert len(lock.ids("daybook.kernel.OutcomeBatch")) == len(versions)
 
 
 def test_a_command_and_an_event_have_one_topic_and_kernel_records_none() -> None:

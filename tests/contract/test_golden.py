@@ -1,4 +1,4 @@
-"""What was written once is read the same for ever."""
+"""Golden records: values written once are read the same for ever."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_every_locked_schema_has_a_golden_pair_and_no_pair_lost_its_schema() -> 
     assert {path.stem for path in FOLDER.iterdir()} == set(names())
 
 
-def test_an_early_order_has_its_gross() -> None:
+def test_an_order_of_version_1_is_read_with_its_gross() -> None:
     early = json.loads((FOLDER / "daybook.order.OrderPlaced.v1.json").read_text("utf-8"))
     assert early["gross"] == sum(line["quantity"] * line["unit_price"] for line in early["lines"]) > 0
     assert early["charges"] == []

@@ -16,23 +16,23 @@ def readable(value: bytes | None) -> bool:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_a_record_is_depends_on_the_log_before_it(case: Case) -> None:
+def test_records_are_classified_by_the_log_before_them(case: Case) -> None:
     reading = Reading(TOPIC, 0, PARTITIONS, case.journal, readable)
-    says = []
+    readings = []
     for record in case.log:
         match reading.take(record.key, record.value, record.headers):
             case Foreign(reason=reason):
                 assert reason in REASONS
-                says.append(reason)
+                readings.append(reason)
             case Opening():
-                says.append("opening")
+                readings.append("opening")
             case meant:
-                says.append(meant.value.split()[-1])
-    assert tuple(says) == case.says
+                readings.append(meant.value.split()[-1])
+    assert tuple(readings) == case.readings
 
 
 def test_every_reason_has_a_case() -> None:
-    assert {said for case in CASES for said in case.says} >= set(REASONS)
+    assert {reading for case in CASES for reading in case.readings} >= set(REASONS)
 
 
 def test_names_differ() -> None:

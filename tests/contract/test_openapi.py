@@ -19,8 +19,8 @@ from services.edge.app import openapi_document
 from services.edge.problems import MEDIA_TYPE
 from services.edge.settings import ApiSettings as InventorySettings
 from services.inventory.api import create as inventory_app
+from services.order.api import OrderApiSettings as OrderSettings
 from services.order.api import create as order_app
-from services.order.settings import OrderApiSettings as OrderSettings
 from services.projection.api import query_app
 from services.projection.engine.settings import QuerySettings
 
@@ -53,7 +53,11 @@ def operations(name: str) -> Iterator[Operation]:
             yield Operation(name, path, method, content)
 
 
-EVERY = [pytest.param(each, id=each.content["operationId"]) for name in APPS for each in operations(name)]
+EVERY = [
+    pytest.param(operation, id=operation.content["operationId"])
+    for name in APPS
+    for operation in operations(name)
+]
 
 
 def violations(name: str, schema: dict[str, Any], value: Any) -> list[str]:
@@ -63,7 +67,7 @@ def violations(name: str, schema: dict[str, Any], value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", APPS)
-def test_the_document_is_as_it_was(name: str) -> None:
+def test_the_document_equals_its_snapshot(name: str) -> None:
     # After a change that is meant: python -m tests.contract.openapi_snapshots
     assert document(name) == json.loads((SNAPSHOTS / f"{name}.json").read_text())
 
@@ -74,8 +78,8 @@ def test_the_document_is_valid(name: str) -> None:
     assert document(name)["openapi"].startswith("3.1.")
 
 
-def test_every_operation_has_a_name_of_its_own() -> None:
-    names = [each.content["operationId"] for name in APPS for each in operations(name)]
+def test_operation_ids_are_unique() -> None:
+    names = [operation.content["operationId"] for name in APPS for operation in operations(name)]
     assert len(names) == len(set(names)) == 14
 
 
@@ -92,13 +96,15 @@ def test_every_operation_is_described(operation: Operation) -> None:
         body = document(operation.name)["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
         assert body["examples"]
         assert [
-            found for each in body["examples"] for found in violations(operation.name, schema, each)
+            violation
+            for example in body["examples"]
+            for violation in violations(operation.name, schema, example)
         ] == []
 
 
 @pytest.mark.parametrize("operation", EVERY)
 def test_every_error_is_a_problem_whose_codes_are_listed(operation: Operation) -> None:
-    errors = {status: each for status, each in operation.content["responses"].items() if status >= "400"}
+    errors = {code: response for code, response in operation.content["responses"].items() if code >= "400"}
     assert {"400", "405", "408", "421", "422", "429", "431", "500", "503"} <= set(errors)
     for status, response in errors.items():
         content = response["content"]
@@ -116,9 +122,9 @@ def test_every_parameter_is_described_and_bounded(operation: Operation) -> None:
     for parameter in operation.content.get("parameters", ()):
         name, schema = parameter["name"], parameter["schema"]
         assert parameter.get("description"), name
-        for each in schema.get("anyOf", [schema]):
-            # where one of several is null, what is beside them holds for all
-            assert each.get("type") == "null" or BOUNDS & {*each, *schema}, name
+        for part in schema.get("anyOf", [schema]):
+            # keywords beside anyOf apply to all of its parts
+            assert part.get("type") == "null" or BOUNDS & {*part, *schema}, name
 
 
 @pytest.mark.parametrize("name", APPS)

@@ -142,19 +142,17 @@ def test_the_client_finds_subjects_versions_and_schemas(client: SchemaRegistryCl
         ("/nowhere", 404, 404, "Not Found"),
     ],
 )
-def test_what_is_not_there_is_said_in_confluents_form(
-    url: str, path: str, status: int, code: int, words: str
-) -> None:
-    answer = httpx.get(url + path)
-    assert answer.status_code == status
-    assert answer.json()["error_code"] == code
-    assert words in answer.json()["message"]
+def test_errors_have_confluents_format(url: str, path: str, status: int, code: int, words: str) -> None:
+    response = httpx.get(url + path)
+    assert response.status_code == status
+    assert response.json()["error_code"] == code
+    assert words in response.json()["message"]
 
 
 @pytest.mark.parametrize("body", [b"{", b"{}", b'{"schema": "{"}', b'{"schema": "5"}', NAMELESS])
-def test_looking_up_what_is_no_schema_is_unprocessable(url: str, body: bytes) -> None:
-    answer = httpx.post(f"{url}/subjects/{SUBJECT}", content=body, headers={"Content-Type": MEDIA_TYPE})
-    assert (answer.status_code, answer.json()["error_code"]) == (422, 42201)
+def test_looking_up_an_invalid_schema_is_unprocessable(url: str, body: bytes) -> None:
+    response = httpx.post(f"{url}/subjects/{SUBJECT}", content=body, headers={"Content-Type": MEDIA_TYPE})
+    assert (response.status_code, response.json()["error_code"]) == (422, 42201)
 
 
 def test_an_unknown_schema_is_not_found(client: SchemaRegistryClient) -> None:
@@ -173,16 +171,16 @@ def test_an_unknown_schema_is_not_found(client: SchemaRegistryClient) -> None:
         ("PUT", "/mode"),
     ],
 )
-def test_writes_are_refused_with_the_way_to_do_it(url: str, method: str, path: str) -> None:
-    answer = httpx.request(method, url + path, json={})
-    assert answer.status_code == 405
-    assert "daybook contracts lock" in answer.json()["message"]
-    assert "GET" in answer.headers["allow"] or "POST" in answer.headers["allow"]
+def test_writes_are_refused_with_the_command_to_use(url: str, method: str, path: str) -> None:
+    response = httpx.request(method, url + path, json={})
+    assert response.status_code == 405
+    assert "daybook contracts lock" in response.json()["message"]
+    assert "GET" in response.headers["allow"] or "POST" in response.headers["allow"]
 
 
 def test_there_is_no_redirect_that_names_the_host_of_the_request(url: str) -> None:
-    answer = httpx.get(f"{url}/subjects/", headers={"Host": "localhost"})
-    assert (answer.status_code, answer.headers.get("location")) == (404, None)
+    response = httpx.get(f"{url}/subjects/", headers={"Host": "localhost"})
+    assert (response.status_code, response.headers.get("location")) == (404, None)
     assert httpx.get(f"{url}/subjects", headers={"Host": "evil.example"}).status_code == 421
 
 
@@ -198,7 +196,7 @@ def test_health(url: str) -> None:
     assert httpx.get(f"{url}/health/ready").json() == {"status": "ready"}
 
 
-def test_a_reader_that_asks_as_of_apicurio_finds_every_schema(url: str) -> None:
+def test_a_client_of_apicurio_finds_every_schema(url: str) -> None:
     lock = load_lock()
     base = f"{url}/apis/registry/v2/ids/contentIds"
     for number in {entry.id for entry in lock.entries}:

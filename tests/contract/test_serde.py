@@ -47,7 +47,7 @@ def records(record_type: type) -> st.SearchStrategy[Any]:
 
 
 @given(st.sampled_from(list(RECORDS.values())).flatmap(records))
-def test_what_is_written_is_what_is_read(record: Any) -> None:
+def test_records_survive_a_round_trip(record: Any) -> None:
     topic = next(entry.topic for entry in load_lock().entries if entry.type == record.TYPE)
     read = decode(encode(topic, record))
     assert type(read) is type(record)
@@ -95,7 +95,7 @@ def test_a_record_is_not_written_to_a_topic_that_does_not_carry_it() -> None:
         (VALUE[:5] + b"\x02\xff" + VALUE[7:], "UnicodeDecodeError"),
     ],
 )
-def test_what_is_no_record_is_refused(value: bytes | None, reason: str) -> None:
+def test_bytes_that_are_no_record_are_refused(value: bytes | None, reason: str) -> None:
     with pytest.raises(Undecodable, match=reason):
         decode(value)
 

@@ -18,18 +18,18 @@ EARLY: dict[str, Any] = {
 }
 
 
-def test_an_early_order_costs_the_sum_of_its_lines() -> None:
+def test_an_order_of_version_1_gets_the_sum_of_its_lines_as_gross() -> None:
     later = order_placed_1_to_2(EARLY)
     assert later == {**EARLY, "gross": 15_300_002, "charges": [], "settle_by": None}
 
 
-def test_upcasting_leaves_the_old_record_alone() -> None:
+def test_upcasting_does_not_change_the_old_record() -> None:
     before = repr(EARLY)
     order_placed_1_to_2(EARLY)
     assert repr(EARLY) == before
 
 
-def test_the_newest_version_is_left_as_it_is() -> None:
+def test_the_newest_version_is_returned_unchanged() -> None:
     lock = load_lock()
     newest = {**EARLY, "gross": 7, "charges": [], "settle_by": 3}
     assert upcast(newest, lock.ids("daybook.order.OrderPlaced")[-1], lock) == newest
@@ -43,13 +43,13 @@ class Chain(Lock):
 
     def schema(self, schema_id: int) -> dict[str, Any]:
         fields = {
-            1: [{"name": "a"}],
-            2: [{"name": "a"}, {"name": "b", "default": 2}],
-            3: [{"name": "b", "default": 0}, {"name": "c", "default": 3}],
+            1: [{"name": "a", "type": "long"}],
+            2: [{"name": "a", "type": "long"}, {"name": "b", "type": "long", "default": 2}],
+            3: [{"name": "b", "type": "long", "default": 0}, {"name": "c", "type": "long", "default": 3}],
         }
         return {"fields": fields[schema_id]}
 
 
-def test_without_a_step_the_defaults_of_each_version_are_the_step() -> None:
+def test_a_version_without_a_step_gets_the_defaults() -> None:
     assert upcast({"a": 1}, 1, Chain()) == {"b": 2, "c": 3}
     assert upcast({"a": 1, "b": 9}, 2, Chain()) == {"b": 9, "c": 3}

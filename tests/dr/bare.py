@@ -10,9 +10,8 @@ from pathlib import Path
 from infra.base.ports import free_ports
 from infra.base.waiting import TooLate, wait_until
 from infra.log.topics import create_topics, mirrored_topics
-from infra.stack.embedded.broker import EmbeddedBroker
 from infra.stack.embedded.child import Child
-from infra.stack.embedded.mirror import prepare_mirror
+from infra.stack.embedded.kafka import EmbeddedBroker, prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace
 from services.kernel.log.reader import high_watermarks, partitions_of
 
@@ -48,8 +47,8 @@ class BareMirror:
     """A mirror that is started anew where it copies nothing: its only task can die for good in a process
     that lives on (InvalidTxnState at a commit), and here no guard tells a supervisor."""
 
-    def __init__(self, place: MirrorPlace) -> None:
-        self._place, self._child = place, self._started(place)
+    def __init__(self, layout: MirrorPlace) -> None:
+        self._place, self._child = layout, self._started(layout)
 
     def copies_beyond(self, topic: str, offset: int) -> None:
         """Return once the target's topic has more records than `offset`."""
@@ -70,21 +69,21 @@ class BareMirror:
         self._child.kill()
 
     @staticmethod
-    def _started(place: MirrorPlace) -> Child:
-        return Child(prepare_mirror(place), place.folder / "mirror.log")
+    def _started(layout: MirrorPlace) -> Child:
+        return Child(prepare_mirror(layout), layout.folder / "mirror.log")
 
 
 @contextmanager
-def mirror(place: MirrorPlace) -> Iterator[BareMirror]:
+def mirror(layout: MirrorPlace) -> Iterator[BareMirror]:
     """One that runs until the end of the block, or until it is killed."""
-    running = BareMirror(place)
+    running = BareMirror(layout)
     try:
         yield running
     finally:
         running.kill()
 
 
-def quiet(bootstrap: str, topic: str) -> None:
+def await_still(bootstrap: str, topic: str) -> None:
     """Wait until nothing has come for some seconds."""
     before, since = -1, time.monotonic()
 

@@ -11,10 +11,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from infra.base.settings import StackSettings
-from infra.dr.steps import Show
-from infra.lab.drills.damage import Kind, strike
-from infra.lab.drills.drill import Drill
-from infra.lab.drills.pair import DrillFailed, Pair, copying
+from infra.lab.drills.drill import Drill, DrillFailed
+from infra.lab.drills.pair import Kind, Pair, copying, damage
 from infra.lab.drills.report import DrillReport, as_markdown, write
 from tests.ports import free_base
 
@@ -22,9 +20,7 @@ from tests.ports import free_base
 STRICT = os.environ.get("DAYBOOK_DRILL_STRICT") == "1"
 SEED = int(os.environ.get("DAYBOOK_DRILL_SEED", "1"))
 
-Hold: TypeAlias = Callable[..., DrillReport]
-# A drill that only a test holds.
-ByHand: TypeAlias = Callable[[Pair, int, Path, Show], DrillReport]
+RunDrill: TypeAlias = Callable[..., DrillReport]
 
 
 @pytest.fixture(scope="session")
@@ -51,29 +47,28 @@ def pair_after_loss(own_pair: Pair) -> Pair:
     """A pair of which one site is lost; it is made so where it is whole."""
     if whole(own_pair):
         active, passive, _ = own_pair.roles()
-        strike(own_pair, active, Kind.DEAD, Random(SEED))
-        own_pair.run("failover", "--unplanned", "--to", passive.name)
+        damage(own_pair, active, Kind.DEAD, Random(SEED))
+        own_pair.run("failover", "--unplanned", "--to", passive.name, "--confirm", passive.name)
     return own_pair
 
 
 @pytest.fixture
-def hold(tmp_path: Path) -> Hold:
-    """Holds a drill with the campaign's seed; fails with its report where a promise was not kept."""
+def run_drill(tmp_path: Path) -> RunDrill:
+    """Runs a drill with the campaign's seed; fails with its report where a promise was not kept."""
 
-    def held(drill: Drill[Any] | ByHand, pair: Pair, number: int = 0) -> DrillReport:
-        run = drill.hold if isinstance(drill, Drill) else drill
-        report = run(pair, SEED + number, tmp_path, print)
+    def run(drill: Drill[Any, Any], pair: Pair, number: int = 0) -> DrillReport:
+        report = drill.run(pair, SEED + number, tmp_path, print)
         write(report, tmp_path)
         print(f"\n{report.drill}, seed {report.seed}")
-        for each in report.promises:
-            print(f"  {each.what}: {each.promised}, {each.measured}")
+        for promise in report.promises:
+            print(f"  {promise.what}: {promise.promised}, {promise.measured}")
         broken = [
             promise for promise in report.promises if not promise.kept and (STRICT or not promise.timed)
         ]
         assert broken == [], as_markdown(report)
         return report
 
-    return held
+    return run
 
 
 def whole(pair: Pair) -> bool:

@@ -14,7 +14,7 @@ from infra.dr.comparison import SiteComparison, compare
 from infra.stack.mirror_settings import MirrorPlace
 from services.kernel.log.transactions import transactional_producer
 from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
-from tests.dr.bare import ATTEMPTS, broker, ends, mirror, mirror_place, quiet
+from tests.dr.bare import ATTEMPTS, await_still, broker, ends, mirror, mirror_place
 
 TOPIC = "order.events"
 PER_TRANSACTION = 200
@@ -59,31 +59,31 @@ def writing(bootstrap: str) -> Iterator[None]:
 @pytest.mark.parametrize("exactly_once", [True, False])
 def test_kills_double_records_only_without_exactly_once(tmp_path: Path, exactly_once: bool) -> None:
     with broker(tmp_path / "home") as source, broker(tmp_path / "away") as target:
-        place = mirror_place(tmp_path / "mirror", source, target, exactly_once)
+        layout = mirror_place(tmp_path / "mirror", source, target, exactly_once)
         with writing(source):
             for _ in range(KILLS):
                 before = ends(target, TOPIC)
-                with mirror(place) as running:
+                with mirror(layout) as running:
                     # in the midst: something was copied since it began
                     running.copies_beyond(TOPIC, before + 2 * PER_TRANSACTION)
-        found = copied_to_the_end(place)
+        comparison = copied_to_the_end(layout)
         if exactly_once:
-            assert found.different == ()
-            assert found.missing == 0
-            assert found.records > 5 * PER_TRANSACTION
+            assert comparison.different == ()
+            assert comparison.missing == 0
+            assert comparison.records > 5 * PER_TRANSACTION
         else:
-            assert found.different != ()
+            assert comparison.different != ()
 
 
-def copied_to_the_end(place: MirrorPlace) -> SiteComparison:
+def copied_to_the_end(layout: MirrorPlace) -> SiteComparison:
     """Both logs compared, once the mirror has nothing left to copy."""
     for _ in range(ATTEMPTS):
         # the last writing came after the last kill: there is work, also for one that has to wait first
-        before = ends(place.target_bootstrap, TOPIC)
-        with mirror(place) as running:
+        before = ends(layout.target_bootstrap, TOPIC)
+        with mirror(layout) as running:
             running.copies_beyond(TOPIC, before)
-            quiet(place.target_bootstrap, TOPIC)
-        found = compare(place.source_bootstrap, place.target_bootstrap)
-        if not found.missing or found.different:
+            await_still(layout.target_bootstrap, TOPIC)
+        comparison = compare(layout.source_bootstrap, layout.target_bootstrap)
+        if not comparison.missing or comparison.different:
             break
-    return found
+    return comparison

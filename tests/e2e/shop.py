@@ -1,4 +1,4 @@
-"""A whole shop of its own for end-to-end tests, driven by the `daybook` command as a user types it."""
+"""A complete shop for end-to-end tests. Tests control it with the `daybook` command, as a user does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 600.0
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Shop]:
-    """A shop that is up, with its home in `folder`; down at the end."""
+    """Starts a shop with its home in `folder`, and stops it at the end."""
     shop = Shop(folder / "home", free_base())
     try:
         shop.run("up")
@@ -30,7 +30,7 @@ def opened(folder: Path) -> Iterator[Shop]:
 
 
 class Shop:
-    """Its home and ports; `run` and `start` give `daybook` arguments."""
+    """The shop's home and ports. `run` and `start` call `daybook` with arguments."""
 
     def __init__(self, home: Path, port_base: int) -> None:
         self.settings = StackSettings(home=home, port_base=port_base)
@@ -38,7 +38,7 @@ class Shop:
             **os.environ,
             "DAYBOOK_HOME": str(home),
             "DAYBOOK_PORT_BASE": str(port_base),
-            # A broker that is killed on a busy machine may be away for long: no order expires meanwhile.
+            # A broker that is killed on a busy machine may be down for long: no order may expire meanwhile.
             "DAYBOOK_SETTLE_SECONDS": "600",
             "COLUMNS": "160",
         }
@@ -61,13 +61,13 @@ class Shop:
         return output
 
     def member(self, name: str) -> MemberState:
-        """One process, as the supervisor sees it."""
+        """The supervisor's state of one process."""
         state = StackJournal(self.settings.home).read()
         assert state is not None
         return next(member for member in state.members if member.name == name)
 
     def ready(self, name: str) -> bool:
-        """Whether a process is back and says so itself; of the stores the supervisor knows."""
+        """Whether a process is ready: the supervisor and, except for the stores, the process itself report it."""
         member = self.member(name)
-        answers = name in ("broker", "postgres") or http_ready(f"http://{HOST}:{self.settings.port(name)}")
-        return member.ready and answers
+        serving = name in ("broker", "postgres") or http_ready(f"http://{HOST}:{self.settings.port(name)}")
+        return member.ready and serving

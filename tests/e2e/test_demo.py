@@ -1,4 +1,4 @@
-"""The demo in small, then a load during which every process is killed once, loaded twice, and audited."""
+"""The small demo; a load during which every process is killed once; the same load again; the audits."""
 
 import os
 import signal
@@ -9,10 +9,10 @@ import pytest
 from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_sent
 from infra.lab.demo import census
-from infra.lab.retail.shop import Shop as Reader
-from infra.lab.retail.shop import api_urls
+from infra.lab.load.shop import Shop as Reader
+from infra.lab.load.shop import api_urls
+from infra.lab.source_check.checks import Outputs
 from infra.lab.source_check.checks import check as check_marts
-from infra.lab.source_check.outputs import Outputs
 from infra.lab.source_check.source import read_source
 from infra.stack.shop import NAMES
 from infra.stack.site import own_site
@@ -51,8 +51,8 @@ def test_every_process_is_killed_once_and_nothing_is_lost_or_doubled(shop: Shop)
 
 
 def nothing_changes(shop: Shop, reader: Reader) -> None:
-    """The log is sound, and the same load again leaves it as it is."""
-    reader.await_rest(SECONDS, lambda _: None)
+    """The log is valid, and the same load again does not change it."""
+    reader.await_rest(SECONDS)
     events, seen = read_evidence(shop.settings.kafka), read_seen(own_site(shop.settings).database_url)
     sent = read_sent(shop.settings.kafka)
     of_orders = sum(event.topic == "order.events" for event in events)
@@ -61,7 +61,7 @@ def nothing_changes(shop: Shop, reader: Reader) -> None:
 
     before_repeat = census(reader)
     assert "refused: none" in shop.run(*TWO_DAYS)
-    reader.await_rest(SECONDS, lambda _: None)
+    reader.await_rest(SECONDS)
     assert census(reader) == before_repeat
 
 
@@ -71,12 +71,16 @@ def test_log_read_models_spark_and_the_data_agree(shop: Shop) -> None:
 
 
 def test_the_marts_agree_with_the_retail_file(shop: Shop) -> None:
-    """Every mart; the file is counted with other code."""
+    """Compares every mart. Other code computes the figures of the file."""
     shop.run("analytics", "run")
     days = ("--from", "2010-12-19", "--to", "2010-12-22")
     shop.run("analytics", "check-source", *days)
-    found = check_marts(
+    comparisons = check_marts(
         read_source(), Outputs(shop.settings.home / "marts"), date(2010, 12, 19), date(2010, 12, 22)
     )
-    assert {one.figure: one.differing for one in found if one.differing} == {}
-    assert all(one.keys for one in found if "cancelled" not in one.figure), "nothing was compared"
+    assert {
+        comparison.figure: comparison.differing for comparison in comparisons if comparison.differing
+    } == {}
+    assert all(comparison.keys for comparison in comparisons if "cancelled" not in comparison.figure), (
+        "nothing was compared"
+    )

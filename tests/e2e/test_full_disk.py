@@ -1,4 +1,4 @@
-"""The disk of a whole shop under load runs full, slowly and at once, and is emptied again; nobody helps."""
+"""The disk of a shop under load fills up, slowly or at once. The shop recovers by itself when space is free."""
 
 import subprocess
 import sys
@@ -14,11 +14,12 @@ from infra.base.settings import ROOT
 from infra.base.waiting import wait_until
 from infra.lab.checker.evidence import Evidence, read_evidence
 from infra.lab.checker.invariants import check
-from infra.lab.drills.load import Load
-from infra.lab.drills.shopping import Shopping
-from infra.lab.retail.requests import Api
-from infra.lab.retail.shop import Shop as Reader
-from infra.lab.retail.shop import api_urls
+from infra.lab.drills.judgement import for_checker
+from infra.lab.load.clients import Api
+from infra.lab.load.load import Load
+from infra.lab.load.orders import Shopping
+from infra.lab.load.shop import Shop as Reader
+from infra.lab.load.shop import api_urls
 from tests.e2e.shop import SECONDS, Shop
 from tests.ports import free_base
 from tests.small_disk import SmallDisk, small_disk
@@ -63,8 +64,8 @@ class SmallShop(Shop):
 
     def write(self) -> tuple[int, str]:
         """Status and code of an attempt to place an order."""
-        answer = httpx.post(f"{api_urls(self.settings)[Api.ORDER]}/orders", json=ORDER, timeout=30)
-        return answer.status_code, answer.json().get("code", "")
+        response = httpx.post(f"{api_urls(self.settings)[Api.ORDER]}/orders", json=ORDER, timeout=30)
+        return response.status_code, response.json().get("code", "")
 
 
 @pytest.fixture(scope="module")
@@ -83,24 +84,26 @@ def eventually(true: Callable[[], bool], what: str) -> None:
 
 
 def load_of(shop: SmallShop, name: str, folder: Path) -> Load:
-    return Load({"home": api_urls(shop.settings)}, "home", Shopping(1, name), folder / "told.jsonl", RATE)
+    return Load(
+        {"home": api_urls(shop.settings)}, "home", Shopping(1, name), folder / "responses.jsonl", RATE
+    )
 
 
 def await_acknowledged(load: Load, more: int) -> None:
-    wanted = len(load.told) + more
-    eventually(lambda: len(load.told) >= wanted, "nothing is acknowledged")
+    target = len(load.responses) + more
+    eventually(lambda: len(load.responses) >= target, "nothing is acknowledged")
 
 
 def nothing_is_lost(shop: SmallShop, load: Load) -> None:
-    """What was acknowledged is in the log and in the read models, and the log is sound."""
-    assert load.finish() == [], "without an answer"
+    """Acknowledged commands are in the log and in the read models, and the log is valid."""
+    assert load.finish() == [], "commands without a response"
     with Reader(api_urls(shop.settings)) as reader:
-        reader.await_rest(SECONDS, lambda _: None)
-        for told in load.told:
-            if told.accepted and told.kind != "delivery":
-                answer = reader.get(f"/orders/{told.entity}", {"Consistency-Token": told.token})
-                assert answer.status_code == 200, (told, answer.text)
-    acknowledged = [told.for_checker() for told in load.told]
+        reader.await_rest(SECONDS)
+        for response in load.responses:
+            if response.accepted and response.kind != "delivery":
+                read_back = reader.get(f"/orders/{response.entity}", {"Consistency-Token": response.token})
+                assert read_back.status_code == 200, (response, read_back.text)
+    acknowledged = [for_checker(response) for response in load.responses]
     assert check(Evidence(read_evidence(shop.settings.kafka), acknowledged, at_rest=True)) == []
 
 
@@ -112,8 +115,8 @@ def test_writes_stop_while_there_is_room_and_resume_by_themselves(
         await_acknowledged(load, 30)
         pids = {member.pid for member in shop.state().members}
         disk.leave(NEARLY_FULL)
-        eventually(lambda: shop.write() == (507, "storage_full"), "writes go on")
-        order = next(told for told in reversed(load.told) if told.accepted and told.kind == "order")
+        eventually(lambda: shop.write() == (507, "storage_full"), "writes are still accepted")
+        order = next(row for row in reversed(load.responses) if row.accepted and row.kind == "order")
         with Reader(api_urls(shop.settings)) as reader:
             assert reader.get(f"/orders/{order.entity}", {"Consistency-Token": order.token}).is_success
         code, output = shop.status()
@@ -136,14 +139,14 @@ def test_a_disk_that_is_full_at_once_stops_nothing_for_good(small_shop: SmallSho
     with load_of(shop, "at-once", tmp_path) as load:
         await_acknowledged(load, 30)
         disk.fill()
-        eventually(lambda: not psutil.pid_exists(broker), "the broker lives on a full disk")
-        eventually(lambda: shop.write()[0] == 503, "writes without a broker")
+        eventually(lambda: not psutil.pid_exists(broker), "the broker still runs on a full disk")
+        eventually(lambda: shop.write()[0] == 503, "writes are accepted without a broker")
         _, output = shop.status()
         assert f"storage: {disk.folder / 'home'} has " in output
         assert psutil.Process(supervisor).status() != psutil.STATUS_ZOMBIE
         disk.clear()
         await_acknowledged(load, 30)
-        eventually(lambda: shop.status()[0] == 0, "not everything came back")
+        eventually(lambda: shop.status()[0] == 0, "not every process is running again")
         assert shop.state().supervisor == supervisor
         assert {("storage", "short"), ("broker", "died"), ("storage", "enough")} <= shop.events()
         nothing_is_lost(shop, load)

@@ -1,4 +1,4 @@
-"""The notebooks, cell by cell, on a loaded shop; and JupyterLab as `daybook notebook` starts it."""
+"""Runs every cell of the notebooks on a loaded shop, and JupyterLab as `daybook notebook` starts it."""
 
 import os
 import re
@@ -12,12 +12,12 @@ from nbclient import NotebookClient
 
 from infra.base.ports import HOST, free_ports
 from infra.cli.notebook import NOTEBOOKS, notebook_environment
-from infra.lab.retail.loaded import read_loaded
+from infra.lab.retail.load_history import read_loaded
 from tests.e2e.shop import SECONDS, Shop
 
 pytestmark = pytest.mark.timeout(1800)
 ADDRESS = re.compile(r"(http://\S+)/lab\?token=(\w+)")
-# A last cell of each: what the pictures show must be so.
+# Appended to each notebook as its last cell: checks the values that its pictures show.
 PROOFS = {
     "01_tour": """
 assert events > 1_000 and set_aside == 0
@@ -44,7 +44,7 @@ assert policies.loc[1.0, "what is there"] == 1 and policies.loc[0.5, "orders rej
 
 @pytest.fixture(scope="module")
 def loaded(shop: Shop) -> Shop:
-    """With orders in it, also where these tests run alone."""
+    """A shop with orders, also if only these tests run."""
     if not read_loaded(shop.settings.home):
         shop.run("load", "--from", "2010-12-21", "--to", "2010-12-22")
     return shop
@@ -71,8 +71,8 @@ def lab(loaded: Shop) -> Iterator[Popen[str]]:
 
 def test_jupyterlab_opens_on_the_notebooks_for_who_has_the_token(lab: Popen[str]) -> None:
     assert lab.stdout is not None
-    found = next(match for line in lab.stdout if (match := ADDRESS.search(line)))
-    url, token = found.groups()
+    address = next(match for line in lab.stdout if (match := ADDRESS.search(line)))
+    url, token = address.groups()
     assert url.startswith(f"http://{HOST}:")
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
         assert client.get("/api/contents").status_code == 403

@@ -1,4 +1,4 @@
-"""The first walk of the README does what it says, line by line."""
+"""The commands of the README's first walk have the results that it states."""
 
 import re
 import subprocess
@@ -17,8 +17,8 @@ def test_the_walk(shop: Shop) -> None:
     walk = WALK.search((ROOT / "README.md").read_text("utf-8"))
     assert walk is not None
     blocks = BLOCK.findall(walk.group(1))
-    answers = [run(shop, blocks[: count + 1]) for count in range(len(blocks))]
-    assert [re.findall(r'"status": ?"(\w+)"', answer)[-1:] for answer in answers] == [
+    outputs = [run(shop, blocks[: count + 1]) for count in range(len(blocks))]
+    assert [re.findall(r'"status": ?"(\w+)"', output)[-1:] for output in outputs] == [
         [],
         ["stocked"],
         ["confirmed"],
@@ -27,7 +27,7 @@ def test_the_walk(shop: Shop) -> None:
 
 
 def run(shop: Shop, blocks: list[str]) -> str:
-    """Standard output of the walk so far; every step can be repeated, and is."""
+    """Standard output of these blocks. Every step is repeatable: each call runs all previous blocks again."""
     done = subprocess.run(
         ["bash", "-e", "-o", "pipefail", "-c", "\n".join(blocks)],
         cwd=ROOT,

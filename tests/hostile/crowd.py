@@ -1,7 +1,7 @@
 """Five thousand hostile connections, from 127.0.0.2 and up: `python -m tests.hostile.crowd PORT`.
 
-Loopback only. It prints `all there` once every connection was tried, opens each that is closed again five
-seconds later, ends when its input does, or after a minute, and then prints as JSON what it was told.
+Loopback only. It prints `all there` after it has tried every connection, and opens a closed connection again
+after five seconds. It ends when its input ends, or after a minute, and prints its counts as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 CONNECTIONS = 5000
-# one address holds more than it may have; the others share the rest
+# one address opens more connections than its limit; the others share the rest
 CROWDED, CROWD = "127.0.0.2", 600
 ADDRESSES = 44
 RAMP_SECONDS = 5.0
@@ -46,19 +46,19 @@ KINDS: Mapping[str, tuple[bytes, bytes]] = {
     "reads nothing": (LARGE, b""),
     "many at once": (WHOLE * 200, b""),
 }
-# of a hundred connections; what sends much is rare, as it would be where each is a machine of its own
+# of a hundred connections; kinds that send much are rare, because all share one machine here
 SHARES = {"slow head": 36, "slow body": 25, "slow chunks": 10, "silent": 13, "idle": 10} | dict.fromkeys(
     ("large half", "endless head", "endless body", "garbage", "reads nothing", "many at once"), 1
 )
 
 
 class Hostile(asyncio.Protocol):
-    """One connection; it is among `open` while it is, and `again` is called when the server has closed it."""
+    """One connection. It is in `opened` while it is open; `again` is called after the server has closed it."""
 
     def __init__(
-        self, kind: str, told: Counter[str], opened: set[Hostile], again: Callable[[], None]
+        self, kind: str, counts: Counter[str], opened: set[Hostile], again: Callable[[], None]
     ) -> None:
-        self._kind, self._told, self._opened, self._again = kind, told, opened, again
+        self._kind, self._counts, self._opened, self._again = kind, counts, opened, again
         self._sent, self._writable = 0, True
 
     def connection_made(self, transport: Any) -> None:
@@ -70,7 +70,7 @@ class Hostile(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if data.startswith(b"HTTP/1.1 "):
-            self._told[f"{self._kind}: {data[9:12].decode()}"] += 1
+            self._counts[f"{self._kind}: {data[9:12].decode()}"] += 1
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -81,12 +81,12 @@ class Hostile(asyncio.Protocol):
             self.tick()
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._told[f"{self._kind}: closed"] += 1
+        self._counts[f"{self._kind}: closed"] += 1
         self._opened.discard(self)
         self._again()
 
     def tick(self) -> None:
-        """A little more; of what is endless as much as is taken."""
+        """Sends the next part; a kind that sends without end sends as much as the server accepts."""
         more = KINDS[self._kind][1]
         while more and self._writable and self._sent < MOST_SENT and not self._transport.is_closing():
             self._transport.write(more)
@@ -96,12 +96,12 @@ class Hostile(asyncio.Protocol):
 
 
 class Crowd:
-    """All of them."""
+    """All hostile connections."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._opened: set[Hostile] = set()
-        self.told: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
     async def run(self) -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -112,12 +112,12 @@ class Crowd:
         await asyncio.sleep(RAMP_SECONDS + 1)
         print("all there", flush=True)
         while not stop.is_set():
-            self.told["most open"] = max(self.told["most open"], len(self._opened))
+            self.counts["most open"] = max(self.counts["most open"], len(self._opened))
             opened = list(self._opened)
-            # they are machines of their own: no clock makes them send at the same instant
+            # they stand for separate machines, which do not send at the same instant
             for part in range(PARTS):
-                for each in opened[part::PARTS]:
-                    each.tick()
+                for connection in opened[part::PARTS]:
+                    connection.tick()
                 await asyncio.sleep(TICK_SECONDS / PARTS)
 
     def _open_in(self, seconds: float, number: int) -> None:
@@ -131,22 +131,22 @@ class Crowd:
         source = CROWDED if number < CROWD else f"127.0.0.{3 + number % ADDRESSES}"
         try:
             await asyncio.get_running_loop().create_connection(
-                lambda: Hostile(kind_of(number), self.told, self._opened, again),
+                lambda: Hostile(kind_of(number), self.counts, self._opened, again),
                 "127.0.0.1",
                 self._port,
                 local_addr=(source, 0),
             )
         except OSError as error:
-            self.told[type(error).__name__] += 1
+            self.counts[type(error).__name__] += 1
             again()
 
 
 def kind_of(number: int) -> str:
-    place = number % 100
+    remainder = number % 100
     for kind, share in SHARES.items():
-        if place < share:
+        if remainder < share:
             return kind
-        place -= share
+        remainder -= share
     raise AssertionError("the shares are less than a hundred")
 
 
@@ -157,7 +157,7 @@ def main(port: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     crowd = Crowd(port)
     uvloop.run(crowd.run())
-    print(json.dumps(crowd.told))
+    print(json.dumps(crowd.counts))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What 5,000 hostile connections cost everybody else."""
+"""The effect of 5,000 hostile connections on other clients."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PROCESSES = ("order-worker", "inventory-worker", "projection", "order-api", "inv
 
 
 def window(shop: Shop, api: str, kind: str, name: str) -> Loaded:
-    """Everybody else: a steady rate of requests from 127.0.0.1, on connections of their own."""
+    """The other clients: a steady rate of requests from 127.0.0.1, on their own connections."""
     return send(Load(shop.settings.port(api), kind, name, CONNECTED, WINDOW_SECONDS, warm=1.0, rate=RATE))
 
 
 @contextmanager
-def crowd(port: int, told: Counter[str]) -> Iterator[None]:
-    """All hostile connections are there; what they were told is added to `told` in the end."""
+def crowd(port: int, counts: Counter[str]) -> Iterator[None]:
+    """Opens all hostile connections. `counts` receives the number of their responses."""
     command = [sys.executable, "-m", "tests.hostile.crowd", str(port)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as hostile:
@@ -41,26 +41,26 @@ def crowd(port: int, told: Counter[str]) -> Iterator[None]:
         assert hostile.stdout.readline() == "all there\n"
         yield
         output, _ = hostile.communicate(timeout=PATIENCE)
-    told.update(json.loads(output))
+    counts.update(json.loads(output))
 
 
 @pytest.mark.parametrize(("api", "kind"), [("order-api", "small_order"), ("query-api", "page")])
 def test_others_wait_at_most_twice_as_long_and_nothing_restarts(shop: Shop, api: str, kind: str) -> None:
     before = {name: shop.member(name) for name in PROCESSES}
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     calm, hostile = [window(shop, api, kind, f"{kind}-calm-0")], []
     for number in range(1, ROUNDS + 1):
-        with crowd(shop.settings.port(api), told):
+        with crowd(shop.settings.port(api), counts):
             hostile.append(window(shop, api, kind, f"{kind}-hostile-{number}"))
         calm.append(window(shop, api, kind, f"{kind}-calm-{number}"))
-    print(api, "told its crowd", json.dumps(told, sort_keys=True))
+    print(api, "crowd:", json.dumps(counts, sort_keys=True))
     for which, loads in (("calm", calm), ("hostile", hostile)):
         print(api, which, [f"p50 {load.p50:.1f} ms, p99 {load.p99:.1f} ms" for load in loads])
     assert [load.refused for load in (*calm, *hostile)] == [0] * (2 * ROUNDS + 1)
     assert {name: shop.member(name) for name in PROCESSES} == before
-    # other work on the machine disturbs windows of both kinds: of three one may be worse
+    # other work on the machine disturbs windows of both kinds: one of three may be worse
     allowed = max(2 * max(load.p99 for load in calm), FLOOR_MS)
     assert statistics.median(load.p99 for load in hostile) <= allowed
-    # the crowd was as large as it is meant to be, and met every limit
-    assert told["most open"] > ROUNDS * (CONNECTIONS - CROWD)
-    assert {"400", "408", "413", "429", "431"} <= {each.rpartition(" ")[2] for each in told}
+    # the crowd had its full size and reached every limit
+    assert counts["most open"] > ROUNDS * (CONNECTIONS - CROWD)
+    assert {"400", "408", "413", "429", "431"} <= {name.rpartition(" ")[2] for name in counts}

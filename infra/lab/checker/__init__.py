@@ -1,4 +1,4 @@
-"""The checker of the raw log: what must hold, recomputed without the domain's own code."""
+"""The checker of the raw log: its invariants, computed without the domain's own code."""
 
 from infra.lab.checker.evidence import (
     Acknowledged,

@@ -1,4 +1,4 @@
-"""What the checker looks at: every committed record of both services, and what clients were told.
+"""The checker's evidence: every committed record of both services, and the outcomes that clients received.
 
 Foreign records and openings of epochs are no events (`infra/log/event_log.py`): they are left out.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,8 @@ from infra.log.event_log import EVENT_TOPICS, journal_at, read_log
 from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import Event, Step, step
-from services.kernel.record.codec import Undecodable, decode
-from services.kernel.record.envelope import Malformed, Metadata, read_headers
+from services.kernel.record.codec import Undecodable, decode, messages_in
+from services.kernel.record.envelope import Metadata
 
 LOGS = EVENT_TOPICS
 BESIDE_THE_LOGS = (
@@ -38,9 +38,9 @@ UNION SELECT event_id FROM stock.stock"""
 
 @dataclass(frozen=True)
 class Recorded:
-    """One event where it stands; `partitions` is the topic's number of them.
+    """One event and its position; `partitions` is the number of the topic's partitions.
 
-    `event` is None where its value cannot be decoded; `verdict` is what was decided about it, if anything.
+    `event` is None where its value cannot be decoded; `verdict` is the decision about it, if there is one.
     """
 
     topic: str
@@ -55,7 +55,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Sent:
-    """A command, a batch of outcomes or a recorded outcome where it stands.
+    """A command, a batch of outcomes or a recorded outcome.
 
     `transaction` is the id of the worker's transaction that wrote it; empty for what a client sent.
     `metadata` is None for what has no envelope: outcomes for an API, and recorded outcomes.
@@ -70,7 +70,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """What a client was told about one command; `kind` as in an outcome."""
+    """The outcome of one command that a client received; `kind` as in an outcome."""
 
     command_id: str
     subject: str
@@ -82,9 +82,8 @@ class Acknowledged:
 
 @dataclass
 class Evidence:
-    """`seen` are the event ids that some reader took for real (a read model, a lake); `sent` is everything
-    beside the events, or nothing where the pairing of the two is not judged; `at_rest`: no conversation is
-    under way."""
+    """`seen` are the event ids that a reader has applied (a read model, a lake). `sent` is everything beside the
+    events, or nothing where the pairing of the two is not judged. `at_rest`: no conversation is under way."""
 
     events: list[Recorded]
     acknowledged: list[Acknowledged] = field(default_factory=list)
@@ -94,8 +93,8 @@ class Evidence:
 
 
 def read_evidence(bootstrap: str, logs: Iterable[str] = LOGS) -> list[Recorded]:
-    """Every committed event, per partition in offset order; of a record that is judged genuine no copy."""
-    journal, found = journal_at(bootstrap), []
+    """Every committed event, per partition in offset order, without copies of a record that is judged genuine."""
+    journal, events = journal_at(bootstrap), []
     read: dict[tuple[str, str], int] = defaultdict(int)
     for topic in logs:
         partitions = len(partitions_of(bootstrap, topic))
@@ -105,9 +104,9 @@ def read_evidence(bootstrap: str, logs: Iterable[str] = LOGS) -> list[Recorded]:
             meta, stream = kind.metadata, (topic, kind.metadata.subject)
             if step(read[stream], kind) is not Step.APPLIED:
                 at = (topic, record.partition(), partitions, record.offset())
-                found.append(Recorded(*at, meta.subject, meta, _body(record.value()), kind.verdict))
+                events.append(Recorded(*at, meta.subject, meta, _body(record.value()), kind.verdict))
             read[stream] = max(read[stream], meta.version)
-    return found
+    return events
 
 
 def _body(value: bytes | None) -> Any:
@@ -118,7 +117,7 @@ def _body(value: bytes | None) -> Any:
 
 
 def read_seen(database_url: str) -> set[str]:
-    """The ids of the events that the read models hold: of orders all, of stock the last of each SKU."""
+    """The ids of the events that the read models contain: all of orders, the last of each SKU."""
     return asyncio.run(_read_seen(database_url))
 
 
@@ -142,22 +141,24 @@ def read_sent(bootstrap: str) -> list[Sent]:
         sent
         for topic, numbers in partitions.items()
         for record in read_to_end(bootstrap, topic, dict.fromkeys(numbers, 0))
-        if (sent := _sent(record)) is not None
+        for sent in sent_in(record)
     ]
 
 
 def _begins_late(bootstrap: str, topic: str, partitions: list[int]) -> bool:
     admin = clients.admin(bootstrap, {"log_level": 3})
-    wanted = {TopicPartition(topic, number): OffsetSpec.earliest() for number in partitions}
-    return any(found.result().offset > 0 for found in admin.list_offsets(wanted).values())
+    earliest = {TopicPartition(topic, number): OffsetSpec.earliest() for number in partitions}
+    return any(future.result().offset > 0 for future in admin.list_offsets(earliest).values())
 
 
-def _sent(record: Message) -> Sent | None:
-    headers, topic = dict(record.headers() or ()), record.topic()
-    try:
-        metadata = read_headers(record.headers()) if (topic in INPUTS) else None
-        body = decode(record.value())
-    except (Malformed, Undecodable):
-        return None
-    transaction = headers.get("ce_transaction", b"").decode()
-    return Sent(topic, (record.key() or b"").decode(), transaction, metadata, body)
+def sent_in(record: Message) -> Iterator[Sent]:
+    """What one record contains: a record of an inbox may contain many messages."""
+    topic = record.topic()
+    if topic in INPUTS:
+        for message in messages_in(record):
+            if (body := _body(message.value)) is not None:
+                metadata = message.metadata
+                yield Sent(topic, (message.key or b"").decode(), metadata.transaction, metadata, body)
+    elif (body := _body(record.value())) is not None:
+        transaction = dict(record.headers() or ()).get("ce_transaction", b"").decode()
+        yield Sent(topic, (record.key() or b"").decode(), transaction, None, body)

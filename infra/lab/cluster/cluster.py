@@ -1,52 +1,143 @@
-"""Three brokers in three racks and a controller apart, as child processes on loopback."""
+"""Three brokers in three racks and a separate controller, as child processes on loopback."""
 
 from __future__ import annotations
 
 import base64
+import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import NotReady
 from infra.base.ports import HOST, require_free
+from infra.base.settings import ROOT
 from infra.base.waiting import wait_until
-from infra.lab.cluster.layout import Layout, read_layout
-from infra.lab.cluster.node import Node, prepare_node
-from infra.lab.cluster.replicated import create_replicated, require_durable
-from infra.stack.embedded.child import POLL_SECONDS, Child
+from infra.lab.cluster.administration import (
+    CONTROLLER,
+    Layout,
+    create_replicated,
+    read_layout,
+    require_durable,
+)
+from infra.stack.embedded.child import POLL_SECONDS, Child, Program
+from infra.stack.embedded.kafka import kafka_environment, kafka_java
 from services.kernel.log import clients
 
 BROKERS = (1, 2, 3)
-CONTROLLER = 100
-# Distances from the base of the ports.
-CONTROLLER_PORT, BROKER_PORTS = 50, 50
-READY_SECONDS = 180.0
+PORTS = 50  # the controller's distance from the base of the ports; those of the brokers follow
+READY_SECONDS, FORMAT_SECONDS = 180.0, 300.0
+# The nodes in containers have these settings too.
+SETTINGS = ROOT / "infra" / "kafka" / "replicated.properties"
+
+_EVERY_NODE = {
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
+
+_BROKER = {
+    # Drills decide when leadership returns to the preferred leader.
+    "auto.leader.rebalance.enable": "false",
+    # Retention and compaction run every few seconds, so that a drill can observe them.
+    "log.retention.check.interval.ms": "5000",
+    "log.cleaner.backoff.ms": "2000",
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A broker in a rack, or the controller. `own` are settings of this node alone, which override all others."""
+
+    id: int
+    role: Literal["broker", "controller"]
+    folder: Path
+    port: int
+    controller: str
+    cluster_id: str
+    rack: str = ""
+    heap_megabytes: int = 320
+    own: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.id}"
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def properties(self) -> dict[str, str]:
+        """The content of its settings file."""
+        lines = [line for line in SETTINGS.read_text().splitlines() if line and not line.startswith("#")]
+        shared = {name: value for name, _, value in (line.partition("=") for line in lines)}
+        location = {
+            "process.roles": self.role,
+            "node.id": str(self.id),
+            "controller.quorum.bootstrap.servers": self.controller,
+            "log.dirs": str(self.folder.absolute() / "logs"),
+        }
+        if self.role == "controller":
+            role = {"listeners": f"CONTROLLER://{self.address}"}
+        else:
+            listener = f"PLAINTEXT://{self.address}"
+            role = {
+                **_BROKER,
+                "broker.rack": self.rack,
+                "listeners": listener,
+                "advertised.listeners": listener,
+            }
+        return {**shared, **_EVERY_NODE, **location, **role, **self.own}
+
+    def prepare(self) -> Program:
+        """Write its settings, format its storage once, and return the program to run. Raises NotReady."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        properties = self.folder / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
+        java = kafka_java(self.folder, self.heap_megabytes, "-Xms96m")
+        if not (self.folder / "logs" / "meta.properties").exists():
+            self._format(java, properties)
+        return Program(self.name, (*java, "kafka.Kafka", str(properties.absolute())), kafka_environment())
+
+    def _format(self, java: list[str], properties: Path) -> None:
+        quorum = "--standalone" if self.role == "controller" else "--no-initial-controllers"
+        command = [*java, "kafka.tools.StorageTool", "format", quorum]
+        command.insert(
+            1, "-XX:TieredStopAtLevel=1"
+        )  # code that compiles fast halves the seconds that it lives
+        command += [f"--cluster-id={self.cluster_id}", "-c", str(properties)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=FORMAT_SECONDS
+            )
+        except subprocess.TimeoutExpired as slow:
+            raise NotReady(
+                f"formatting the storage of {self.name} took over {FORMAT_SECONDS:.0f} s"
+            ) from slow
+        if done.returncode:
+            output = (done.stdout + done.stderr).strip()[-2000:]
+            raise NotReady(f"formatting the storage of {self.name} failed:\n{output}")
 
 
 class Cluster:
-    """The nodes of one cluster, each under its number: `start` all, `kill`, `stop` and `restart` any.
-
-    `start` returns when what the cluster promises was read back from it. A node's state stays in its folder.
-    """
+    """The nodes of one cluster, by number. A node's state stays in its folder."""
 
     def __init__(self, folder: Path, port_base: int) -> None:
         self.folder = folder
         self._base = port_base
         self._children: dict[int, Child] = {}
-        self.controller_address = f"{HOST}:{port_base + CONTROLLER_PORT}"
+        self.controller_address = f"{HOST}:{port_base + PORTS}"
         self._cluster_id = self._kept_cluster_id()
-        self.nodes = {CONTROLLER: self._node(CONTROLLER)} | {each: self._node(each) for each in BROKERS}
+        self.nodes = {number: self._node(number) for number in (CONTROLLER, *BROKERS)}
 
     @property
     def bootstrap(self) -> str:
         """The first three brokers: clients find the others by themselves."""
-        return ",".join(self.nodes[each].address for each in BROKERS)
+        return ",".join(self.nodes[number].address for number in BROKERS)
 
     @property
     def admin(self) -> AdminClient:
@@ -64,21 +155,20 @@ class Cluster:
         self.end()
 
     def start(self) -> None:
-        """Every node, the topics of the catalogue, and the proof of their settings.
+        """Start every node, create the topics of the catalogue, and prove that their settings are in force.
 
-        Raises NotReady where a node does not come up, NotDurable where a setting is not what it should be,
-        PortTaken.
+        Raises NotReady where a node does not start, NotDurable where a setting is wrong, PortTaken.
         """
         for node in self.nodes.values():
             require_free(node.port, node.name, "DAYBOOK_PORT_BASE")
         for number in self.nodes:
-            self._launch(number)
+            self.launch(number)
         self.await_members(BROKERS)
         create_replicated(self.bootstrap)
         require_durable(self.bootstrap, self.controller_address, self.folder)
 
     def end(self) -> None:
-        """Kill what runs: a drill's cluster is thrown away."""
+        """Kill what runs: a drill's cluster is not used again."""
         for child in self._children.values():
             child.kill()
 
@@ -94,19 +184,21 @@ class Cluster:
         """Start a node that is down, with other settings of its own where given; returns at once."""
         if own is not None:
             self.nodes[number] = replace(self.nodes[number], own=own)
-        self._launch(number)
+        node = self.nodes[number]
+        self._children[number] = Child(node.prepare(), node.folder / "node.log")
 
     def add(self, number: int, rack: str) -> None:
-        """A broker that the cluster did not have; returns when it is a member."""
+        """Start a new broker; returns when it is a member."""
         node = replace(self._node(number), rack=rack)
         require_free(node.port, node.name, "DAYBOOK_PORT_BASE")
         self.nodes[number] = node
-        self._launch(number)
+        self.launch(number)
         self.await_members([*BROKERS, number])
 
     def remove(self, number: int) -> None:
         """Stop a broker for good; no partition may have a replica on it. Raises NotReady where one has."""
-        left = [place for place, at in self.layout().partitions.items() if number in at.all]
+        partitions = self.layout().partitions
+        left = [partition for partition, replicas in partitions.items() if number in replicas.all]
         if left:
             raise NotReady(f"broker {number} still has replicas, of {left[0]} for one")
         self.stop(number)
@@ -117,10 +209,10 @@ class Cluster:
         return self._children[number].pid
 
     def layout(self) -> Layout:
-        """Leaders and replicas as the cluster tells them now."""
+        """The leaders and replicas as they are now."""
         return read_layout(self.admin)
 
-    def await_members(self, numbers: tuple[int, ...] | list[int]) -> None:
+    def await_members(self, numbers: Sequence[int]) -> None:
         """Wait until these brokers are members. Raises NotReady, with the end of a dead node's log."""
 
         def all_there() -> bool:
@@ -131,11 +223,9 @@ class Cluster:
 
         self._wait(all_there, f"brokers {sorted(numbers)} are members")
 
-    def await_in_sync(self, seconds: float = READY_SECONDS) -> float:
-        """Wait until every replica is in sync again; after how many seconds. Raises NotReady."""
-        began = time.monotonic()
+    def await_in_sync(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until every replica is in sync again. Raises NotReady."""
         self._wait(lambda: not self.layout().behind(), "all replicas are in sync", seconds)
-        return time.monotonic() - began
 
     def _wait(self, done: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
         def done_by_living_nodes() -> bool:
@@ -149,21 +239,12 @@ class Cluster:
 
         wait_until(done_by_living_nodes, what, seconds, every=POLL_SECONDS * 4, error=NotReady)
 
-    def _launch(self, number: int) -> None:
-        node = self.nodes[number]
-        self._children[number] = Child(prepare_node(node), node.folder / "node.log")
-
     def _node(self, number: int) -> Node:
-        controller = number == CONTROLLER
-        return Node(
-            number,
-            "controller" if controller else "broker",
-            self.folder / ("controller" if controller else f"broker-{number}"),
-            self._base + (CONTROLLER_PORT if controller else BROKER_PORTS + number),
-            self.controller_address,
-            self._cluster_id,
-            rack="" if controller else f"rack-{number}",
-        )
+        address = (self.controller_address, self._cluster_id)
+        if number == CONTROLLER:
+            return Node(number, "controller", self.folder / "controller", self._base + PORTS, *address)
+        folder, port = self.folder / f"broker-{number}", self._base + PORTS + number
+        return Node(number, "broker", folder, port, *address, rack=f"rack-{number}")
 
     def _kept_cluster_id(self) -> str:
         file = self.folder / "cluster-id"
@@ -171,3 +252,10 @@ class Cluster:
             self.folder.mkdir(parents=True, exist_ok=True)
             file.write_text(base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
         return file.read_text()
+
+
+def timed(step: Callable[[], object]) -> float:
+    """The seconds that a step takes."""
+    began = time.monotonic()
+    step()
+    return time.monotonic() - began

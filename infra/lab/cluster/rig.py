@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-import httpx
+from pydantic import Field
 
 from infra.base.errors import NotReady
 from infra.base.journal import Phase, StackJournal
+from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
 from infra.lab.cluster.cluster import Cluster
-from infra.lab.cluster.settings import ClusterSettings
-from infra.lab.retail.requests import Api
-from infra.lab.retail.shop import NotAtRest, Shop, api_urls
+from infra.lab.load.clients import Urls
+from infra.lab.load.shop import api_urls, await_rest
 from infra.stack.embedded.stack import members
-from infra.stack.embedded.supervisor import Supervisor
-from infra.stack.embedded.watched import broker_was_away
+from infra.stack.embedded.supervisor import Supervisor, broker_was_away
 
 PROCESSES = (
     "postgres",
@@ -32,16 +32,28 @@ PROCESSES = (
 )
 OPEN_SECONDS = 240.0
 REST_SECONDS = 180.0
-POLL_SECONDS = 0.1
 # A drill takes brokers away for a minute: no order expires meanwhile.
 SETTLE_SECONDS = "600"
+SITE = "home"
 
 
-class Rig:
-    """A context: the cluster runs from the beginning, the shop once it is asked for.
+class ClusterSettings(StackSettings):
+    """Those of a single site, but `kafka` is the bootstrap list of the cluster's brokers."""
 
-    The shop's processes are restarted when they end, as on any supervisor.
+    bootstrap: Annotated[str, Field(min_length=1)]
+
+    @property
+    def kafka(self) -> str:
+        return self.bootstrap
+
+
+class ClusterRig:
+    """A context: the cluster runs from the beginning, the shop once it is opened.
+
+    The shop's processes are restarted when they end, as by any supervisor.
     """
+
+    site = reads_at = SITE
 
     def __init__(self, folder: Path, port_base: int) -> None:
         self.cluster = Cluster(folder / "cluster", port_base)
@@ -53,9 +65,12 @@ class Rig:
         self._thread: threading.Thread | None = None
 
     @property
-    def urls(self) -> Mapping[str, Mapping[Api, str]]:
-        """The APIs of the one site there is."""
-        return {"home": api_urls(self.settings)}
+    def urls(self) -> Mapping[str, Urls]:
+        return {SITE: api_urls(self.settings)}
+
+    @property
+    def run_id(self) -> str:
+        return f"{time.time_ns():x}"
 
     def __enter__(self) -> Self:
         self.cluster.__enter__()
@@ -79,38 +94,29 @@ class Rig:
             state = self.journal.read()
             if state is not None and state.phase is Phase.FAILED:
                 raise NotReady(state.failure)
-            return self.all_ready()
+            return state is not None and bool(state.members) and all(row.ready for row in state.members)
 
         wait_until(ready, lambda: f"the shop is ready: {self.journal.read()}", OPEN_SECONDS, error=NotReady)
 
     def close_shop(self) -> None:
         if self._supervisor is not None and self._thread is not None:
-            self._supervisor.ask_to_stop()
+            self._supervisor.request_stop()
             self._thread.join()
             self._thread = None
-
-    def all_ready(self) -> bool:
-        """Whether every process says so, now."""
-        state = self.journal.read()
-        return state is not None and len(state.members) > 0 and all(each.ready for each in state.members)
 
     def restarts(self) -> dict[str, int]:
         """How often each process was started again."""
         state = self.journal.read()
-        return {each.name: each.restarts for each in state.members} if state else {}
+        return {member.name: member.restarts for member in state.members} if state else {}
 
     def pid(self, name: str) -> int:
         """The process of that name. Raises NotReady where it does not run."""
         state = self.journal.read()
-        found = [each.pid for each in (state.members if state else ()) if each.name == name and each.pid]
-        if not found or found[0] is None:
-            raise NotReady(f"{name} does not run")
-        return found[0]
+        for member in state.members if state else ():
+            if member.name == name and member.pid:
+                return member.pid
+        raise NotReady(f"{name} does not run")
 
     def await_rest(self) -> None:
-        """Wait until conversations and read models have come to rest. Raises NotReady."""
-        try:
-            with Shop(self.urls["home"]) as shop:
-                shop.await_rest(REST_SECONDS, lambda _: None)
-        except (NotAtRest, httpx.HTTPError) as left:
-            raise NotReady(f"the shop does not come to rest: {left!r}") from left
+        """Wait until nothing is under way. Raises NotAtRest."""
+        await_rest("the shop", self.urls[SITE], REST_SECONDS)

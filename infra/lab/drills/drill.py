@@ -1,148 +1,171 @@
-"""A drill of two sites, declared as data, and the one runner of them all.
+"""A drill, declared as data, and the one runner of all drills: on two sites, on three brokers and on containers.
 
-A drill is a claim, the state that the sites must be in, what goes wrong while clients are at work, and the promises
-that are checked afterwards. The runner starts the clients, lets things go wrong, waits for the last responses and
-checks each promise in order; what it returns is the report.
+A drill is a claim, a rig in the state that the drill needs, the faults that are injected while clients are at work, and
+the promises that are checked afterwards. The runner starts the clients, injects the faults, waits for the last outcomes
+and checks each promise in order. It returns the report.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from infra.dr.steps import Show
-from infra.lab.drills.load import RATE, Load
-from infra.lab.drills.pair import Pair
-from infra.lab.drills.probe import ReadProbe
+from infra.base.errors import DaybookError
+from infra.dr.plan import Show
 from infra.lab.drills.report import DrillReport
-from infra.lab.drills.shopping import Request, Shopping
-from infra.lab.retail.requests import Api
-from infra.stack.site import Site
+from infra.lab.load.clients import Api, CommandResponse, Request, Urls, longest_gap
+from infra.lab.load.load import RATE, Load
+from infra.lab.load.orders import Shopping
+from infra.lab.load.probes import Probe, read_probe
 from services.kernel.record.envelope import format_time, now_micros
 
-Seen = TypeVar("Seen")
 Range: TypeAlias = tuple[float, float]
+
+
+class DrillFailed(DaybookError):
+    """A drill could not be completed; the text says why."""
+
+
+class Rig(Protocol):
+    """What a drill runs on: the APIs of each site, the site of the clients and that of the reads.
+
+    `run_id` distinguishes the orders of this run from those of earlier ones.
+    """
+
+    @property
+    def urls(self) -> Mapping[str, Urls]: ...
+    @property
+    def site(self) -> str: ...
+    @property
+    def reads_at(self) -> str: ...
+    @property
+    def run_id(self) -> str: ...
+
+
+R = TypeVar("R", bound=Rig)
+Observed = TypeVar("Observed")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a drill: which sites, which seed, where its files go, who is shown the steps."""
+    """One run of a drill on `target`. Its files go to `folder`; `show` receives the name of each step."""
 
-    pair: Pair
+    target: Any
     seed: int
     folder: Path
     show: Show
-
-
-@dataclass(frozen=True)
-class Sides:
-    """The sites when the clients start: the active one, the other, and the epoch."""
-
-    active: Site
-    other: Site
-    epoch: int
-
-
-Rig: TypeAlias = Callable[[Run, DrillReport], Sides]
+    report: DrillReport
 
 
 @dataclass(frozen=True)
 class Clients:
-    """The clients of the active site: `letter` begins the names of their orders, `suffix` ends them and the file's
-    name; `rate` is in commands per second."""
+    """The clients of a drill: `letter` begins the names of their orders, `suffix` ends them; `rate` per second."""
 
     letter: str
     suffix: str = ""
     rate: float = RATE
 
-    def load(self, run: Run, sides: Sides, site: Site) -> Load:
-        shopping = Shopping(run.seed, f"{self.letter}{run.seed}-{sides.epoch}{self.suffix}")
-        return Load(run.pair.urls(), site.name, shopping, run.folder / f"told{self.suffix}.jsonl", self.rate)
+    def load(self, run: Run, rig: Rig, site: str) -> Load:
+        shopping = Shopping(run.seed, f"{self.letter}{run.seed}-{rig.run_id}{self.suffix}")
+        return Load(rig.urls, site, shopping, run.folder / f"responses{self.suffix}.jsonl", self.rate)
 
 
 @dataclass
-class Course:
-    """A drill while it is held. `reads` are those of the site that the drill names; `loads` are all clients."""
+class Course(Generic[R]):
+    """A drill while it runs. Whatever `running` contains ends when the faults are over."""
 
     run: Run
-    sides: Sides
-    chance: Random
-    report: DrillReport
-    reads: ReadProbe
+    rig: R
+    random: Random
     running: ExitStack
     loads: list[Load] = field(default_factory=list)
-    unanswered: list[Request] = field(default_factory=list)
+    without_outcome: list[Request] = field(default_factory=list)
+    _reads: Probe | None = None
 
     @property
-    def pair(self) -> Pair:
-        return self.run.pair
+    def report(self) -> DrillReport:
+        return self.run.report
 
     @property
     def load(self) -> Load:
         """The first clients."""
         return self.loads[0]
 
+    @property
+    def responses(self) -> list[CommandResponse]:
+        """Those of all clients."""
+        return [response for load in self.loads for response in load.responses]
+
+    @property
+    def reads(self) -> Probe:
+        """The reads of the read model, at the site that the rig names."""
+        assert self._reads is not None, "this drill has no clients"
+        return self._reads
+
     def show(self, step: str) -> None:
         self.run.show(step)
 
     def sleep(self, seconds: Range) -> None:
-        """As long as the seed decides."""
-        time.sleep(self.chance.uniform(*seconds))
+        """Sleep as long as the seed decides."""
+        time.sleep(self.random.uniform(*seconds))
 
-    def start(self, clients: Clients, site: Site) -> Load:
-        """Clients that work until all are finished."""
-        load = clients.load(self.run, self.sides, site)
+    def start(self, clients: Clients, site: str) -> Load:
+        """Start clients, which work until the faults are over."""
+        load = clients.load(self.run, self.rig, site)
         self.running.enter_context(load)
         self.loads.append(load)
         return load
 
+    def start_reads(self) -> None:
+        self._reads = self.running.enter_context(read_probe(self.rig.urls[self.rig.reads_at][Api.QUERY]))
+
+    def write_gap(self, start: float = 0.0, end: float = float("inf")) -> float:
+        """The longest time without an accepted command of the first clients that touches `start` to `end`."""
+        accepted = [response.at for response in self.load.responses if response.accepted]
+        return longest_gap(accepted, start, end)[0]
+
 
 @dataclass(frozen=True)
-class Drill(Generic[Seen]):
-    """`faults` are injected while clients are at work and return what was seen of them, which the `promises` get.
+class Drill(Generic[R, Observed]):
+    """`rig` brings the target into the state that the drill needs. `faults` are injected while the clients are at work,
+    and return what was observed, which the `promises` receive.
 
-    `rig` brings the sites into the state that the drill needs. `reads_at_active`: reads are asked for at the active
-    site, else at the other.
+    A drill that needs no shop has neither clients nor faults: each promise is an experiment of its own.
     """
 
     name: str
     claim: str
-    rig: Rig
-    clients: Clients
-    faults: Callable[[Course], Seen]
-    promises: Sequence[Callable[[Course, Seen], None]]
-    reads_at_active: bool = False
+    rig: Callable[[Run], R]
+    promises: Sequence[Callable[[Course[R], Observed], None]]
+    clients: Clients | None = None
+    faults: Callable[[Course[R]], Observed] | None = None
 
-    def hold(self, pair: Pair, seed: int, folder: Path, show: Show) -> DrillReport:
-        """Hold the drill on these sites. Raises DrillFailed."""
-        run, report = Run(pair, seed, folder, show), DrillReport(self.name, seed, format_time(now_micros()))
-        sides = self.rig(run, report)
-        read = sides.active if self.reads_at_active else sides.other
-        with ReadProbe(pair.urls()[read.name][Api.QUERY]) as reads, ExitStack() as running:
-            course = Course(run, sides, Random(f"{self.name} {seed}"), report, reads, running)
-            show("clients at work")
-            course.start(self.clients, sides.active)
-            seen = self.faults(course)
-            course.unanswered = [request for load in course.loads for request in load.finish()]
+    def run(self, target: Any, seed: int, folder: Path, show: Show) -> DrillReport:
+        """Run the drill on this target. Raises DaybookError where it cannot be completed."""
+        report = DrillReport(self.name, seed, format_time(now_micros()))
+        run = Run(target, seed, folder, show, report)
+        rig = self.rig(run)
+        with ExitStack() as running:
+            course = Course(run, rig, Random(f"{self.name} {seed}"), running)
+            if self.clients is not None:
+                show("clients at work")
+                course.start_reads()
+                course.start(self.clients, rig.site)
+            observed: Any = self.faults(course) if self.faults is not None else None
+            course.without_outcome = [request for load in course.loads for request in load.finish()]
+        if course.loads:
+            report.figures["commands answered"] = len(course.responses)
         for promise in self.promises:
-            promise(course, seen)
+            promise(course, observed)
         return report
 
 
-def whole(run: Run, _: DrillReport) -> Sides:
-    """One active site, one passive, and a mirror that is caught up. Raises DrillFailed."""
-    sides = Sides(*run.pair.roles())
-    run.pair.await_mirrored(sides.active, sides.other)
-    return sides
-
-
-def all_answered(course: Course, _: object) -> None:
-    """Every command got its response in the end."""
-    course.report.nothing(
-        "commands without an answer at the end", [each.command_id for each in course.unanswered]
-    )
+def all_have_outcomes(course: Course[Any], _: object) -> None:
+    """Every command received its outcome in the end."""
+    missing = [request.command_id for request in course.without_outcome]
+    course.report.none("commands without an outcome at the end", missing)

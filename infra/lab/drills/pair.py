@@ -1,33 +1,39 @@
-"""The two sites under drill, driven by the commands that an operator types."""
+"""The two sites under drill, driven by the commands that an operator types, and the faults that a drill injects."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
 
-import httpx
-
-from infra.base.errors import DaybookError
+from infra.base.background import Background
 from infra.base.settings import ROOT, StackSettings
 from infra.base.waiting import wait_until
-from infra.dr.mirror_position import caught_up
+from infra.dr.mirror import caught_up
 from infra.dr.plan import controls
-from infra.lab.retail.requests import Api
-from infra.lab.retail.shop import NotAtRest, Shop, api_urls
+from infra.lab.drills.drill import DrillFailed, Run
+from infra.lab.load.clients import Urls
+from infra.lab.load.load import Load
+from infra.lab.load.shop import api_urls, await_rest
+from infra.log.control import ControlReader, SiteSilent
+from infra.stack.link import LinkState, set_links
 from infra.stack.platform import platform_of
-from infra.stack.shop import MIRROR
+from infra.stack.shop import MIRROR, http_ready
 from infra.stack.site import Site
 
 COMMAND_SECONDS = 900.0
 REST_SECONDS = 180.0
+DEMOTED_SECONDS = 60.0
 # A drill kills sites for minutes: no order expires meanwhile.
 SETTLE_SECONDS = 600
-
-
-class DrillFailed(DaybookError):
-    """A drill could not be held to its end; the text says what stood in its way."""
+FOLLOW_EVERY_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 0.25  # between two kills
+WORKERS = ("order-worker", "inventory-worker")
 
 
 class Pair:
@@ -49,7 +55,7 @@ class Pair:
         }
 
     def start(self) -> None:
-        """Two fresh sites, with a mirror that copies. Raises DrillFailed."""
+        """Start two new sites, with a mirror that copies. Raises DrillFailed."""
         if self.settings.home.exists():
             self.run("clean", "--yes")
         self.run("up", "--sites", "2")
@@ -63,14 +69,15 @@ class Pair:
         return self._sites
 
     def other(self, site: Site) -> Site:
-        return next(each for each in self.sites.values() if each.name != site.name)
+        return next(other for other in self.sites.values() if other.name != site.name)
 
-    def urls(self) -> dict[str, Mapping[Api, str]]:
+    @property
+    def urls(self) -> dict[str, Urls]:
         """The APIs of each site."""
         return {name: api_urls(site.settings) for name, site in self.sites.items()}
 
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """`./daybook …`, under way; nobody reads what it prints."""
+        """`./daybook …`, under way; its output is dropped."""
         return subprocess.Popen(
             [*self._daybook, *arguments],
             cwd=ROOT,
@@ -80,36 +87,36 @@ class Pair:
             stderr=subprocess.DEVNULL,
         )
 
-    def run(self, *arguments: str, answers: str = "") -> str:
-        """What `./daybook …` prints; `answers` is what is typed into it, with line ends.
+    def run(self, *arguments: str, typed: str = "") -> str:
+        """The output of `./daybook …`; `typed` is its input, with line ends.
 
-        Raises DrillFailed, with all that it said, unless its exit code is 0.
+        Raises DrillFailed, with the whole output, unless its exit code is 0.
         """
         process = subprocess.run(
             [*self._daybook, *arguments],
             cwd=ROOT,
             env=self._environment,
-            input=answers,
+            input=typed,
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS,
             check=False,
         )
         if process.returncode != 0:
-            said = f"{process.stdout}{process.stderr}".strip()
-            raise DrillFailed(f"`daybook {' '.join(arguments)}` ended with {process.returncode}:\n{said}")
+            output = f"{process.stdout}{process.stderr}".strip()
+            raise DrillFailed(f"`daybook {' '.join(arguments)}` ended with {process.returncode}:\n{output}")
         return process.stdout
 
     def roles(self) -> tuple[Site, Site, int]:
-        """The active site, the passive one, and the epoch. Raises DrillFailed unless both say so."""
-        said = controls(self.sites)
-        active = [name for name, control in said.items() if control and control.role.role == "active"]
-        passive = [name for name, control in said.items() if control and control.role.role == "passive"]
+        """The active site, the passive one, and the epoch. Raises DrillFailed unless both sites confirm it."""
+        states = controls(self.sites)
+        active = [name for name, state in states.items() if state and state.role.role == "active"]
+        passive = [name for name, state in states.items() if state and state.role.role == "passive"]
         if len(active) != 1 or len(passive) != 1:
             raise DrillFailed(f"no active and passive site: {active} active, {passive} passive")
-        control = said[active[0]]
-        assert control is not None
-        return self.sites[active[0]], self.sites[passive[0]], control.role.epoch
+        state = states[active[0]]
+        assert state is not None
+        return self.sites[active[0]], self.sites[passive[0]], state.role.epoch
 
     def await_mirrored(self, active: Site, passive: Site, seconds: float = REST_SECONDS) -> None:
         """Wait until a mirror copies and is exactly caught up. Raises DrillFailed."""
@@ -122,15 +129,150 @@ class Pair:
         )
 
     def await_rest(self, site: Site) -> None:
-        """Wait until conversations and read models of a site have come to rest. Raises DrillFailed."""
-        try:
-            with Shop(api_urls(site.settings)) as shop:
-                shop.await_rest(REST_SECONDS, lambda _: None)
-        except (NotAtRest, httpx.HTTPError) as left:
-            raise DrillFailed(f"{site.name} does not come to rest: {left!r}") from left
+        """Wait until nothing is under way at a site. Raises NotAtRest."""
+        await_rest(site.name, api_urls(site.settings), REST_SECONDS)
+
+    def await_demoted(self, site: Site, epoch: int) -> None:
+        """Wait until a site that has returned is passive and its workers stand by. Raises DrillFailed."""
+
+        def roles() -> dict[str, object]:
+            _, passive, newest = self.roles()
+            workers = all(http_ready(site.settings.url(name)) for name in WORKERS)
+            return {"passive": passive.name, "epoch": newest, "workers ready": workers}
+
+        wait_until(
+            roles,
+            f"{site.name} is demoted",
+            DEMOTED_SECONDS,
+            enough=lambda state: state == {"passive": site.name, "epoch": epoch, "workers ready": True},
+            later=(DrillFailed,),
+            error=DrillFailed,
+        )
+
+    def cut(self) -> None:
+        """Neither site reaches the other."""
+        set_links(self.sites.values(), LinkState(cut=True))
+
+    def reconnect(self) -> None:
+        set_links(self.sites.values(), LinkState())
 
 
 def copying(passive: Site) -> bool:
     """Whether a canary has come through the site's mirror lately."""
     mirror = platform_of(passive.settings).processes(passive).get(MIRROR)
     return mirror is not None and mirror.ready
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The sites when a drill begins: the active one, the other, and the epoch. `reads_at` names one of them."""
+
+    pair: Pair
+    active: Site
+    other: Site
+    epoch: int
+    reads_at: str
+
+    @property
+    def urls(self) -> Mapping[str, Urls]:
+        return self.pair.urls
+
+    @property
+    def site(self) -> str:
+        return self.active.name
+
+    @property
+    def run_id(self) -> str:
+        return str(self.epoch)
+
+
+def both_sites(run: Run) -> Sides:
+    """One active site, one passive, and a mirror that is caught up. Raises DrillFailed."""
+    pair: Pair = run.target
+    active, passive, epoch = pair.roles()
+    pair.await_mirrored(active, passive)
+    return Sides(pair, active, passive, epoch, reads_at=passive.name)
+
+
+class Kind(StrEnum):
+    """`DEAD`: kill -9 of everything; `FROZEN`: SIGSTOP of everything; `CUT`: alive, but out of reach."""
+
+    DEAD = "dead"
+    FROZEN = "frozen"
+    CUT = "cut off"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What was done to `site`, in `order`; it began at `at`, in seconds since 1970."""
+
+    site: Site
+    kind: Kind
+    order: tuple[str, ...]
+    at: float
+
+
+def damage(pair: Pair, site: Site, kind: Kind, random: Random) -> Damage:
+    """Damage a site in the middle of its work, its processes in random order."""
+    if kind is Kind.CUT:
+        at = time.time()
+        pair.cut()
+        return Damage(site, kind, ("link",), at)
+    if not pair.platform.up(site):
+        raise DrillFailed(f"{site.name} does not run")
+    order = [name for name, process in pair.platform.processes(site).items() if process.running]
+    random.shuffle(order)
+
+    def wait() -> None:
+        time.sleep(random.choice((0.0, 0.0, random.uniform(0, LONGEST_PAUSE_SECONDS))))
+
+    at = time.time()
+    if kind is Kind.DEAD:
+        pair.platform.kill_site(site, order, wait)
+    else:
+        pair.platform.pause_site(site, order, wait)
+    return Damage(site, kind, tuple(order), at)
+
+
+def repair(pair: Pair, done: Damage) -> None:
+    """Resume a frozen site or reconnect one that was cut off; a dead one stays dead."""
+    match done.kind:
+        case Kind.CUT:
+            pair.reconnect()
+        case Kind.FROZEN:
+            pair.platform.resume_site(done.site)
+        case Kind.DEAD:
+            pass
+
+
+class Following(Background):
+    """Clients that find the new site by themselves, as with a name service or a load balancer.
+
+    Sends the clients to `site` as soon as it accepts requests in an epoch beyond `epoch` (a lost site whose broker is
+    started to read its disk still says active), at the latest when the block ends.
+    """
+
+    def __init__(self, load: Load, site: Site, epoch: int) -> None:
+        super().__init__("following")
+        self._load, self._site, self._epoch = load, site, epoch
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._load.switch(self._site.name)
+
+    def _work(self) -> None:
+        reader = ControlReader(self._site.bootstrap)
+        try:
+            while not self._stopping.wait(FOLLOW_EVERY_SECONDS):
+                if self._accepts_requests(reader):
+                    self._load.switch(self._site.name)
+                    return
+        finally:
+            reader.close()
+
+    def _accepts_requests(self, reader: ControlReader) -> bool:
+        try:
+            control = reader.read()
+            return control.taking and control.role.epoch > self._epoch
+        except SiteSilent:
+            return False

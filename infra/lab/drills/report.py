@@ -1,13 +1,18 @@
-"""What was promised beside what was measured, for people and for machines."""
+"""A drill's report: each promise beside what was measured, for people and for programs."""
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from infra.dr.steps import SiteStep
+from infra.dr.plan import SiteStep
+
+RPO = "acknowledged writes lost, seconds before the last one"
+RTO = "seconds without acknowledged writes"
+RUN_COLUMNS = ("began at", "drill", "seed", "kept", "RPO seconds", "RTO seconds")
 
 
 @dataclass(frozen=True)
@@ -23,9 +28,8 @@ class Promise:
 
 @dataclass
 class DrillReport:
-    """One drill. `figures` are numbers for other tools; `story` is what happened, in order; `lost` a line for
-    each acknowledged command that did not cross; `typed` the command, where its name and seed do not say it
-    all."""
+    """`figures` are numbers for other tools; `story` is what happened, in order; `lost` has a line for each
+    acknowledged command that did not cross; `typed` is the command, where name and seed are not all of it."""
 
     drill: str
     seed: int
@@ -49,10 +53,9 @@ class DrillReport:
         measured = f"{figure:.3g} {unit}"
         self.promises.append(Promise(what, f"≤ {bound:g} {unit}", measured, figure <= bound, timed=True))
 
-    def nothing(self, what: str, found: list[str]) -> None:
-        """What must not be there; the first few are named where it is."""
-        shown = "; ".join(found[:3])
-        self.promise(what, "none", "none" if not found else f"{len(found)}: {shown}", not found)
+    def none(self, what: str, names: list[str]) -> None:
+        """Promise that there are none; the first few are named where there are some."""
+        self.promise(what, "none", f"{len(names)}: {'; '.join(names[:3])}" if names else "none", not names)
 
 
 def write(report: DrillReport, folder: Path) -> None:
@@ -63,25 +66,46 @@ def write(report: DrillReport, folder: Path) -> None:
     (folder / "report.md").write_text(as_markdown(report))
 
 
+def append_run(report: DrillReport, file: Path) -> None:
+    """Add the run to the table of all runs, as CSV. A figure that the drill does not measure is empty."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = not file.exists()
+    with file.open("a", newline="") as out:
+        lines = csv.writer(out)
+        if new:
+            lines.writerow(RUN_COLUMNS)
+        seconds = [f"{report.figures[name]:.2f}" if name in report.figures else "" for name in (RPO, RTO)]
+        kept = "yes" if report.passed else "no"
+        lines.writerow([report.began_at, report.drill, report.seed, kept, *seconds])
+
+
+def read_runs(file: Path) -> list[list[str]]:
+    """The runs in the table, oldest first, without its header; empty where there is no table."""
+    if not file.exists():
+        return []
+    with file.open(newline="") as lines:
+        return list(csv.reader(lines))[1:]
+
+
 def as_markdown(report: DrillReport) -> str:
     """The report as a page."""
     typed = report.typed or f"./daybook drill {report.drill} --seed {report.seed}"
     lines = [
         f"# Drill: {report.drill}, seed {report.seed}",
         "",
-        f"Written by `{typed}`, which kills, asks and compares for real; nothing here is edited.",
+        f"Written by `{typed}`, from a real run; nothing here is edited.",
         "",
         f"Held at {report.began_at}. {'All promises were kept.' if report.passed else 'NOT all were kept.'}",
         "",
         "| what | promised | measured | kept |",
         "|---|---|---|---|",
         *(
-            f"| {_cell(each.what)} | {_cell(each.promised)} | {_cell(each.measured)} "
-            f"| {'yes' if each.kept else '**no**'} |"
-            for each in report.promises
+            f"| {_cell(promise.what)} | {_cell(promise.promised)} | {_cell(promise.measured)} "
+            f"| {'yes' if promise.kept else '**no**'} |"
+            for promise in report.promises
         ),
         "",
-        *_besides(report),
+        *_other_figures(report),
         "## What happened",
         "",
         *(f"{number}. {line}" for number, line in enumerate(report.story, start=1)),
@@ -96,13 +120,13 @@ def as_markdown(report: DrillReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _besides(report: DrillReport) -> list[str]:
+def _other_figures(report: DrillReport) -> list[str]:
     """Figures that no promise bounds."""
     bounded = {promise.what for promise in report.promises}
     free = {name: figure for name, figure in report.figures.items() if name not in bounded}
     if not free:
         return []
-    return ["## Counted besides", "", *(f"- {name}: {figure:,.4g}" for name, figure in free.items()), ""]
+    return ["## Other figures", "", *(f"- {name}: {figure:,.4g}" for name, figure in free.items()), ""]
 
 
 def step_line(step: SiteStep) -> str:

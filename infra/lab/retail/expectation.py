@@ -1,32 +1,132 @@
-"""What must be in the shop after a load, counted from the steps alone: no code of the shop, no answer of it.
+"""The content of the shop after a load, computed from the steps alone: with no code and no response of the shop."""
 
-The audit compares this with the log, the read models and Spark. All is exact, whatever the order of arrival.
-"""
-
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from infra.lab.retail.account import Account, ExpectedOrder
-from infra.lab.retail.requests import CORRELATION, CURRENCY
-from infra.lab.retail.steps import Adjust, OrderStep, Receive, Step
-from infra.lab.retail.stocking import NEVER_STOCKED
+from infra.lab.checker.oracle import Ledger, gross
+from infra.lab.retail.plan import NEVER_STOCKED
+from infra.lab.retail.steps import (
+    CORRELATION,
+    CURRENCY,
+    Adjust,
+    Cancel,
+    InvoiceLine,
+    OrderStep,
+    Place,
+    Receive,
+    Return,
+    Ship,
+    Step,
+)
+
+STOCK_FIGURES = ("received", "adjusted", "issued", "returned", "reserved", "on_hand")
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedStock:
-    """Units of one SKU: what moved, and what is held for orders that are confirmed and not shipped."""
+class ExpectedOrder:
+    """`day` (ISO) is the order's; money in micros; `status` as the shop names it."""
 
-    received: int
-    adjusted: int
-    issued: int
-    returned: int
-    reserved: int
+    status: str
+    day: str
+    country: str
+    customer_id: str | None
+    lines: int
+    units: int
+    gross: int
+    returned_units: int
+    refund: int
+
+
+class Account:
+    """The end of one order, computed from its steps."""
+
+    def __init__(self, life: Sequence[OrderStep]) -> None:
+        placed, *later = life
+        assert isinstance(placed, Place), f"{placed.order_id} begins without its order"
+        self.placed = placed
+        self.ordered: Counter[str] = Counter()
+        for line in placed.lines:
+            self.ordered[line.sku] += line.quantity
+        self.rejected = bool(self.ordered.keys() & NEVER_STOCKED)
+        self.cancelled = any(isinstance(step, Cancel) for step in later)
+        self.shipped = any(isinstance(step, Ship) for step in later)
+        self.returns = [step for step in later if isinstance(step, Return)]
+        left = list(placed.lines)
+        self.refunds = [_refund(left, step) for step in self.returns]
+        self.back = sum(units for step in self.returns for _, units in step.lines)
 
     @property
-    def on_hand(self) -> int:
-        return self.received + self.adjusted + self.returned - self.issued
+    def status(self) -> str:
+        if self.rejected:
+            return "rejected"
+        if self.cancelled:
+            return "cancelled"
+        if self.back:
+            return "returned" if self.back == self.ordered.total() else "partly_returned"
+        return "shipped" if self.shipped else "confirmed"
+
+    @property
+    def gross(self) -> int:
+        return gross(self.placed.lines, self.placed.charges)
+
+    @property
+    def events(self) -> Counter[str]:
+        """Events by type. Exact as no order has two never stocked articles: then timing would matter."""
+        stocked = len(self.ordered.keys() - NEVER_STOCKED)
+        events = Counter({"OrderPlaced": 1, "StockReserved": stocked})
+        events["OrderRejected" if self.rejected else "OrderConfirmed"] += 1
+        if self.rejected or self.cancelled:
+            events["StockReleased"] += stocked
+        if self.cancelled:
+            events["OrderCancelled"] += 1
+        if self.shipped:
+            events += Counter({"OrderShipped": 1, "StockIssued": stocked})
+        events["OrderReturned"] += len(self.returns)
+        events["StockReturned"] += sum(len(step.lines) for step in self.returns)
+        return events
+
+    def apply(self, stock: Mapping[str, Ledger]) -> None:
+        """What the order does to the stock. Reservations of a rejected or cancelled order are released."""
+        if self.rejected or self.cancelled:
+            return
+        for sku, units in self.ordered.items():
+            if self.shipped:
+                stock[sku].issued += units
+            else:
+                stock[sku].reservations[self.placed.order_id] = units
+        for step in self.returns:
+            for sku, units in step.lines:
+                stock[sku].returned += units
+
+    def order(self) -> ExpectedOrder:
+        return ExpectedOrder(
+            status=self.status,
+            day=self.placed.at.date().isoformat(),
+            country=self.placed.country,
+            customer_id=self.placed.customer_id,
+            lines=len(self.placed.lines),
+            units=self.ordered.total(),
+            gross=self.gross,
+            returned_units=self.back,
+            refund=sum(self.refunds),
+        )
+
+
+def _refund(left: list[InvoiceLine], step: Return) -> int:
+    """In micros, at the price paid. Of an article in several lines, the first line's units are returned first.
+
+    `left` is what the customer still has; it shrinks.
+    """
+    refund = 0
+    for sku, units in step.lines:
+        for position, line in enumerate(left):
+            taken = min(units, line.quantity) if line.sku == sku else 0
+            left[position] = InvoiceLine(line.sku, line.quantity - taken, line.unit_price)
+            refund += taken * line.unit_price
+            units -= taken
+    return refund
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +146,12 @@ class ExpectedDay:
 class RetailExpectation:
     """`totals`: events by short type name, then `commands`, `refused`, `orders`, `order_lines`.
 
-    `ReservationsRecorded` and `MovementsRecorded` are not counted: how many answers of inventory travel
-    together depends on timing.
+    `ReservationsRecorded` and `MovementsRecorded` are not counted: timing decides how many replies of inventory they
+    record together.
     """
 
     orders: Mapping[str, ExpectedOrder]
-    stock: Mapping[str, ExpectedStock]
+    stock: Mapping[str, Ledger]
     days: Mapping[tuple[str, str], ExpectedDay]
     refused: Mapping[str, int]
     totals: Mapping[str, int]
@@ -63,7 +163,8 @@ class RetailExpectation:
             "correlation": CORRELATION,
             "orders": {key: asdict(order) for key, order in self.orders.items()},
             "stock": {
-                key: asdict(stock) | {"on_hand": stock.on_hand} for key, stock in sorted(self.stock.items())
+                key: {name: getattr(ledger, name) for name in STOCK_FIGURES}
+                for key, ledger in sorted(self.stock.items())
             },
             "days": [
                 {"day": day, "country": country} | asdict(row)
@@ -84,8 +185,8 @@ def _is_refused(step: Step) -> bool:
 
 
 def expect(steps: Iterable[Step]) -> RetailExpectation:
-    """The end of a load, or of several that compose. Steps of one order must be in their order."""
-    moves: dict[str, Counter[str]] = {}
+    """The content of the shop after a load, or after several that compose; each order's steps are in their order."""
+    stock: dict[str, Ledger] = defaultdict(Ledger)
     lives: dict[str, list[OrderStep]] = {}
     totals: Counter[str] = Counter()
     refused: Counter[str] = Counter()
@@ -93,28 +194,23 @@ def expect(steps: Iterable[Step]) -> RetailExpectation:
         totals["commands"] += 1
         match step:
             case Receive(sku=sku, quantity=quantity):
-                moves.setdefault(sku, Counter())["received"] += quantity
+                stock[sku].received += quantity
                 totals["StockReceived"] += 1
             case Adjust() if _is_refused(step):
                 refused.update(expected_refusals([step]))
             case Adjust(sku=sku, quantity=quantity):
-                moves.setdefault(sku, Counter())["adjusted"] += quantity
+                stock[sku].adjusted += quantity
                 totals["StockAdjusted"] += 1
             case _:
                 lives.setdefault(step.order_id, []).append(step)
     accounts = {order_id: Account(life) for order_id, life in lives.items()}
     for account in accounts.values():
         totals += account.events
-        account.move(moves)
+        account.apply(stock)
     orders = {order_id: account.order() for order_id, account in accounts.items()}
     totals += Counter({"orders": len(orders), "order_lines": sum(order.lines for order in orders.values())})
     totals["refused"] = refused.total()
-    return RetailExpectation(orders, _stock(moves), _days(accounts.values()), refused, totals)
-
-
-def _stock(moves: Mapping[str, Counter[str]]) -> dict[str, ExpectedStock]:
-    names = ("received", "adjusted", "issued", "returned", "reserved")
-    return {sku: ExpectedStock(*(counted[name] for name in names)) for sku, counted in moves.items()}
+    return RetailExpectation(orders, dict(stock), _days(accounts.values()), refused, totals)
 
 
 def _days(accounts: Iterable[Account]) -> dict[tuple[str, str], ExpectedDay]:
@@ -122,9 +218,9 @@ def _days(accounts: Iterable[Account]) -> dict[tuple[str, str], ExpectedDay]:
     for account in accounts:
         if account.rejected or account.cancelled:
             continue
-        country = account.place.country
-        day = counted.setdefault((account.place.at.date().isoformat(), country), Counter())
-        day.update(orders=1, units=account.asked.total(), gross=account.gross)
+        country = account.placed.country
+        day = counted.setdefault((account.placed.at.date().isoformat(), country), Counter())
+        day.update(orders=1, units=account.ordered.total(), gross=account.gross)
         for step, refund in zip(account.returns, account.refunds, strict=True):
             counted.setdefault((step.at.date().isoformat(), country), Counter()).update(returned=refund)
     names = ("orders", "units", "gross", "returned")

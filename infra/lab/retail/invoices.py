@@ -1,11 +1,77 @@
-"""Rows → invoices, each of one kind: a sale, a credit, a stock count, or nothing that the shop knows."""
+"""The retail file: its typed rows, and their invoices: orders, credit notes, stock counts, unmapped lines."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import csv
+import lzma
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from decimal import Decimal
 from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
 
-from infra.lab.retail.rows import SheetRow
+from infra.base.errors import DaybookError
+from infra.base.settings import ROOT
+from infra.lab.retail.steps import MICROS, Adjust, InvoiceCharge, InvoiceLine, Place
+
+RETAIL_CSV = ROOT / "infra" / "data" / "online-retail.csv.xz"
+
+
+class UnreadableRow(DaybookError, ValueError):
+    """A row that is not of the data set's form; the text names the invoice and the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class SheetRow:
+    """One line of an invoice. `unit_price`: micros of a pound; `at`: the shop's local time, read as UTC."""
+
+    invoice: str
+    sku: str
+    description: str
+    quantity: int
+    at: datetime
+    unit_price: int
+    customer_id: str | None
+    country: str
+
+
+def read_rows(path: Path = RETAIL_CSV) -> Iterator[SheetRow]:
+    """Every row of the file, in the file's order. Raises UnreadableRow."""
+    with lzma.open(path, "rt", encoding="utf-8", newline="") as file:
+        for record in csv.DictReader(file):
+            yield parse(record)
+
+
+def parse(record: Mapping[str, str]) -> SheetRow:
+    """One CSV record as a Row. Raises UnreadableRow."""
+    try:
+        return SheetRow(
+            invoice=record["InvoiceNo"],
+            sku=record["StockCode"].strip().upper(),  # "85123a" and "85123A" are one article
+            description=record["Description"].strip(),
+            quantity=int(record["Quantity"]),
+            at=_time(record["InvoiceDate"]),
+            unit_price=to_micros(record["UnitPrice"]),
+            customer_id=record["CustomerID"].removesuffix(".0") or None,
+            country=record["Country"],
+        )
+    except (KeyError, ValueError, ArithmeticError) as error:
+        raise UnreadableRow(f"invoice {record.get('InvoiceNo', '?')}: {error}") from error
+
+
+@lru_cache(maxsize=4096)
+def to_micros(decimal: str) -> int:
+    """An exact decimal as micros: "2.55" is 2,550,000. Raises ValueError for more than six places."""
+    micros = Decimal(decimal) * MICROS
+    if micros != int(micros):
+        raise ValueError(f"{decimal} has more than six decimal places")
+    return int(micros)
+
+
+@lru_cache(maxsize=4096)
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
 
 CHARGE_CODES = frozenset(
     {"POST", "DOT", "M", "D", "S", "C2", "BANK CHARGES", "AMAZONFEE", "CRUK", "PADS", "B"},
@@ -29,23 +95,6 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class InvoiceLine:
-    """Units of one article; `unit_price` in micros."""
-
-    sku: str
-    quantity: int
-    unit_price: int
-
-
-@dataclass(frozen=True, slots=True)
-class InvoiceCharge:
-    """Postage, a fee or a discount; `amount` in micros, negative for a discount."""
-
-    code: str
-    amount: int
-
-
-@dataclass(frozen=True, slots=True)
 class Unmapped:
     """Lines of an invoice that have no command; `value` is quantity x price in micros."""
 
@@ -57,20 +106,8 @@ class Unmapped:
 
 
 @dataclass(frozen=True, slots=True)
-class InvoiceSale:
-    """An ordinary invoice: the order it stands for. Lines as written, the same SKU may stand on several."""
-
-    number: str
-    at: datetime
-    customer_id: str | None
-    country: str
-    lines: tuple[InvoiceLine, ...]
-    charges: tuple[InvoiceCharge, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class CreditNote:
-    """A cancellation or return of goods; quantities are positive. It does not say of which purchase."""
+    """A cancellation or return of goods; quantities are positive. It does not name the purchase."""
 
     number: str
     at: datetime
@@ -78,18 +115,7 @@ class CreditNote:
     lines: tuple[InvoiceLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StockCount:
-    """A write-off (negative) or a find (positive): no customer and no price."""
-
-    number: str
-    at: datetime
-    sku: str
-    quantity: int
-    reason: str
-
-
-Entry = InvoiceSale | CreditNote | StockCount | Unmapped
+Entry = Place | CreditNote | Adjust | Unmapped
 
 
 def is_charge(sku: str) -> bool:
@@ -98,7 +124,7 @@ def is_charge(sku: str) -> bool:
 
 
 def entries(rows: Iterable[SheetRow]) -> Sequence[Entry]:
-    """What the rows say, invoice by invoice, by time; invoices of the same minute keep the data's order."""
+    """The invoices, by time; invoices of the same minute keep the data's order."""
     invoices: dict[str, list[SheetRow]] = {}
     for row in rows:
         invoices.setdefault(row.invoice, []).append(row)
@@ -121,9 +147,9 @@ def _read_invoice(rows: Sequence[SheetRow]) -> Iterator[Entry]:
     elif not goods:
         yield _unmapped(Reason.NO_GOODS, charges)
     else:
-        yield InvoiceSale(
-            number=first.invoice,
+        yield Place(
             at=_at(rows),
+            order_id=first.invoice,
             customer_id=first.customer_id,
             country=first.country,
             lines=tuple(InvoiceLine(row.sku, row.quantity, row.unit_price) for row in goods),
@@ -143,10 +169,10 @@ def _read_credit(goods: Sequence[SheetRow], charges: Sequence[SheetRow]) -> Iter
     yield CreditNote(goods[0].invoice, _at(goods), goods[0].customer_id, lines)
 
 
-def _count(row: SheetRow, position: int) -> StockCount:
+def _count(row: SheetRow, position: int) -> Adjust:
     number = row.invoice if position == 0 else f"{row.invoice}-{position + 1}"
     fallback = "found" if row.quantity > 0 else "written off"
-    return StockCount(number, row.at, row.sku, row.quantity, row.description or fallback)
+    return Adjust(row.at, row.sku, row.quantity, number, row.description or fallback)
 
 
 def _unmapped(reason: Reason, rows: Sequence[SheetRow]) -> Unmapped:

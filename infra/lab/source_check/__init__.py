@@ -1,1 +1,1 @@
-"""What the marts must say, counted straight from the retail file without the loader's code or Spark."""
+"""The figures that the marts must have, counted from the retail file without the loader's code or Spark."""

@@ -23,13 +23,12 @@ NEVER_STOCKED = {"84880", "22922", "85067", "21062"}
 
 @dataclass
 class Sale:
-    """An invoice with goods. `goods`: (SKU, units, price) by line; `customer` None for a guest.
+    """An invoice with goods. `goods`: (SKU, units, price) by line; `customer` is None for a guest.
 
-    `place` is the invoice's in the file: it orders what has the same minute.
+    `position` is the invoice's in the file: it orders invoices of the same minute.
     """
 
-    place: int
-
+    position: int
     customer: str | None
     country: str
     at: datetime
@@ -70,8 +69,7 @@ class Sale:
 class Credit:
     """A credit note of a customer: the units of each SKU that it gives back."""
 
-    place: int
-
+    position: int
     customer: str
     at: datetime
     units: Counter[str] = field(default_factory=Counter)
@@ -86,7 +84,7 @@ class InvoiceSource:
     counts: list[tuple[date, str, int]] = field(default_factory=list)
 
     def between(self, first: date, last: date) -> "InvoiceSource":
-        """What is of these days, both included."""
+        """The part of these days, both included."""
         return InvoiceSource(
             {number: sale for number, sale in self.sales.items() if first <= sale.day <= last},
             {number: note for number, note in self.credits.items() if first <= note.at.date() <= last},
@@ -95,8 +93,8 @@ class InvoiceSource:
 
 
 @dataclass(frozen=True)
-class Known:
-    """`whole`: the file; `source`: its loaded days; `cancelled`: the orders that the shop says were."""
+class LoadedSource:
+    """`whole` is the file, `source` its loaded days; `cancelled` are the orders that the shop has cancelled."""
 
     whole: InvoiceSource
     source: InvoiceSource
@@ -115,26 +113,26 @@ def read_source(path: Path = CSV) -> InvoiceSource:
         for row in csv.DictReader(file):
             invoices.setdefault(row["InvoiceNo"], []).append(row)
     source = InvoiceSource()
-    for place, (number, rows) in enumerate(invoices.items()):
-        _enter(source, place, number, rows)
+    for position, (number, rows) in enumerate(invoices.items()):
+        _enter(source, position, number, rows)
     return source
 
 
-def _enter(source: InvoiceSource, place: int, number: str, rows: list[dict[str, str]]) -> None:
+def _enter(source: InvoiceSource, position: int, number: str, rows: list[dict[str, str]]) -> None:
     goods = [row for row in rows if not NOT_GOODS.fullmatch(_sku(row))]
     customer = rows[0]["CustomerID"].partition(".")[0] or None
     if number.startswith("A") or not goods:
         return
     if number.startswith("C"):
         if customer is not None:
-            note = Credit(place, customer, _first_time(goods))
+            note = Credit(position, customer, _first_time(goods))
             for row in goods:
                 note.units[_sku(row)] -= int(row["Quantity"])
             source.credits[number] = note
     elif customer is None and not any(Decimal(row["UnitPrice"]) for row in rows):
         source.counts += [(_first_time([row]).date(), _sku(row), int(row["Quantity"])) for row in goods]
     else:
-        sale = Sale(place, customer, rows[0]["Country"], _first_time(rows))
+        sale = Sale(position, customer, rows[0]["Country"], _first_time(rows))
         for row in rows:
             units, price = int(row["Quantity"]), Decimal(row["UnitPrice"])
             if not NOT_GOODS.fullmatch(_sku(row)):

@@ -20,7 +20,7 @@ _OLDER = re.compile(r"(?P<stem>.+)\.v(?P<version>\d+)\.avsc")
 
 
 class ContractError(DaybookError):
-    """Schemas and catalogue do not fit together; the text says what and how to mend it."""
+    """Schemas and catalogue do not fit together; the text names the problem and its repair."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ def schema_files(root: Path = ROOT) -> dict[str, list[SchemaFile]]:
 
     Raises ContractError where versions are not 1…n or a file's record has another name than the file.
     """
-    found: dict[str, list[SchemaFile]] = {}
+    files: dict[str, list[SchemaFile]] = {}
     for path in sorted(root.glob("*/*.avsc")):
         older = _OLDER.fullmatch(path.name)
         stem = f"{path.parent.name}/{older['stem'] if older else path.stem}"
         version = int(older["version"]) if older else 0
         schema = msgspec.json.decode(path.read_bytes())
-        found.setdefault(stem, []).append(
+        files.setdefault(stem, []).append(
             SchemaFile(stem, version, f"{path.parent.name}/{path.name}", schema)
         )
-    return {stem: _numbered(stem, files) for stem, files in found.items()}
+    return {stem: _numbered(stem, files) for stem, files in files.items()}
 
 
 def _numbered(stem: str, files: list[SchemaFile]) -> list[SchemaFile]:
@@ -78,7 +78,7 @@ def _numbered(stem: str, files: list[SchemaFile]) -> list[SchemaFile]:
 
 
 def schemas_of_topics(root: Path = ROOT) -> dict[str, list[str]]:
-    """The stems that stand in each topic, as `topics.yaml` lists them."""
+    """The stems of each topic, as `topics.yaml` lists them."""
     catalogue = yaml.safe_load((root / CATALOGUE).read_text("utf-8"))
     return {topic: list(entry["schemas"]) for topic, entry in catalogue["topics"].items()}
 

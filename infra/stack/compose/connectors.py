@@ -1,7 +1,7 @@
-"""Connectors put to Kafka Connect's distributed worker, and seen to run.
+"""Creates the connectors of Kafka Connect's distributed worker, and waits until they run.
 
-`python -m infra.stack.compose.connectors`: puts every `*.json` of the folder DAYBOOK_CONNECTORS to the worker at
-DAYBOOK_CONNECT_URL. Exit code 1 where one does not come to run.
+`python -m infra.stack.compose.connectors` creates one for each `*.json` of the folder DAYBOOK_CONNECTORS, at the
+worker at DAYBOOK_CONNECT_URL. Exit code 1 where one does not run.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from infra.base.errors import DaybookError
 from infra.base.waiting import wait_until
 
 ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 30.0, 180.0, 0.5
-# A task runs, in its worker's words, before it has asked its database; and the worker's health is looked at
-# every ten seconds only.
+# A task reports RUNNING before it has contacted its database, and the worker's health is checked every ten seconds.
 STEADY_SECONDS = 12.0
-LATER = {404, 409}
+RETRY_STATUSES = {404, 409}
 
 
 class ConnectorsSettings(BaseSettings):
@@ -38,30 +37,30 @@ class ConnectorsSettings(BaseSettings):
 
 
 class NotRunning(DaybookError):
-    """A connector was refused, failed or did not come to run; the text says which and why."""
+    """A connector was refused, failed or does not run; the text says which and why."""
 
 
 class ComeAgain(DaybookError):
-    """The worker balances itself, or has not heard of the connector yet."""
+    """The worker rebalances, or does not know the connector yet."""
 
 
 def read_connectors(folder: Path) -> dict[str, Mapping[str, str]]:
-    """Every connector's configuration by its name, as the files of the folder say it."""
-    found = [msgspec.json.decode(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
-    return {each["name"]: each["config"] for each in found}
+    """The configuration of every connector in the folder, by its name."""
+    files = [msgspec.json.decode(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
+    return {file_content["name"]: file_content["config"] for file_content in files}
 
 
 def put(url: str, name: str, config: Mapping[str, str]) -> None:
     """Make a connector, or change it, and wait until it and its tasks run. Raises NotRunning, OSError."""
     path = f"{url}/connectors/{quote(name, safe='')}"
-    _answered(f"{path}/config", config)
+    _response(f"{path}/config", config)
     since: float | None = None
 
     def states() -> list[tuple[str, str]]:
-        found = list(_states(_answered(f"{path}/status", None)))
-        if failed := [trace for state, trace in found if state == "FAILED"]:
+        current = list(_states(_response(f"{path}/status", None)))
+        if failed := [trace for state, trace in current if state == "FAILED"]:
             raise NotRunning(f"{name} failed: {first_line(failed)}")
-        return found
+        return current
 
     def steady(states: list[tuple[str, str]]) -> bool:
         nonlocal since
@@ -74,21 +73,21 @@ def put(url: str, name: str, config: Mapping[str, str]) -> None:
 
 
 def first_line(traces: Iterable[str]) -> str:
-    """What went wrong: the last cause of the first trace, which says most."""
+    """The last cause of the first trace, which says most."""
     lines = next(iter(traces)).splitlines() or ["no reason given"]
     return next((line for line in reversed(lines) if line.startswith("Caused by: ")), lines[0])
 
 
-def _states(said: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _states(status: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """The connector's and each task's state, with its trace."""
-    for part in (said["connector"], *said["tasks"]):
+    for part in (status["connector"], *status["tasks"]):
         yield part["state"], part.get("trace", "")
 
 
-def _answered(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
-    """What the worker says, once it is up and does not say to come again."""
+def _response(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
+    """The worker's response, once it is up and does not ask for a retry."""
     return wait_until(
-        lambda: _ask(path, config),
+        lambda: _request(path, config),
         f"the worker responds to {path}",
         PATIENCE_SECONDS,
         enough=lambda _: True,
@@ -98,16 +97,16 @@ def _answered(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
     )
 
 
-def _ask(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
+def _request(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
     body = None if config is None else msgspec.json.encode(config)
     method = "GET" if config is None else "PUT"
     request = Request(path, body, {"Content-Type": "application/json"}, method=method)
     try:
-        with urlopen(request, timeout=ASK_SECONDS) as answer:
-            found: Mapping[str, Any] = msgspec.json.decode(answer.read())
-            return found
+        with urlopen(request, timeout=ASK_SECONDS) as response:
+            content: Mapping[str, Any] = msgspec.json.decode(response.read())
+            return content
     except HTTPError as refusal:
-        kind = ComeAgain if refusal.code in LATER else NotRunning
+        kind = ComeAgain if refusal.code in RETRY_STATUSES else NotRunning
         raise kind(f"{path} answered {refusal.code}: {refusal.read().decode()}") from refusal
 
 

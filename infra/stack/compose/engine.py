@@ -1,34 +1,45 @@
-"""`docker compose` for this checkout's shop: the settings that its files read, and what runs."""
+"""The Docker engine: `docker compose` for this checkout's shop, its containers, and faults that are always repaired."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import msgspec
 
 from infra.base.errors import DaybookError
-from infra.base.settings import AWAY_PORTS, COMPOSE_SUFFIX, ROOT, StackSettings
-from infra.base.waiting import wait_until
+from infra.base.settings import AWAY_PORTS, COMPOSE_SUFFIX, OFFSETS, ROOT, StackSettings
+from infra.base.waiting import TooLate, wait_until
+from infra.stack.compose.further import further_file
+from infra.stack.shop import ROUTED
 
 # The profile of the second site, and the file that keeps it on.
 SITES, TWO_SITES = "sites", "two-sites"
+HOME_PEER = "away-link:9095"  # the other site's broker for the processes of home
 NO_DOCKER = "there is no docker on the path: install Docker with its compose plugin"
 START_SECONDS, PAUSE_SECONDS = 300.0, 0.5
+CALL_SECONDS, PROBE_SECONDS, POLL_SECONDS = 120.0, 60.0, 0.05
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MAKE_SECRETS = ROOT / "infra" / "compose" / "make-secrets"
 
 
 class EngineFailed(DaybookError):
-    """Docker did not do it; the text says what to do."""
+    """A command of Docker failed; the text says what to do."""
 
 
 @dataclass(frozen=True)
 class Container:
-    """One container, as the engine sees it: `state` running, exited…; `health` empty where nobody asks.
-    `service` is its name in the compose files, `name` the engine's; it is in `networks`, unless cut off."""
+    """One container, as the engine sees it: `state` running, exited, …; `health` is empty without a health check.
+    `service` is its name in the compose files, `name` the engine's; without `networks` it is disconnected."""
 
     name: str
     service: str
@@ -40,139 +51,258 @@ class Container:
 
     @property
     def fine(self) -> bool:
-        """Whether it runs and is healthy, or was a step and is done."""
+        """Whether it runs and is healthy, or was a step and ended well."""
         if self.state == "exited":
             return self.exit_code == 0
         return self.state == "running" and self.health in ("", "healthy")
 
 
 def compose_home(home: Path) -> Path:
-    """The folder of the shop in containers: beside the embedded one's, so that neither is cleaned with the
-    other."""
+    """The folder of the shop in containers, beside that of the embedded one: `clean` removes only one of them."""
     return home.with_name(home.name + COMPOSE_SUFFIX)
 
 
 def keep_two_sites(settings: StackSettings) -> None:
-    """From now on every start is of both sites."""
+    """Start both sites from now on."""
     (settings.home / TWO_SITES).touch()
 
 
 def compose_environment(settings: StackSettings) -> Mapping[str, str]:
-    """What the compose files read. Raises EngineFailed for a base of ports that they cannot express."""
+    """The variables of the compose files. Raises EngineFailed for a port base that they cannot express."""
     if settings.port_base % 100:
         raise EngineFailed(f"DAYBOOK_PORT_BASE is {settings.port_base}: containers need a multiple of 100")
     profiles = [name for name in os.environ.get("COMPOSE_PROFILES", "").split(",") if name]
     if (settings.home / TWO_SITES).exists() and SITES not in profiles:
         profiles.append(SITES)
+    files = {"DAYBOOK_QUERY_PORT": f"{OFFSETS[ROUTED['query-api']]:02}"} if SITES in profiles else {}
+    if (further := further_file(settings.home)).exists():
+        first = os.environ.get("COMPOSE_FILE", "docker-compose.yml")
+        files["COMPOSE_FILE"] = f"{first}:{further.absolute()}"
     return {
         **os.environ,
+        **files,
         "COMPOSE_PROFILES": ",".join(profiles),
         "DAYBOOK_HOME": str(settings.named_home),
+        "DAYBOOK_HOME_PEER": HOME_PEER if SITES in profiles else "",
         "DAYBOOK_PORTS": str(settings.port_base // 100),
         "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
+        # the write APIs of home may wait for the other site's log, if there is one
+        "DAYBOOK_AWAY_LINK": "away-link:9095" if SITES in profiles else "",
     }
 
 
 def compose(settings: StackSettings, *arguments: str) -> None:
-    """Run `docker compose`, whose output is the user's. Raises EngineFailed."""
-    _run(["docker", "compose", *arguments], settings)
+    """Run `docker compose`; the user sees its output. Raises EngineFailed."""
+    _show(settings, "docker", "compose", *arguments)
 
 
 def quietly(settings: StackSettings, *command: str) -> str:
-    """What a command says on standard output. Raises EngineFailed with what it says on standard error."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=compose_environment(settings),
-            capture_output=True,
-            text=True,
-            check=False,
-            # Ctrl-C in a terminal goes to all of its processes; this one has something to finish
-            start_new_session=True,
-        )
-    except FileNotFoundError:
-        raise EngineFailed(NO_DOCKER) from None
-    if done.returncode:
-        raise EngineFailed(f"`{' '.join(command)}`: {done.stderr.strip()[-2000:]}")
-    return done.stdout
+    """The standard output of a command. Raises EngineFailed with its standard error."""
+    return _output(_call(command, compose_environment(settings)))
 
 
 def make_secrets(settings: StackSettings) -> None:
-    """The files that containers take their secrets from, where they are absent. Raises EngineFailed."""
-    _run([str(MAKE_SECRETS)], settings)
+    """Create the files with the containers' secrets, where they are absent. Raises EngineFailed."""
+    _show(settings, str(MAKE_SECRETS))
 
 
 def containers(settings: StackSettings) -> list[Container]:
-    """All of the shop's, of every profile, ended ones too. Raises EngineFailed."""
-    asked = ["docker", "compose", "--profile", "*", "ps", "--all", "--format", "json"]
-    said = _run(asked, settings, capture=True)
-    return sorted(
-        (_container(msgspec.json.decode(line)) for line in said.splitlines()), key=lambda one: one.service
-    )
+    """All containers of the shop, of every profile, ended ones too. Raises EngineFailed."""
+    rows = quietly(settings, "docker", "compose", "--profile", "*", "ps", "--all", "--format", "json")
+    every = [_container(msgspec.json.decode(row)) for row in rows.splitlines()]
+    return sorted(every, key=lambda container: container.service)
 
 
 def active_services(settings: StackSettings) -> set[str]:
-    """The services of the profiles that are on. Raises EngineFailed."""
+    """The services of the active profiles. Raises EngineFailed."""
     return set(quietly(settings, "docker", "compose", "config", "--services").split())
 
 
 def await_fine(settings: StackSettings, services: Collection[str]) -> None:
     """Wait until the containers of `services` run and are healthy; steps must have ended well.
 
-    `docker compose up --wait` gives up at the first container that ends, but a worker may end as it was told to, and
-    the engine starts it again. Raises EngineFailed.
+    `docker compose up --wait` gives up at the first container that ends, but a worker may end on purpose, and the
+    engine starts it again. Raises EngineFailed.
     """
 
-    def unwell() -> list[Container]:
-        found = [one for one in containers(settings) if one.service in services and not one.fine]
-        if ended := [one for one in found if one.state == "exited"]:
+    def not_fine() -> list[Container]:
+        unhealthy = [
+            container
+            for container in containers(settings)
+            if container.service in services and not container.fine
+        ]
+        if ended := [container for container in unhealthy if container.state == "exited"]:
             raise _not_fine(ended)
-        return found
+        return unhealthy
 
     wait_until(
-        unwell,
+        not_fine,
         "all containers are healthy",
         START_SECONDS,
-        enough=lambda found: not found,
+        enough=lambda unhealthy: not unhealthy,
         every=PAUSE_SECONDS,
         error=lambda late: _not_fine(late.last),
     )
 
 
-def _not_fine(ill: Sequence[Container]) -> EngineFailed:
-    named = ", ".join(f"{one.service} is {one.health or one.state}" for one in ill)
-    return EngineFailed(f"{named}: `./daybook --stack compose logs {ill[0].service}` says more")
+def _not_fine(unhealthy: Sequence[Container]) -> EngineFailed:
+    named = ", ".join(
+        f"{container.service} is {container.health or container.state}" for container in unhealthy
+    )
+    return EngineFailed(f"{named}: `./daybook --stack compose logs {unhealthy[0].service}` says more")
 
 
 def _container(row: Mapping[str, object]) -> Container:
     published = row["Publishers"]
-    ports = [one for one in published if one["PublishedPort"]] if isinstance(published, list) else []
+    ports = [port for port in published if port["PublishedPort"]] if isinstance(published, list) else []
     return Container(
         str(row["Name"]),
         str(row["Service"]),
         str(row["State"]),
         str(row["Health"]),
         int(str(row["ExitCode"])),
-        tuple(sorted(f"{one['URL']}:{one['PublishedPort']}" for one in ports)),
+        tuple(sorted(f"{port['URL']}:{port['PublishedPort']}" for port in ports)),
         tuple(filter(None, str(row["Networks"]).split(","))),
     )
 
 
-def _run(command: list[str], settings: StackSettings, *, capture: bool = False) -> str:
+def _show(settings: StackSettings, *command: str) -> None:
+    done = _call(command, compose_environment(settings), shown=True)
+    if done.returncode:
+        raise EngineFailed(f"`{' '.join(command[:3])}` ended with {done.returncode}; its output is above")
+
+
+def _call(
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    shown: bool = False,
+    seconds: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end. Its output is captured, unless it is `shown` to the user."""
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
             cwd=ROOT,
-            env=compose_environment(settings),
-            stdout=subprocess.PIPE if capture else None,
+            env=environment,
+            stdout=None if shown else subprocess.PIPE,
+            stderr=None if shown else subprocess.PIPE,
             text=True,
             check=False,
+            timeout=seconds,
+            # Ctrl-C in a terminal goes to all of its processes; one whose output is captured must finish
+            start_new_session=not shown,
         )
     except FileNotFoundError:
         raise EngineFailed(NO_DOCKER) from None
+    except subprocess.TimeoutExpired:
+        raise EngineFailed(f"`{' '.join(command)}` did not end in {seconds:.0f} s") from None
+
+
+def _output(done: subprocess.CompletedProcess[str]) -> str:
     if done.returncode:
-        raise EngineFailed(
-            f"`{' '.join(command[:3])}` ended with {done.returncode}; what it said stands above"
-        )
-    return done.stdout or ""
+        raise EngineFailed(f"`{' '.join(done.args)}`: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+class Failure(StrEnum):
+    """`KILL`: without warning, and started again (the engine does not restart what `docker kill` has ended).
+    `PAUSE`: alive, connected and silent. `CUT`: alive and disconnected. `RESTART`: stopped in order and started."""
+
+    KILL = "kill"
+    PAUSE = "pause"
+    CUT = "cut"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The start and the end of a fault, seconds since 1970."""
+
+    began: float
+    mended: float
+
+
+def inject(name: str, failure: Failure, seconds: float) -> Broken:
+    """Inject a fault into the container `name` for `seconds`, and repair it, whatever happens meanwhile.
+
+    Only in the main thread: Ctrl-C and SIGTERM end the wait early, and are raised as KeyboardInterrupt after the
+    repair. Raises EngineFailed.
+    """
+    networks = _inspect(name)["NetworkSettings"]["Networks"]
+    with signals_deferred() as signals:
+        began = time.time()
+        try:
+            _break(name, failure, networks)
+            with suppress(TooLate):
+                wait_until(lambda: signals, "a request to stop", seconds, every=POLL_SECONDS)
+        finally:
+            _mend(name, networks)
+        mended = time.time()
+    return Broken(began, mended)
+
+
+def is_healthy(name: str) -> bool:
+    """Whether the container runs and its health check passes now: the engine's own result may be outdated."""
+    state = _inspect(name)
+    if not state["State"]["Running"] or state["State"]["Paused"]:
+        return False
+    kind, *check = (state["Config"].get("Healthcheck") or {}).get("Test") or ["NONE"]
+    if kind == "NONE":
+        return True
+    command = ["sh", "-c", *check] if kind == "CMD-SHELL" else check
+    try:
+        return _call(["docker", "exec", name, *command], seconds=PROBE_SECONDS).returncode == 0
+    except EngineFailed:
+        return False
+
+
+def _break(name: str, failure: Failure, networks: Mapping[str, Any]) -> None:
+    match failure:
+        case Failure.KILL:
+            _docker("kill", "--signal", "KILL", name)
+        case Failure.PAUSE:
+            _docker("pause", name)
+        case Failure.CUT:
+            for network in networks:
+                _docker("network", "disconnect", network, name)
+        case Failure.RESTART:
+            _docker("stop", name)
+
+
+def _mend(name: str, networks: Mapping[str, Any]) -> None:
+    """Repair the container, whatever was done to it: according to its state."""
+    state = _inspect(name)
+    if state["State"]["Paused"]:
+        _docker("unpause", name)
+    for network in networks.keys() - state["NetworkSettings"]["Networks"].keys():
+        aliases = networks[network]["Aliases"] or ()
+        _docker("network", "connect", *(f"--alias={alias}" for alias in aliases), network, name)
+    if not state["State"]["Running"]:
+        _docker("start", name)
+
+
+@contextmanager
+def signals_deferred() -> Iterator[list[int]]:
+    """Defers signals that end this process to the end of the block; the list has those that arrived."""
+    received: list[int] = []
+
+    def remember(number: int, _: FrameType | None) -> None:
+        received.append(number)
+
+    before = {number: signal.signal(number, remember) for number in END_SIGNALS}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        raise KeyboardInterrupt
+
+
+def _inspect(name: str) -> Mapping[str, Any]:
+    return msgspec.json.decode(_docker("inspect", "--type", "container", name), type=list[dict[str, Any]])[0]
+
+
+def _docker(*arguments: str) -> str:
+    return _output(_call(["docker", *arguments], seconds=CALL_SECONDS))

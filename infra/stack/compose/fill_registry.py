@@ -1,8 +1,8 @@
-"""A registry that takes writes, filled from the lock: every schema under every subject, with the lock's ids.
+"""Fills a writable registry from the lock: every schema under every subject, with the lock's ids.
 
 `python -m infra.stack.compose.fill_registry`, for a registry with Confluent's API at DAYBOOK_REGISTRY_URL. A
-registry numbers what it has not seen, so the schemas go in by their ids; one that answers with another id
-holds something else, and the exit code is 1.
+registry numbers new schemas, so they are registered in the order of their ids. One that returns another id has other
+schemas: exit code 1.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class OtherIds(DaybookError):
 
 
 def fill(url: str, lock: Lock) -> int:
-    """Register what is missing; the number of subjects' versions. Raises OtherIds, OSError."""
+    """Register what is missing. Returns the number of the subjects' versions. Raises OtherIds, OSError."""
     _await(url)
-    _ask(url, "/config", {"compatibility": COMPATIBILITY}, "PUT")
+    _request(url, "/config", {"compatibility": COMPATIBILITY}, "PUT")
     for entry in in_order(lock):
         body = {"schema": lock.text(entry.id), "schemaType": "AVRO"}
-        given = _ask(url, f"/subjects/{quote(entry.subject, safe='')}/versions", body, "POST")["id"]
+        given = _request(url, f"/subjects/{quote(entry.subject, safe='')}/versions", body, "POST")["id"]
         if given != entry.id:
             raise OtherIds(
                 f"{entry.subject} version {entry.version}: the lock says {entry.id}, it got {given}"
@@ -53,7 +53,7 @@ def fill(url: str, lock: Lock) -> int:
 
 
 def in_order(lock: Lock) -> list[Entry]:
-    """Every schema once by its id, then those that stand under further subjects: these cost a number too."""
+    """Every schema once by its id, then those under further subjects: these take a number, too."""
     first: dict[int, Entry] = {}
     for entry in lock.entries:
         first.setdefault(entry.id, entry)
@@ -61,9 +61,9 @@ def in_order(lock: Lock) -> list[Entry]:
 
 
 def _await(url: str) -> None:
-    """It listens before it answers."""
+    """It listens before it responds."""
     wait_until(
-        lambda: _ask(url, "/subjects"),
+        lambda: _request(url, "/subjects"),
         "the registry responds",
         PATIENCE_SECONDS,
         enough=lambda _: True,
@@ -72,11 +72,11 @@ def _await(url: str) -> None:
     )
 
 
-def _ask(url: str, path: str, body: Mapping[str, str] | None = None, method: str = "GET") -> Any:
+def _request(url: str, path: str, body: Mapping[str, str] | None = None, method: str = "GET") -> Any:
     data = msgspec.json.encode(body) if body else None
     request = Request(url + path, data, {"Content-Type": MEDIA_TYPE}, method=method)
-    with urlopen(request, timeout=ASK_SECONDS) as answer:
-        return msgspec.json.decode(answer.read())
+    with urlopen(request, timeout=ASK_SECONDS) as response:
+        return msgspec.json.decode(response.read())
 
 
 def main() -> int:

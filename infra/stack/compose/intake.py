@@ -1,9 +1,8 @@
 """Price lists that suppliers drop into a folder, appended to the one file that Kafka's file source follows.
 
 `python -m infra.stack.compose.intake`, over the folder DAYBOOK_LISTS: `new/` is where lists are dropped,
-`taken/` and `refused/` keep them whole, `inbox` is the file. What a line says is Connect's to judge; here
-only a file's form counts: UTF-8, and the header. Where this process was killed a list may be appended twice:
-of a SKU the last price counts.
+`taken/` and `refused/` keep them unchanged, `inbox` is the file. Connect checks the lines; this process checks only
+a file's form: UTF-8, and the header. After a kill a list may be appended twice: for a SKU the last price counts.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ class IntakeSettings(BaseSettings):
 
 
 def make_folders(lists: Path) -> None:
-    """The rooms for lists, and the file that is followed."""
+    """Create the folders of lists, and the file that is followed."""
     for name in ("new", "taken", "refused"):
         (lists / name).mkdir(parents=True, exist_ok=True)
     (lists / "inbox").touch()
 
 
 def look(lists: Path, before: Seen) -> Seen:
-    """Take every list that has not changed since the look before; answers what is there now."""
+    """Take every list that has not changed since the previous look. Returns what exists now."""
     now = {}
     for file in sorted((lists / "new").glob("*.csv")):
         state = file.stat()
@@ -53,8 +52,8 @@ def look(lists: Path, before: Seen) -> Seen:
 def inbox_lines(name: str, content: bytes) -> str:
     """A list's lines as Connect gets them: `NAME|NUMBER|LINE|`, in ASCII. Raises ValueError for another form.
 
-    The last bar marks the end: a line that was cut off by a kill is no price. ASCII, because the file source
-    counts characters where it skips bytes.
+    The last bar marks the end: an incomplete line, after a kill, is no price. ASCII, because the file source counts
+    characters and skips bytes.
     """
     header, *rows = content.decode("utf-8-sig").splitlines() or [""]
     if header.strip() != HEADER:

@@ -1,7 +1,7 @@
-"""What the mirror in its container is told, written by the code that tells the embedded one.
+"""Writes the configuration of the mirror in its container, with the code of the embedded one.
 
-`python -m infra.stack.compose.mirror`: writes DAYBOOK_MIRROR_FILE, before the mirror starts. At an active site
-there must be no mirror: the file is removed, and the mirror waits for it.
+`python -m infra.stack.compose.mirror` writes DAYBOOK_MIRROR_FILE before the mirror starts. At an active site there
+must be no mirror: it removes the file, and the mirror waits for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.base.errors import NotReady
 from infra.base.waiting import wait_until
-from infra.log.asking import Address, SiteSilent, ask
+from infra.log.control import Address, SiteSilent, read_site
 from infra.log.topics import mirrored_topics
 from infra.stack.mirror_settings import MirrorPlace, mirror_properties
 from infra.stack.start import end_last_mirror
@@ -37,7 +37,7 @@ class MirrorSettings(BaseSettings):
 def main() -> int:
     """The process's exit code."""
     settings = MirrorSettings()  # type: ignore[call-arg] # from the environment
-    place = MirrorPlace(
+    mirror = MirrorPlace(
         settings.mirror_file.parent,
         settings.mirror_port,
         settings.peer,
@@ -49,7 +49,7 @@ def main() -> int:
     own = Address(settings.site, settings.kafka)
     # A young broker does not know its partitions yet, and its coordinators take seconds to load.
     control = wait_until(
-        lambda: ask(settings.kafka), "the site's role", PATIENCE_SECONDS, later=(SiteSilent,)
+        lambda: read_site(settings.kafka), "the site's role", PATIENCE_SECONDS, later=(SiteSilent,)
     )
     role = control.role
     if role.role != "passive":
@@ -58,12 +58,12 @@ def main() -> int:
         return 0
     wait_until(
         lambda: end_last_mirror(own, settings.peer),
-        "the last mirror is shut out",
+        "the last mirror is fenced",
         PATIENCE_SECONDS,
         enough=lambda _: True,
         later=(NotReady,),
     )
-    settings.mirror_file.write_text(mirror_properties(place))
+    settings.mirror_file.write_text(mirror_properties(mirror))
     return 0
 
 

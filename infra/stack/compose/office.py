@@ -1,7 +1,7 @@
 """The office's own database, and the one user that Kafka Connect fills it as.
 
-`python -m infra.stack.compose.office`, once per start, as who owns the shop's at DAYBOOK_DATABASE_URL.
-The user may write the tables of the file DAYBOOK_OFFICE_TABLES, and enter no other database.
+`python -m infra.stack.compose.office`, once per start, as the owner of the shop's database at DAYBOOK_DATABASE_URL.
+The user may write the tables of the file DAYBOOK_OFFICE_TABLES, and connect to no other database.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def of_office(database_url: str) -> str:
 
 
 async def open_office(database_url: str, password: str, tables: str) -> None:
-    """Make what is missing; the user's password becomes `password`, in hexadecimal.
+    """Create what is missing, and set the user's password to `password`, which is hexadecimal.
 
     Raises asyncpg.PostgresError, OSError, TimeoutError.
     """
@@ -63,7 +63,7 @@ async def _roles_and_databases(connection: asyncpg.Connection, password: str) ->
     )
     if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", DATABASE):
         await connection.execute(f"CREATE DATABASE {DATABASE}")
-    # Everybody may enter every database, unless one says otherwise.
+    # By default every user may connect to every database.
     for name in await connection.fetch("SELECT quote_ident(datname) FROM pg_database WHERE datallowconn"):
         await connection.execute(f"REVOKE ALL ON DATABASE {name[0]} FROM PUBLIC")
     await connection.execute(f"GRANT CONNECT ON DATABASE {DATABASE} TO {USER}")

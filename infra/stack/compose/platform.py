@@ -1,4 +1,4 @@
-"""The platform of containers: the engine keeps them running, `docker compose` starts them.
+"""The platform of containers: `docker compose` starts them, and the engine keeps them running.
 
 The shop's containers are named after its processes, those of the second site with `away-` before it. A process
 that is held down is listed in the journal of its site's folder, which the mirrors' containers see.
@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from infra.base.settings import StackSettings
 from infra.stack.compose.engine import Container, await_fine, containers, quietly
+from infra.stack.compose.further import write_further
 from infra.stack.mirror_settings import FRESH_SECONDS, canary_age
 from infra.stack.platform import Platform, SiteProcess
-from infra.stack.shop import MIRROR, NAMES, SITE_NAMES, STORES
+from infra.stack.shop import MIRROR, NAMES, SITE_NAMES, STORES, instances, kind_of
 from infra.stack.site import AWAY, HOME, Site, away_settings, home_settings
 
-# Those whose absence is the site's, and that of its log.
+# A site exists, and has a log, if one of these does.
 BROKERS = {HOME: ("broker", "broker-1", "broker-2", "broker-3"), AWAY: ("away-broker",)}
-# The first mirror had its name before there was a second one.
+# The first mirror was named before there was a second one.
 MIRRORS = {HOME: "home-mirror", AWAY: "mirror"}
 PROCESSES = (*NAMES, *SITE_NAMES, "storage")
 # The repository is the registry of both sites.
@@ -36,23 +38,29 @@ class ComposePlatform(Platform):
         self._settings = home_settings(settings)
 
     def sites(self) -> Mapping[str, Site]:
-        services = {one.service for one in containers(self._settings)}
+        services = {container.service for container in containers(self._settings)}
         every = (Site(HOME, self._settings), Site(AWAY, away_settings(self._settings)))
-        return {site.name: site for site in every if services.intersection(BROKERS[site.name])}
+        # a site that is being rebuilt has no broker for a moment
+        own = {HOME: {*BROKERS[HOME], "order-api"}, AWAY: {*BROKERS[AWAY], "away-order-api"}}
+        return {site.name: site for site in every if services & own[site.name]}
 
     def up(self, site: Site) -> bool:
-        found = containers(self._settings)
-        return any(one.service in BROKERS[site.name] and one.state == "running" for one in found)
+        by_name = containers(self._settings)
+        return any(
+            container.service in BROKERS[site.name] and container.state == "running" for container in by_name
+        )
 
     def processes(self, site: Site) -> Mapping[str, SiteProcess]:
-        found, held = self._containers(site), site.journal.held()
-        lives = self._lives(found.values())
+        by_name, held = self._containers(site), site.journal.held()
+        lives = self._start_times(by_name.values())
         processes = {}
-        for name, one in found.items():
-            running = one.state == "running" and name not in held
-            # the engine looks now and then only, and a mirror that runs may copy nothing
+        for name, container in by_name.items():
+            running = container.state == "running" and name not in held
+            # the engine checks only from time to time, and a mirror that runs may copy nothing
             copies = name != MIRROR or (running and canary_age(site.bootstrap) < FRESH_SECONDS)
-            processes[name] = SiteProcess(name, running, running and one.fine and copies, lives[one.name])
+            processes[name] = SiteProcess(
+                name, running, running and container.fine and copies, lives[container.name]
+            )
         return processes
 
     def held(self, site: Site) -> Collection[str]:
@@ -70,27 +78,45 @@ class ComposePlatform(Platform):
 
     def stop(self, site: Site, *names: str) -> None:
         for name in names:
-            site.journal.hold(name)
+            site.journal.keep_down(name)
         if not names:
             self._compose("stop", *_services(site, _names(site)))
 
+    def scale(self, site: Site, kind: str, count: int) -> None:
+        """Remove superfluous containers and start further ones. Each step may be repeated after an interruption."""
+        site.journal.scale(kind, count)
+        names = instances(kind, count)
+        superfluous = [
+            container.name
+            for container in containers(self._settings)
+            if kind_of(container.service) == kind and container.service not in names
+        ]
+        for name in superfluous:
+            self._docker("stop", name)
+            self._docker("rm", name)
+        write_further(self._settings.home, site.journal.counts())
+        if further := names[1:]:
+            self._compose("up", "--detach", "--no-deps", *further)
+
     def kill(self, site: Site, name: str) -> None:
-        one = self._containers(site).get(name)
-        if one is None or one.state != "running":
+        container = self._containers(site).get(name)
+        if container is None or container.state != "running":
             return
-        self._docker("kill", one.name)
+        self._docker("kill", container.name)
         if name not in self.held(site):
-            # the engine leaves alone what `docker kill` has ended
-            self._docker("start", one.name)
+            # the engine does not restart what `docker kill` has ended
+            self._docker("start", container.name)
 
     def kill_site(self, site: Site, names: Sequence[str], after_each: Callable[[], None]) -> None:
-        self._each(site, names, after_each, "kill")
+        self._call_each(site, names, after_each, "kill")
 
     def pause_site(self, site: Site, names: Sequence[str], after_each: Callable[[], None]) -> None:
-        self._each(site, names, after_each, "pause")
+        self._call_each(site, names, after_each, "pause")
 
     def resume_site(self, site: Site) -> None:
-        paused = [one.name for one in self._containers(site).values() if one.state == "paused"]
+        paused = [
+            container.name for container in self._containers(site).values() if container.state == "paused"
+        ]
         self._docker("unpause", *paused)
 
     def has_log(self, site: Site) -> bool:
@@ -107,36 +133,41 @@ class ComposePlatform(Platform):
             self._compose("stop", broker)
 
     def lose_disks(self, site: Site, kept: Path) -> None:
-        found, volumes = self._containers(site), []
+        by_name, volumes = self._containers(site), []
         for store in STORES:
-            if store not in found:
+            if store not in by_name:
                 continue
-            self._docker("cp", f"{found[store].name}:{DISKS[store]}", str(kept / store))
-            (said,) = msgspec.json.decode(self._docker("inspect", found[store].name))
-            volumes += [each["Name"] for each in said["Mounts"] if each["Destination"] == DISKS[store]]
-        # the probe of the disks has both, too
+            self._docker("cp", f"{by_name[store].name}:{DISKS[store]}", str(kept / store))
+            (state,) = msgspec.json.decode(self._docker("inspect", by_name[store].name))
+            volumes += [mount["Name"] for mount in state["Mounts"] if mount["Destination"] == DISKS[store]]
+        # the probe of the disks mounts both, too
         self._compose("rm", "--force", "--stop", *_services(site, [*STORES, "storage"]))
         self._docker("volume", "rm", *volumes)
 
-    def _each(self, site: Site, names: Sequence[str], after_each: Callable[[], None], verb: str) -> None:
-        found = self._containers(site)
+    def destroy(self, site: Site) -> None:
+        """The secrets of both sites are in the project's folder, which is on neither's disk."""
+        with TemporaryDirectory() as folder:
+            self.lose_disks(site, Path(folder))
+
+    def _call_each(self, site: Site, names: Sequence[str], after_each: Callable[[], None], verb: str) -> None:
+        by_name = self._containers(site)
         for name in names:
-            self._docker(verb, found[name].name)
+            self._docker(verb, by_name[name].name)
             after_each()
 
     def _containers(self, site: Site) -> dict[str, Container]:
-        """Those of the site's processes that exist, by the process's name."""
-        by_service = {one.service: one for one in containers(self._settings)}
+        """The containers of the site's processes, by the process's name."""
+        by_service = {container.service: container for container in containers(self._settings)}
         services = dict(zip(_names(site), _services(site, _names(site)), strict=True))
         return {name: by_service[service] for name, service in services.items() if service in by_service}
 
-    def _lives(self, found: Collection[Container]) -> dict[str, str]:
-        """When each container was started last, by its name."""
-        names = [one.name for one in found]
+    def _start_times(self, by_name: Collection[Container]) -> dict[str, str]:
+        """The last start of each container, by its name."""
+        names = [container.name for container in by_name]
         if not names:
             return {}
-        said = msgspec.json.decode(self._docker("inspect", *names))
-        return {each["Name"].removeprefix("/"): each["State"]["StartedAt"] for each in said}
+        states = msgspec.json.decode(self._docker("inspect", *names))
+        return {state["Name"].removeprefix("/"): state["State"]["StartedAt"] for state in states}
 
     def _compose(self, *arguments: str) -> None:
         quietly(self._settings, "docker", "compose", *arguments)
@@ -146,7 +177,8 @@ class ComposePlatform(Platform):
 
 
 def _names(site: Site) -> list[str]:
-    return [name for name in PROCESSES if site.name == HOME or name not in OF_HOME_ALONE]
+    further = [name for kind, count in site.journal.counts().items() for name in instances(kind, count)[1:]]
+    return [name for name in PROCESSES if site.name == HOME or name not in OF_HOME_ALONE] + further
 
 
 def _services(site: Site, names: Sequence[str]) -> list[str]:

@@ -1,15 +1,16 @@
-"""One child process in its own process group, tied to the life of the process that started it."""
+"""One child process in its own process group, which ends with the process that started it."""
 
 import os
 import shutil
 import signal
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.base.errors import NotReady
-from infra.base.rotation import rotate
+from infra.base.files import rotate
 from infra.base.waiting import wait_until
 
 POLL_SECONDS = 0.05
@@ -17,10 +18,10 @@ POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Program:
-    """What to run and how to tell it to stop.
+    """What to run and how to stop it.
 
-    environment is the child's whole environment; user is a numeric id to run under, None for our own;
-    stop_seconds is how long a clean stop may take before the process group is killed.
+    `environment` is the child's whole environment; `user` is a numeric id to run under, None for ours. After
+    `stop_seconds` of a clean stop the process group is killed.
     """
 
     name: str
@@ -32,10 +33,7 @@ class Program:
 
 
 class Child:
-    """A running program. Its output goes to the end of `log`; it gets its stop signal if our process dies.
-
-    A long log is rotated first.
-    """
+    """A running program. Its output is appended to `log`; it gets its stop signal if our process dies."""
 
     def __init__(self, program: Program, log: Path) -> None:
         self.program = program
@@ -65,7 +63,7 @@ class Child:
         return self._process.poll()
 
     def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Return once `ready` is true. Raises NotReady, with the log's end, when it dies or is too slow."""
+        """Return once `ready` is true. Raises NotReady, with the log's end, when it dies or takes too long."""
 
         def ready_and_alive() -> bool:
             if ready():
@@ -82,14 +80,14 @@ class Child:
             error=lambda late: NotReady(f"{late}\n{self.last_lines()}"),
         )
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Send the stop signal and return at once."""
         if self.exit_code is None:
             self._process.send_signal(self.program.stop_signal)
 
     def stop(self) -> None:
-        """Stop it cleanly, or kill its process group when it takes longer than it may."""
-        self.ask_to_stop()
+        """Stop it cleanly; kill its process group when that takes too long."""
+        self.request_stop()
         try:
             self._process.wait(self.program.stop_seconds)
         except subprocess.TimeoutExpired:
@@ -104,6 +102,50 @@ class Child:
     def last_lines(self, count: int = 15) -> str:
         """The end of the log, for an error's text."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
+
+
+class Server(ABC):
+    """A program that its caller starts and stops repeatedly; its state stays in `folder`.
+
+    `title` names it in errors; a start may take `seconds`.
+    """
+
+    def __init__(self, title: str, folder: Path, seconds: float) -> None:
+        self._title, self._folder, self._seconds = title, folder, seconds
+        self._child: Child | None = None
+
+    @abstractmethod
+    def _program(self) -> Program:
+        """The program, prepared for a start."""
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether it serves."""
+
+    @property
+    def child(self) -> Child:
+        """The running process; raises NotReady before start."""
+        if self._child is None:
+            raise NotReady(f"{self._title} has not been started")
+        return self._child
+
+    def start(self, seconds: float | None = None) -> None:
+        """Return when it is ready. Raises NotReady, with the end of its log, when it does not come up."""
+        program = self._program()
+        self._child = Child(program, self._folder / f"{program.name}.log")
+        try:
+            self._child.wait_until(self.ready, self._seconds if seconds is None else seconds)
+        except NotReady:
+            self._child.kill()
+            raise
+
+    def stop(self) -> None:
+        """Stop it cleanly; its state stays."""
+        self.child.stop()
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self.child.kill()
 
 
 def _tether(stop_signal: signal.Signals) -> tuple[str, ...]:

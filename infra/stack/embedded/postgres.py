@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 
 from infra.base.errors import DaybookError, NotReady
+from infra.base.files import kept_secret
 from infra.base.ports import HOST
-from infra.base.secret import kept_secret
-from infra.stack.embedded.child import Child, Program
+from infra.stack.embedded.child import Program, Server
 from infra.stack.shop import DATABASE, USER
 
 # The wheel holds several major versions; a data folder belongs to one of them.
@@ -28,7 +28,7 @@ _NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 @dataclass(frozen=True)
 class DatabaseAccount:
-    """Under whom PostgreSQL runs: a command prefix and, failing that, a numeric user."""
+    """The account of PostgreSQL: a command prefix or, failing that, a numeric user."""
 
     prefix: tuple[str, ...] = ()
     user: int | None = None
@@ -36,7 +36,7 @@ class DatabaseAccount:
 
 @dataclass(frozen=True)
 class PostgresPlace:
-    """Where a server lives: its folder (cluster, password, log) and its port on loopback."""
+    """A server's folder (cluster, password, log) and its port on loopback."""
 
     folder: Path
     port: int
@@ -51,28 +51,28 @@ class PostgresPlace:
 
 
 def password(folder: Path) -> str:
-    """The generated password of the server in `folder`; made on first use, readable by its owner only."""
+    """The password of the server in `folder`, generated on first use, readable by its owner only."""
     return kept_secret(folder / "password")
 
 
-def prepare_postgres(place: PostgresPlace) -> Program:
+def prepare_postgres(server: PostgresPlace) -> Program:
     """Initialise the cluster once and return what to run.
 
     Raises NotReady when initialising fails, and for a cluster of another major version.
     """
-    place.folder.mkdir(parents=True, exist_ok=True)
+    server.folder.mkdir(parents=True, exist_ok=True)
     account = _account()
-    if not _version(place):
-        _initialise(place, account)
-    if (version := _version(place)) != MAJOR:
+    if not _version(server):
+        _initialise(server, account)
+    if (version := _version(server)) != MAJOR:
         raise NotReady(
-            f"{place.cluster} was made by PostgreSQL {version}, the shop runs {MAJOR}: `./daybook up` "
+            f"{server.cluster} was made by PostgreSQL {version}, the shop runs {MAJOR}: `./daybook up` "
             "puts it aside and rebuilds the read models from the log"
         )
-    _forget_stale_lock(place.cluster / "postmaster.pid")
+    _forget_stale_lock(server.cluster / "postmaster.pid")
     settings = {
         "listen_addresses": HOST,
-        "port": str(place.port),
+        "port": str(server.port),
         # No socket file: its path would have to be shorter than a checkout's often is.
         "unix_socket_directories": "",
         "max_connections": "100",
@@ -80,43 +80,43 @@ def prepare_postgres(place: PostgresPlace) -> Program:
         "log_timezone": "UTC",
     }
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-    command = (*account.prefix, str(_binaries() / "postgres"), "-D", str(place.cluster), *options)
+    command = (*account.prefix, str(_binaries() / "postgres"), "-D", str(server.cluster), *options)
     # SIGINT is PostgreSQL's "fast" stop: connections are cut, everything is written.
     return Program("postgres", command, _environment(), stop_signal=signal.SIGINT, user=account.user)
 
 
-def put_aside(place: PostgresPlace) -> Path | None:
+def put_aside(server: PostgresPlace) -> Path | None:
     """Rename a cluster of another major version; the next start makes a new one, and the read models are
     rebuilt from the log. Returns the new name, None where there is nothing to put aside.
 
-    The old cluster is kept: the decisions of `./daybook parked skip`, and where the mirrored log ended at a
-    promotion, stand nowhere else.
+    The old cluster is kept: only it has the decisions of `./daybook parked skip`, and the ends of the mirrored log
+    at promotions.
     """
-    version = _version(place)
+    version = _version(server)
     if version in ("", MAJOR):
         return None
-    kept = place.cluster.with_name(f"cluster.{version}")
+    kept = server.cluster.with_name(f"cluster.{version}")
     while kept.exists():
         kept = kept.with_name(f"{kept.name}.old")
-    return place.cluster.rename(kept)
+    return server.cluster.rename(kept)
 
 
-def _version(place: PostgresPlace) -> str:
+def _version(server: PostgresPlace) -> str:
     """The major version that made the cluster; empty where there is none."""
-    file = place.cluster / "PG_VERSION"
+    file = server.cluster / "PG_VERSION"
     return file.read_text().strip() if file.exists() else ""
 
 
-def _initialise(place: PostgresPlace, account: DatabaseAccount) -> None:
-    password(place.folder)
+def _initialise(server: PostgresPlace, account: DatabaseAccount) -> None:
+    password(server.folder)
     if account.user is not None:
-        os.chown(place.folder, account.user, account.user)
-        os.chown(place.folder / "password", account.user, account.user)
+        os.chown(server.folder, account.user, account.user)
+        os.chown(server.folder / "password", account.user, account.user)
     # Made aside and renamed: an interrupted initdb leaves nothing that looks like a cluster.
-    unfinished = place.cluster.with_name("cluster.unfinished")
+    unfinished = server.cluster.with_name("cluster.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     command = [*account.prefix, str(_binaries() / "initdb"), "-D", str(unfinished), "-U", USER]
-    command += ["--pwfile", str(place.folder.absolute() / "password"), "-A", "scram-sha-256"]
+    command += ["--pwfile", str(server.folder.absolute() / "password"), "-A", "scram-sha-256"]
     command += ["-E", "UTF8", "--no-locale", "--no-instructions"]
     done = subprocess.run(
         command,
@@ -130,14 +130,14 @@ def _initialise(place: PostgresPlace, account: DatabaseAccount) -> None:
     )
     if done.returncode:
         raise NotReady(f"initialising PostgreSQL failed:\n{(done.stdout + done.stderr).strip()[-2000:]}")
-    unfinished.rename(place.cluster)
+    unfinished.rename(server.cluster)
 
 
 def _forget_stale_lock(lock: Path) -> None:
     """Remove a crash's lock file if its process number now belongs to some other program.
 
-    A number that belongs to a server, or to nobody, is PostgreSQL's own to judge: it also looks for memory
-    that survives. An empty file is of a server that found the disk full; PostgreSQL would wait for ever.
+    PostgreSQL itself handles the number of a server or of no process: it also looks for shared memory that is left.
+    An empty file is of a server that met a full disk; PostgreSQL would wait for ever.
     """
     if not lock.exists():
         return
@@ -175,61 +175,44 @@ def _environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
-def _psql(place: PostgresPlace, database: str, sql: str) -> subprocess.CompletedProcess[str]:
-    command = [str(_binaries() / "psql"), "-X", "-A", "-t", "-h", HOST, "-p", str(place.port), "-U", USER]
-    environment = {**_environment(), "PGPASSWORD": password(place.folder), "PGCONNECT_TIMEOUT": "2"}
+def _psql(server: PostgresPlace, database: str, sql: str) -> subprocess.CompletedProcess[str]:
+    command = [str(_binaries() / "psql"), "-X", "-A", "-t", "-h", HOST, "-p", str(server.port), "-U", USER]
+    environment = {**_environment(), "PGPASSWORD": password(server.folder), "PGCONNECT_TIMEOUT": "2"}
     return subprocess.run(
         [*command, "-d", database, "-c", sql], capture_output=True, text=True, check=False, env=environment
     )
 
 
-def postgres_ready(place: PostgresPlace) -> bool:
-    """True when the server takes connections and has the shop's database (made here on the first start)."""
-    probe = _psql(place, "postgres", f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")
+def postgres_ready(server: PostgresPlace) -> bool:
+    """Whether the server accepts connections and has the shop's database, which is created here on the first start."""
+    probe = _psql(server, "postgres", f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")
     if probe.returncode:
         return False
     if probe.stdout.strip() == "1":
         return True
-    return _psql(place, "postgres", f"CREATE DATABASE {DATABASE}").returncode == 0
+    return _psql(server, "postgres", f"CREATE DATABASE {DATABASE}").returncode == 0
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(Server):
     """A server that the caller starts and stops; its state stays in the folder."""
 
     def __init__(self, folder: Path, port: int) -> None:
-        self.place = PostgresPlace(folder, port)
-        self._child: Child | None = None
-
-    @property
-    def child(self) -> Child:
-        """The running process; raises NotReady before start."""
-        if self._child is None:
-            raise NotReady("PostgreSQL has not been started")
-        return self._child
+        super().__init__("PostgreSQL", folder, READY_SECONDS)
+        self.layout = PostgresPlace(folder, port)
 
     def url(self, database: str = DATABASE) -> str:
-        return self.place.url(database)
+        return self.layout.url(database)
 
-    def start(self, seconds: float = READY_SECONDS) -> None:
-        """Return when it is ready. Raises NotReady, with the end of its log, when it does not come up."""
-        self._child = Child(prepare_postgres(self.place), self.place.folder / "postgres.log")
-        try:
-            self._child.wait_until(self.ready, seconds)
-        except NotReady:
-            self._child.kill()
-            raise
+    def _program(self) -> Program:
+        return prepare_postgres(self.layout)
 
     def ready(self) -> bool:
-        return postgres_ready(self.place)
-
-    def stop(self) -> None:
-        """Stop it cleanly; its state stays."""
-        self.child.stop()
+        return postgres_ready(self.layout)
 
     def kill(self) -> None:
-        """End it at once, as a crash would. Returns when its own processes have ended: before, no other can start."""
+        """End it at once, as a crash would. Returns when all its processes have ended: before, none can start."""
         backends: list[psutil.Process] = []
         with suppress(psutil.NoSuchProcess):
             backends = psutil.Process(self.child.pid).children(recursive=True)
-        self.child.kill()
+        super().kill()
         psutil.wait_procs(backends, timeout=READY_SECONDS)

@@ -1,7 +1,7 @@
 """A small Spark cluster: a standalone master and two workers of one core each, on loopback.
 
 `python -m infra.stack.embedded.spark` supervises it in the foreground; `daybook spark up` starts it detached. It
-has a journal of its own, so that it comes and goes apart from the shop.
+has its own journal, so that it starts and stops independently of the shop.
 """
 
 import importlib.util
@@ -36,12 +36,12 @@ _CLASSES = "org.apache.spark.deploy"
 
 
 def cluster_journal(settings: StackSettings) -> StackJournal:
-    """Where the cluster's supervisor writes; apart from the stack's own."""
+    """The journal of the cluster's supervisor."""
     return StackJournal(settings.home / "spark")
 
 
 def master_url(settings: StackSettings) -> str:
-    """What a job is told: DAYBOOK_SPARK_MASTER."""
+    """The value of DAYBOOK_SPARK_MASTER for jobs."""
     return f"spark://{HOST}:{settings.port(MASTER)}"
 
 
@@ -51,7 +51,7 @@ def cluster_members(settings: StackSettings) -> list[list[Member]]:
 
 
 def cluster_view(settings: StackSettings) -> Mapping[str, Any] | None:
-    """What the master says of itself, its workers and applications; None when it does not answer."""
+    """The master's view of itself, its workers and applications; None when it does not respond."""
     url = f"http://{HOST}:{settings.port(f'{MASTER}-ui')}/json/"
     try:
         response = local_http().get(url, timeout=_PROBE_SECONDS)
@@ -65,7 +65,7 @@ def _master(settings: StackSettings) -> Member:
     port, ui = settings.port(MASTER), settings.port(f"{MASTER}-ui")
     arguments = ("--host", HOST, "--port", str(port), "--webui-port", str(ui))
 
-    def answers() -> bool:
+    def is_alive() -> bool:
         view = cluster_view(settings)
         return view is not None and view.get("status") == "ALIVE"
 
@@ -73,27 +73,27 @@ def _master(settings: StackSettings) -> Member:
         MASTER,
         (port, ui),
         lambda: _program(MASTER, f"{_CLASSES}.master.Master", arguments),
-        answers,
+        is_alive,
         READY_SECONDS,
-        alive=answers,
+        alive=is_alive,
     )
 
 
 def _worker(settings: StackSettings, name: str) -> Member:
     port, ui = settings.port(name), settings.port(f"{name}-ui")
     folder = (settings.home / "spark" / name).absolute()
-    place = ("--host", HOST, "--port", str(port), "--webui-port", str(ui), "--work-dir", str(folder))
+    address = ("--host", HOST, "--port", str(port), "--webui-port", str(ui), "--work-dir", str(folder))
     size = ("--cores", str(CORES), "--memory", f"{EXECUTOR_MEGABYTES}m")
 
-    def known_to_master() -> bool:
+    def is_registered() -> bool:
         workers = (cluster_view(settings) or {}).get("workers", ())
         return any(worker["port"] == port and worker["state"] == "ALIVE" for worker in workers)
 
     return Member(
         name,
         (port, ui),
-        lambda: _program(name, f"{_CLASSES}.worker.Worker", (*place, *size, master_url(settings))),
-        known_to_master,
+        lambda: _program(name, f"{_CLASSES}.worker.Worker", (*address, *size, master_url(settings))),
+        is_registered,
         READY_SECONDS,
     )
 
@@ -103,13 +103,13 @@ def _program(name: str, main_class: str, arguments: tuple[str, ...]) -> Program:
     if spec is None or spec.origin is None:
         raise NotReady("PySpark, whose wheel brings the cluster, is not installed: run `make setup`")
     home = Path(spec.origin).parent
-    # Of the caller's environment nothing that configures another Spark.
+    # The caller's environment may configure another Spark.
     own = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     options = [
-        # Master and worker only pass words on: small and quick to start is all they need to be.
+        # Master and worker only coordinate: they should be small and start quickly.
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
-        # The master would open one more port, 6066, for whoever asks.
+        # The master would also open port 6066.
         "-Dspark.master.rest.enabled=false",
         # Executors' folders of jobs that are done: logs and shipped code, removed after a day.
         "-Dspark.worker.cleanup.enabled=true",

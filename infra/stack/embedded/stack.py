@@ -1,4 +1,4 @@
-"""The processes of the embedded stack: what each runs, in which environment and order, when it is ready."""
+"""The processes of the embedded stack: their programs, environments, order, and readiness."""
 
 import os
 import sys
@@ -7,29 +7,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from confluent_kafka import KafkaException
+
+from infra.base.errors import NotReady
+from infra.base.files import kept_secret
+from infra.base.journal import StackJournal
 from infra.base.ports import HOST, listening
-from infra.base.secret import kept_secret
-from infra.base.settings import StackSettings
-from infra.log.asking import Address
-from infra.log.topics import mirrored_topics
-from infra.stack.embedded.broker import BrokerPlace, broker_ready, prepare_broker
+from infra.base.settings import MOST, StackSettings
+from infra.base.waiting import TooLate
+from infra.log.control import Address
+from infra.log.topics import Unsafe, mirrored_topics
 from infra.stack.embedded.child import Program
-from infra.stack.embedded.mirror import mirror_ready, prepare_mirror
+from infra.stack.embedded.kafka import BrokerPlace, broker_ready, mirror_ready, prepare_broker, prepare_mirror
 from infra.stack.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
 from infra.stack.mirror_settings import MirrorPlace
-from infra.stack.shop import SERVICES, ShopProcess, addresses, health, http_ready
+from infra.stack.shop import ROUTED, SERVICES, WORKERS, ShopProcess, addresses, health, http_ready, kind_of
 from infra.stack.site import Site, home_settings, own_site, peer
-from infra.stack.start import end_last_mirror, require_passive
+from infra.stack.start import end_last_mirror, prepare_log, prove_role, require_passive
+from services.kernel.log.control import ControlWatch
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+# `daybook up --active` sets it: the other site is not contacted.
+FORCE_ACTIVE = "DAYBOOK_TOLD_ACTIVE"
+GUARD = ShopProcess("guard", "infra.dr.guard")
 
 
 @dataclass(frozen=True)
 class Member:
-    """One process. `prepare` says what to run; `ready` asks it; `seconds` is how long that may take.
+    """One process. `prepare` returns what to run; `ready` must return true within `seconds`.
 
-    `alive` is false for a process that runs and does nothing. The start of the stack waits for it, and fails
-    with it, unless it is not `awaited`.
+    `alive` is false for a process that runs and does nothing. The start of the stack waits for an `awaited` member,
+    and fails with it.
     """
 
     name: str
@@ -41,25 +48,62 @@ class Member:
     awaited: bool = True
 
 
-def members(settings: StackSettings, only: Collection[str] = ()) -> list[list[Member]]:
-    """The stack's members in rows, in order of starting; `only` keeps those names (none: all)."""
+def members(
+    settings: StackSettings, only: Collection[str] = (), counts: Mapping[str, int] = MappingProxyType({})
+) -> list[list[Member]]:
+    """The stack's members in rows, in order of starting; `only` keeps those kinds (none: all).
+
+    Of a kind that is not in `counts` there is one.
+    """
     other = peer(settings)
     rows = [
         _stores(settings),
-        *([_service(settings, service, _told_of(other, service)) for service in row] for row in SERVICES),
+        *(
+            [
+                _service(settings, service)
+                for kind in row
+                for service in kind.numbered(min(MOST, counts.get(kind.name, 1)))
+            ]
+            for row in SERVICES
+        ),
     ]
     if other is not None:
         rows[0].append(_link(settings))
-        rows.append([_guard(settings, other), _mirror(settings, other)])
-    kept = [[member for member in row if not only or member.name in only] for row in rows]
+        rows.append([_service(settings, GUARD, seconds=60), _mirror(settings, other)])
+    kept = [[member for member in row if not only or kind_of(member.name) in only] for row in rows]
     return [row for row in kept if row]
+
+
+class Scaled:
+    """The members as `daybook scale` wants them now. The slots are those of `site.control`, which must be readable at
+    the first call; the other numbers are in the journal."""
+
+    def __init__(self, settings: StackSettings, only: Collection[str]) -> None:
+        self._settings, self._only = settings, only
+        self._watch: ControlWatch | None = None
+        self._counts: Mapping[str, int] = {}
+        self._rows: list[list[Member]] = []
+
+    def __call__(self) -> list[list[Member]]:
+        """Raises NotReady, only at the first call."""
+        if self._watch is None:
+            try:
+                self._watch = ControlWatch(self._settings.kafka)
+            except (KafkaException, TimeoutError) as reason:
+                raise NotReady(f"the slot layouts are not known: {reason}") from reason
+        control = self._watch.control
+        slots = {worker: control.layout(service).slots for service, worker in WORKERS.items()}
+        counts = own_site(self._settings).journal.counts() | slots
+        if counts != self._counts:
+            self._counts, self._rows = counts, members(self._settings, self._only, counts)
+        return self._rows
 
 
 def _stores(settings: StackSettings) -> list[Member]:
     broker = BrokerPlace(settings.home / "broker", settings.port("broker"), settings.port("controller"))
     if peer(settings) is not None:
         broker = replace(broker, peer_port=settings.port("peer"), link_port=settings.port("link"))
-    postgres = _postgres(settings)
+    postgres = PostgresPlace(settings.home / "postgres", settings.port("postgres"))
     return [
         Member(
             "broker",
@@ -78,10 +122,6 @@ def _stores(settings: StackSettings) -> list[Member]:
     ]
 
 
-def _postgres(settings: StackSettings) -> PostgresPlace:
-    return PostgresPlace(settings.home / "postgres", settings.port("postgres"))
-
-
 def _link(settings: StackSettings) -> Member:
     port, broker = settings.port("link"), settings.port("peer")
     state = own_site(settings).link_state.absolute()
@@ -96,27 +136,22 @@ def _link(settings: StackSettings) -> Member:
     )
 
 
-def _guard(settings: StackSettings, other: Site) -> Member:
-    told = {"DAYBOOK_PEER": other.name, "DAYBOOK_PEER_KAFKA": other.link}
-    return replace(_service(settings, ShopProcess("guard", "infra.dr.guard"), told), seconds=60)
-
-
 def _mirror(settings: StackSettings, source: Site) -> Member:
-    place = mirror_place(settings, source)
+    mirror = mirror_place(settings, source)
 
     def prepare() -> Program:
         own = Address(settings.site, settings.kafka)
         require_passive(own)
         end_last_mirror(own, source.name)
-        return prepare_mirror(place)
+        return prepare_mirror(mirror)
 
     return Member(
         "mirror",
-        (place.port,),
+        (mirror.port,),
         prepare,
-        lambda: mirror_ready(place),
+        lambda: mirror_ready(mirror),
         seconds=120,
-        # the guard knows, and without one nobody does
+        # only the guard can tell
         alive=lambda: health(settings.url("guard"), "mirror") != 503,
         awaited=False,
     )
@@ -135,52 +170,92 @@ def mirror_place(settings: StackSettings, source: Site) -> MirrorPlace:
     )
 
 
-def _service(
-    settings: StackSettings, service: ShopProcess, told: Mapping[str, str] = MappingProxyType({})
-) -> Member:
-    """`told` is what only this one has to know."""
-    command = (sys.executable, "-m", service.module, *([service.part] if service.part else []))
+def _service(settings: StackSettings, service: ShopProcess, seconds: float = 300) -> Member:
+    """By default `seconds` is long enough for a worker that restores a long log."""
+    command = (sys.executable, "-m", service.module, *filter(None, [service.part]))
     return Member(
         service.name,
         (settings.port(service.name),),
-        lambda: Program(service.name, command, {**_environment(settings, service.name), **told}),
+        lambda: Program(service.name, command, _environment(settings, service.name, service.number)),
         lambda: http_ready(settings.url(service.name)),
-        # A long log takes a worker a while to restore.
-        seconds=300,
-        # clients of this machine may have all connections of its address: refusing one is a sign of life
+        seconds,
+        # clients of this machine may have all connections of its address: a refusal is a sign of life
         alive=lambda: health(settings.url(service.name), "live") in (200, 429),
     )
 
 
-def _told_of(other: Site | None, service: ShopProcess) -> Mapping[str, str]:
-    """A passive site's write APIs name the active site's."""
-    if other is None or service.name not in ("order-api", "inventory-api"):
-        return _NOTHING
-    return {"DAYBOOK_PEER_URL": other.settings.url(service.name)}
+def _peer_environment(settings: StackSettings, name: str) -> dict[str, str]:
+    """Who writes or watches knows the other site's broker; a passive site's write APIs name the active one's."""
+    other = peer(settings)
+    if other is None:
+        return {"DAYBOOK_PEER_KAFKA": ""}
+    peers = {"DAYBOOK_PEER_KAFKA": other.link}
+    if name == GUARD.name:
+        return {**peers, "DAYBOOK_PEER": other.name}
+    if kind_of(name) in ("order-api", "inventory-api"):
+        # `Location` follows the active site
+        reads = home_settings(settings).url(ROUTED["query-api"])
+        return {
+            **peers,
+            "DAYBOOK_PEER_URL": other.settings.url(kind_of(name)),
+            "DAYBOOK_QUERY_URL": reads,
+        }
+    return peers if kind_of(name) in WORKERS.values() else {}
 
 
-def _environment(settings: StackSettings, name: str) -> dict[str, str]:
-    """The caller's environment may tune a service; what makes this one stack is ours to say."""
+def _environment(settings: StackSettings, name: str, number: int = 0) -> dict[str, str]:
+    """The caller's environment may tune a service; addresses and identity are fixed."""
     tunable = {
-        "DAYBOOK_SLOT": "0",
-        "DAYBOOK_SLOTS": "1",
-        "DAYBOOK_LAYOUT": "1",
-        "DAYBOOK_REPLICA": "0",
-        "DAYBOOK_PROJECTION_INSTANCE": "0",
-        # of both sites: clients take their keys along
-        "DAYBOOK_HASH_KEY": kept_secret(home_settings(settings).home / "hash-key"),
+        "DAYBOOK_HASH_KEY": _hash_key(settings),
         "PYTHONUNBUFFERED": "1",
     }
     fixed = {
+        "DAYBOOK_SLOT": str(number),
+        "DAYBOOK_REPLICA": str(number),
+        "DAYBOOK_PROJECTION_INSTANCE": str(number),
         "DAYBOOK_HTTP_HOST": HOST,
         "DAYBOOK_HTTP_PORT": str(settings.port(name)),
         "DAYBOOK_HOME": str(settings.home.absolute()),
         "DAYBOOK_PORT_BASE": str(settings.port_base),
         "DAYBOOK_SITE": settings.site,
     }
-    return {**tunable, **os.environ, **fixed, **addresses(settings)}
+    return {**tunable, **os.environ, **fixed, **addresses(settings), **_peer_environment(settings, name)}
+
+
+def _hash_key(settings: StackSettings) -> str:
+    """The same at both sites: clients keep their keys. Each site has a copy, so that it outlives the other's disk."""
+    own, other = settings.home / "hash-key", peer(settings)
+    copies = [own] if other is None else [own, other.settings.home / "hash-key"]
+    for file in copies:
+        if file.exists():
+            return kept_secret(own, file.read_text("utf-8"))
+    return kept_secret(own)
 
 
 def log_file(settings: StackSettings, name: str) -> Path:
-    """Where a process's output goes."""
+    """The file of a process's output."""
     return settings.logs / f"{name}.log"
+
+
+def open_site(settings: StackSettings, journal: StackJournal, stopping: Callable[[], bool]) -> None:
+    """Between the broker and the services: topics, the site's first records, and the proof of its role.
+
+    Returns early when `stopping`. Raises NotReady.
+    """
+    try:
+        created, corrected = prepare_log(settings.kafka, settings.site, stopping=stopping)
+    except (TooLate, Unsafe) as reason:
+        raise NotReady(str(reason)) from reason
+    for line in corrected:
+        journal.record("broker", "topics", f"{line}: corrected")
+    journal.record("broker", "topics", f"{len(created)} created")
+    other = peer(settings)
+    if other is None or stopping():
+        return
+    own = Address(settings.site, settings.kafka)
+    forced = os.environ.get(FORCE_ACTIVE) == "1"
+    try:
+        standing = prove_role(own, Address(other.name, other.link), forced=forced, stopping=stopping)
+    except (KafkaException, TimeoutError) as reason:
+        raise NotReady(f"the site's role is not known: {reason}") from reason
+    journal.record("site", "role", standing)

@@ -1,41 +1,177 @@
-"""`daybook up`'s process: starts the stack's members, restarts those that die, stops them in order.
+"""The process behind `daybook up`: starts the stack's members, restarts those that die, stops them in order.
 
-`python -m infra.stack.embedded.supervisor [NAME…]` runs it in the foreground; `daybook up` starts it detached.
-`infra/stack/embedded/spark.py` runs the cluster in the same way.
+`python -m infra.stack.embedded.supervisor [NAME…]` runs it in the foreground; `daybook up` starts it detached. The
+Spark cluster (`infra/stack/embedded/spark.py`) runs in the same way. A thread of its own watches the disk.
 """
+
+from __future__ import annotations
 
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from types import FrameType
 
 from infra.base.errors import DaybookError, NotReady
-from infra.base.journal import Phase, StackJournal, StackState
+from infra.base.files import rotate
+from infra.base.journal import MemberState, Phase, StackJournal, StackState
 from infra.base.ports import require_free
-from infra.base.settings import StackSettings
+from infra.base.settings import MOST, StackSettings
 from infra.stack.embedded.child import Child
-from infra.stack.embedded.housekeeping import ENOUGH, Housekeeping
-from infra.stack.embedded.opening import open_site
-from infra.stack.embedded.stack import Member, log_file, members
-from infra.stack.embedded.watched import Watched, broker_was_away, ended_as
+from infra.stack.embedded.stack import Member, Scaled, log_file, members, open_site
+from infra.stack.shop import SILENT, instances
+from infra.stack.storage import LOOK_SECONDS, MEGABYTE, StorageWatch
+from services.kernel.exit_codes import EXIT_JUDGED, EXIT_LAYOUT, EXIT_REBUILT, EXIT_STOOD_DOWN
+from services.kernel.worker.broker_monitor import BrokerSight
+
+PLANNED = {
+    EXIT_LAYOUT: "layout_changed",
+    EXIT_STOOD_DOWN: "stood_down",
+    EXIT_JUDGED: "decision_recorded",
+    EXIT_REBUILT: "read_model_rebuilt",
+}
+FIRST_BACKOFF_SECONDS = 0.5
+LONGEST_BACKOFF_SECONDS = 30.0
+# A process that has lived this long starts again at once.
+SETTLED_SECONDS = 60.0
+# A process that dies sooner after its start did not die of the broker's absence: that takes longer.
+SUDDEN_SECONDS = 1.0
+# A death so soon after the broker's absence is put down to it.
+EXCUSED_SECONDS = 10.0
+
+
+def backoff(deaths: int) -> float:
+    """Seconds before the restart after the `deaths`-th early death in a row; 0 for none."""
+    return min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** (deaths - 1)) if deaths else 0.0
+
+
+@dataclass
+class Watched:
+    """A member under watch; `restart_at` and `started_at` are monotonic seconds.
+
+    `lived`: seconds since the last death that was counted. `silent`: how many of the last probes in a row failed; such
+    a member runs, and is not ready.
+    """
+
+    member: Member
+    child: Child | None = None
+    ready: bool = False
+    restarts: int = 0
+    deaths: int = 0
+    lived: float = 0.0
+    started_at: float = 0.0
+    restart_at: float | None = None
+    probed_at: float = 0.0
+    silent: int = 0
+    silent_since: str = ""
+    held: bool = False
+
+    def died(self, lived: float, broker_was_away: bool) -> float:
+        """Count a death after `lived` seconds. Returns the seconds before the restart.
+
+        A process that ended because the broker was away restarts at once, and waits for the broker itself: that
+        death does not count.
+        """
+        self.lived += lived
+        if broker_was_away and self.member.name not in SILENT and lived > SUDDEN_SECONDS:
+            return 0.0
+        self.deaths = 0 if self.lived > SETTLED_SECONDS else self.deaths + 1
+        self.lived = 0.0
+        return backoff(self.deaths)
+
+    def state(self) -> MemberState:
+        alive = self.child is not None and self.child.exit_code is None
+        pid = self.child.pid if self.child and alive else None
+        since = self.silent_since if alive and self.silent else ""
+        ready = self.ready and alive and not self.silent
+        return MemberState(self.member.name, pid, ready, self.restarts, self.held, since)
+
+
+def broker_was_away(bootstrap: str) -> Callable[[], bool]:
+    """A function that returns whether an independent client saw the broker away lately."""
+    sight = BrokerSight(bootstrap)
+    sight.follow()
+    return lambda: sight.sight.away_within(EXCUSED_SECONDS, time.monotonic())
+
+
+def ended_as(code: int) -> str:
+    """The event of an exit code: a planned end is no death."""
+    return PLANNED.get(code, "died")
+
+
+SHORT, ENOUGH = "short", "enough"
+
+
+def site_storage(settings: StackSettings, *, was_short: bool = False) -> StorageWatch:
+    """The disks of a site's state: its stores may have disks of their own."""
+    folders = [settings.home, settings.home / "broker", settings.home / "postgres"]
+    return StorageWatch(folders, settings.storage_reserve_mb * MEGABYTE, was_short=was_short)
+
+
+class Housekeeping:
+    """Watches the disk and rotates the logs of `members`. `start` and `stop` are called once."""
+
+    def __init__(self, settings: StackSettings, members: Sequence[str]) -> None:
+        self.storage = site_storage(settings)
+        every = [name for kind in (*members, "supervisor") for name in instances(kind, MOST)]
+        self._logs = [log_file(settings, name) for name in every]
+        self._recorded = False
+        self._bootstrap = ""
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="housekeeping", daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def site_opened(self, bootstrap: str) -> None:
+        """From now on the broker has `site.control`, which gets a block when space is short."""
+        self._bootstrap = bootstrap
+
+    def record(self, journal: StackJournal) -> str:
+        """Record when space gets short and when there is enough again. Returns that event, else nothing."""
+        if self.storage.short == self._recorded:
+            return ""
+        self._recorded = self.storage.short
+        event = SHORT if self._recorded else ENOUGH
+        journal.record("storage", event, str(self.storage))
+        return event
+
+    def spared(self) -> frozenset[str]:
+        """The members to keep down while the reserve shrinks despite the write block: the mirror fills its site."""
+        return frozenset({"mirror"}) if self.storage.critical else frozenset()
+
+    def look(self) -> None:
+        """Once: the disk, and the sizes of the logs."""
+        self.storage.look(self._bootstrap)
+        for log in self._logs:
+            rotate(log, written=True)
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            with suppress(OSError):  # the next look repeats it
+                self.look()
+
 
 POLL_SECONDS = 0.1
-# A process that does not say it is alive this often in a row is killed: a frozen worker's open transaction
-# holds up every reader.
+# A process that is silent this often in a row is killed: a frozen worker's open transaction blocks every reader.
 LIVE_SECONDS = 3.0
 SILENT_PROBES = 5
 
 
-class StopAsked(Exception):
-    """A signal asked for the end while the stack was starting."""
+class StopRequested(Exception):
+    """A signal requested the end while the stack was starting."""
 
 
 class Supervisor:
-    """Runs one stack until it is asked to stop; `rows` start in order and stop in reverse.
+    """Runs one stack until it receives a stop signal; `rows` start in order and stop in reverse.
 
-    `broker_was_away` tells whether the broker was away lately.
+    `broker_was_away` returns whether the broker was away lately; `scaled`, once it is up, the rows as they should be.
     """
 
     def __init__(
@@ -45,29 +181,30 @@ class Supervisor:
         journal: StackJournal,
         rows: Sequence[Sequence[Member]],
         broker_was_away: Callable[[], bool] = lambda: False,
+        scaled: Callable[[], Sequence[Sequence[Member]]] = tuple,
     ) -> None:
-        self._broker_was_away = broker_was_away
+        self._broker_was_away, self._scaled, self._open = broker_was_away, scaled, False
         self._settings = settings
         self._pid = pid
         self._journal = journal
         self._rows = [[Watched(member) for member in row] for row in rows]
         self._phase = Phase.STARTING
-        self._stop_asked = False
+        self._stop_requested = False
         self._written: StackState | None = None
         self._house = Housekeeping(settings, [watched.member.name for watched in self._all()])
 
-    def ask_to_stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
-        self._stop_asked = True
+    def request_stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
+        self._stop_requested = True
 
     def run(self) -> int:
-        """Start, watch, stop. The exit code: 0 after a stop that was asked for, 1 after a failed start."""
+        """Start, watch, stop. The exit code: 0 after a requested stop, 1 after a failed start."""
         failure = ""
         self._house.start()
         try:
             self._start()
             self._watch()
-        except StopAsked:
-            self._journal.record("stack", "interrupted", "asked to stop while starting")
+        except StopRequested:
+            self._journal.record("stack", "interrupted", "stopped while starting")
         except (DaybookError, OSError) as reason:
             self._house.storage.measure()
             failure = f"{reason}\n{self._house.storage}" if self._house.storage.short else str(reason)
@@ -89,15 +226,17 @@ class Supervisor:
                 self._first_launch(watched)
             self._await_ready([watched for watched in row if watched.member.awaited and not watched.held])
             if any(watched.member.name == "broker" for watched in row):
-                open_site(self._settings, self._journal, lambda: self._stop_asked)
-                if self._stop_asked:
-                    raise StopAsked
+                open_site(self._settings, self._journal, lambda: self._stop_requested)
+                if self._stop_requested:
+                    raise StopRequested
                 self._house.site_opened(self._settings.kafka)
+                self._open = True
+                self._scale()
         self._phase = Phase.RUNNING
         self._journal.record("stack", "running")
 
     def _first_launch(self, watched: Watched) -> None:
-        """Raises DaybookError only where the stack is no stack without this member."""
+        """Raises DaybookError only for a member that the stack cannot do without."""
         watched.held = watched.member.name in self._journal.held()
         if watched.member.awaited:
             self._launch(watched)
@@ -105,7 +244,7 @@ class Supervisor:
             self._relaunch(watched)
 
     def _await_ready(self, row: Sequence[Watched]) -> None:
-        """Raises NotReady when one of the row dies or is too slow, StopAsked when a signal came."""
+        """Raises NotReady when one of the row dies or is too slow, StopRequested when a signal came."""
         while not all(watched.ready for watched in row):
             for watched in row:
                 if not watched.ready and watched.child:
@@ -118,13 +257,14 @@ class Supervisor:
                             f"{name} was not ready within {watched.member.seconds:.0f} s:\n{last()}"
                         )
             self._publish()
-            if self._stop_asked:
-                raise StopAsked
+            if self._stop_requested:
+                raise StopRequested
             time.sleep(POLL_SECONDS)
 
     def _watch(self) -> None:
-        while not self._stop_asked:
+        while not self._stop_requested:
             self._heed_storage()
+            self._scale()
             held = self._journal.held() | self._house.spared()
             for watched in self._all():
                 self._obey(watched, watched.member.name in held)
@@ -133,15 +273,23 @@ class Supervisor:
             self._publish()
             time.sleep(POLL_SECONDS)
 
+    def _scale(self) -> None:
+        """Stop members that are no longer expected, and add new ones, which are started like released ones."""
+        for row, expected in zip(self._rows, self._scaled() if self._open else (), strict=False):
+            present = {watched.member.name: watched for watched in row}
+            for name in present.keys() - {member.name for member in expected}:
+                self._obey(present[name], True)
+            row[:] = [present.get(member.name) or Watched(member, held=True) for member in expected]
+
     def _heed_storage(self) -> None:
-        """When there is room again, start at once what died of the full disk."""
+        """When there is room again, restart at once what the full disk ended."""
         if self._house.record(self._journal) == ENOUGH:
             for watched in self._all():
                 if watched.restart_at is not None:
                     watched.deaths, watched.restart_at = 0, time.monotonic()
 
     def _obey(self, watched: Watched, held: bool) -> None:
-        """Stop what is wanted down, start what is no longer."""
+        """Stop a member that is to be down, start one that no longer is."""
         if held == watched.held:
             return
         watched.held = held
@@ -175,8 +323,10 @@ class Supervisor:
             self._probe(watched)
 
     def _probe(self, watched: Watched) -> None:
-        """Kill what has been silent for too long; its death is seen at the next look."""
+        """Kill a member that has been silent for too long; the next look sees its death."""
         watched.silent = 0 if watched.member.alive() else watched.silent + 1
+        now = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+        watched.silent_since = (watched.silent_since or now) if watched.silent else ""
         watched.probed_at = time.monotonic()
         if watched.silent >= SILENT_PROBES and watched.child:
             self._journal.record(watched.member.name, "stalled", f"silent {watched.silent} times; killed")
@@ -184,14 +334,14 @@ class Supervisor:
             watched.child.kill()
 
     def _relaunch(self, watched: Watched) -> None:
-        """A restart may fail for a passing reason, a port still held: that is a death, not our end."""
+        """A restart may fail for a passing reason, such as a busy port: that counts as a death of the member."""
         try:
             self._launch(watched)
         except (DaybookError, OSError) as reason:
             self._plan_restart(watched, 0.0, str(reason))
 
     def _plan_restart(self, watched: Watched, lived: float, reason: str, event: str = "died") -> None:
-        wait = watched.died(lived, self._broker_was_away())
+        wait = 0.0 if event == PLANNED[EXIT_LAYOUT] else watched.died(lived, self._broker_was_away())
         watched.ready, watched.restart_at = False, time.monotonic() + wait
         self._journal.record(watched.member.name, event, f"{reason}; restart in {wait:g} s")
 
@@ -206,7 +356,7 @@ class Supervisor:
         for row in reversed(self._rows):
             children = [watched.child for watched in row if watched.child]
             for child in children:
-                child.ask_to_stop()
+                child.request_stop()
             for child in children:
                 child.stop()
             for watched in row:
@@ -230,18 +380,20 @@ def supervise(
     journal: StackJournal,
     rows: Sequence[Sequence[Member]],
     was_away: Callable[[], bool] = lambda: False,
+    scaled: Callable[[], Sequence[Sequence[Member]]] = tuple,
 ) -> int:
     """Supervise until SIGTERM or SIGINT. The exit code is 1 when another supervisor holds this stack."""
     with journal.sole_supervisor() as alone:
         if not alone:
             return 1
-        supervisor = Supervisor(settings, os.getpid(), journal, rows, was_away)
-        signal.signal(signal.SIGTERM, supervisor.ask_to_stop)
-        signal.signal(signal.SIGINT, supervisor.ask_to_stop)
+        supervisor = Supervisor(settings, os.getpid(), journal, rows, was_away, scaled)
+        signal.signal(signal.SIGTERM, supervisor.request_stop)
+        signal.signal(signal.SIGINT, supervisor.request_stop)
         return supervisor.run()
 
 
 if __name__ == "__main__":
     stack = StackSettings()
-    rows = members(stack, sys.argv[1:])
-    sys.exit(supervise(stack, StackJournal(stack.home), rows, broker_was_away(stack.kafka)))
+    only, was_away = sys.argv[1:], broker_was_away(stack.kafka)
+    scaled = Scaled(stack, only)
+    sys.exit(supervise(stack, StackJournal(stack.home), members(stack, only), was_away, scaled))

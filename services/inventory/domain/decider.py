@@ -8,7 +8,7 @@ twice, so each is idempotent: a command that is already done yields no event, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from enum import Enum
 from typing import assert_never
 
 from contracts.inventory.commands import (
@@ -29,13 +29,28 @@ from contracts.inventory.events import (
     StockReserved,
     StockReturned,
 )
-from services.inventory.domain.refusals import StockRefusal
-from services.inventory.domain.state import Stock, closed_key, forget, return_step
-from services.kernel.model.decider import Decider
+from services.inventory.domain.state import Stock, closed_key, evolve, forget, return_step, status
+from services.kernel.model.decider import Decider, Refused
+
+
+class StockRefusal(Enum):
+    """One member per code; the code is the name in lower case, the value is the reason."""
+
+    BAD_QUANTITY = "a quantity is at least 1"
+    ZERO_ADJUSTMENT = "an adjustment of 0 changes nothing"
+    BELOW_RESERVED = "the stock would fall below what is reserved for orders"
+    INSUFFICIENT_STOCK = "fewer units are available than requested"
+    RESERVATION_CLOSED = "the order's reservation was released before"
+    RESERVATION_DIFFERS = "the order has reserved another quantity"
+    NOT_RESERVED = "nothing is reserved for the order"
+
+    def refused(self, detail: str = "") -> Refused:
+        """Returns the refusal to raise; `detail` is added to the reason."""
+        return Refused(self.name.lower(), f"{self.value} ({detail})" if detail else self.value)
 
 
 def decide(command: InventoryCommand, stock: Stock) -> Sequence[InventoryEvent]:
-    """Returns at most one event. Raises `Refused` with a code of `refusals.py`."""
+    """Returns at most one event. Raises `Refused`."""
     match command:
         case ReceiveStock():
             return receive(command)
@@ -134,57 +149,6 @@ def _issued(order_id: str, stock: Stock) -> bool:
 def _at_least_one(quantity: int) -> None:
     if quantity < 1:
         raise StockRefusal.BAD_QUANTITY.refused(f"got {quantity}")
-
-
-def evolve(stock: Stock, event: InventoryEvent) -> Stock:
-    """Returns the stock after `event`."""
-    version, on_hand = stock.version + 1, stock.on_hand
-    match event:
-        case StockReceived(quantity=units):
-            return replace(stock, version=version, on_hand=on_hand + units, received=stock.received + units)
-        case StockAdjusted(quantity=units):
-            return replace(stock, version=version, on_hand=on_hand + units, adjusted=stock.adjusted + units)
-        case StockReserved(order_id=order_id, quantity=units):
-            return replace(
-                stock,
-                version=version,
-                reserved=stock.reserved + units,
-                reservations=stock.reservations.put(order_id, units),
-            )
-        case StockReleased(order_id=order_id, quantity=units, order_lost=lost):
-            closed = stock.closed if lost else stock.closed.put(closed_key("release", order_id), version)
-            return replace(
-                stock,
-                version=version,
-                reserved=stock.reserved - units,
-                reservations=stock.reservations.without(order_id),
-                closed=closed,
-            )
-        case StockIssued(order_id=order_id, quantity=units):
-            return replace(
-                stock,
-                version=version,
-                on_hand=on_hand - units,
-                reserved=stock.reserved - units,
-                issued=stock.issued + units,
-                reservations=stock.reservations.without(order_id),
-                closed=stock.closed.put(closed_key("issue", order_id), version),
-            )
-        case StockReturned(order_id=order_id, return_number=number, quantity=units):
-            return replace(
-                stock,
-                version=version,
-                on_hand=on_hand + units,
-                returned=stock.returned + units,
-                closed=stock.closed.put(closed_key(return_step(number), order_id), version),
-            )
-        case _:
-            assert_never(event)
-
-
-def status(stock: Stock) -> str:
-    """Returns `stocked`, or `unknown` for a SKU without events."""
-    return "stocked" if stock.version else "unknown"
 
 
 stock_decider: Decider[InventoryCommand, Stock, InventoryEvent] = Decider(

@@ -1,9 +1,19 @@
-"""The stock of one SKU. Plain types only: a snapshot is this dataclass in MessagePack."""
+"""The stock of one SKU, and its next state after each event. Plain types only: a snapshot is `Stock` in MessagePack."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
+from contracts.inventory.events import (
+    InventoryEvent,
+    StockAdjusted,
+    StockIssued,
+    StockReceived,
+    StockReleased,
+    StockReserved,
+    StockReturned,
+)
 from services.kernel.model.map import Map
 
 
@@ -30,6 +40,57 @@ class Stock:
     def available(self) -> int:
         """Units that the next order can reserve; never below zero."""
         return self.on_hand - self.reserved
+
+
+def evolve(stock: Stock, event: InventoryEvent) -> Stock:
+    """Returns the stock after `event`."""
+    version, on_hand = stock.version + 1, stock.on_hand
+    match event:
+        case StockReceived(quantity=units):
+            return replace(stock, version=version, on_hand=on_hand + units, received=stock.received + units)
+        case StockAdjusted(quantity=units):
+            return replace(stock, version=version, on_hand=on_hand + units, adjusted=stock.adjusted + units)
+        case StockReserved(order_id=order_id, quantity=units):
+            return replace(
+                stock,
+                version=version,
+                reserved=stock.reserved + units,
+                reservations=stock.reservations.put(order_id, units),
+            )
+        case StockReleased(order_id=order_id, quantity=units, order_lost=lost):
+            closed = stock.closed if lost else stock.closed.put(closed_key("release", order_id), version)
+            return replace(
+                stock,
+                version=version,
+                reserved=stock.reserved - units,
+                reservations=stock.reservations.without(order_id),
+                closed=closed,
+            )
+        case StockIssued(order_id=order_id, quantity=units):
+            return replace(
+                stock,
+                version=version,
+                on_hand=on_hand - units,
+                reserved=stock.reserved - units,
+                issued=stock.issued + units,
+                reservations=stock.reservations.without(order_id),
+                closed=stock.closed.put(closed_key("issue", order_id), version),
+            )
+        case StockReturned(order_id=order_id, return_number=number, quantity=units):
+            return replace(
+                stock,
+                version=version,
+                on_hand=on_hand + units,
+                returned=stock.returned + units,
+                closed=stock.closed.put(closed_key(return_step(number), order_id), version),
+            )
+        case _:
+            assert_never(event)
+
+
+def status(stock: Stock) -> str:
+    """Returns `stocked`, or `unknown` for a SKU without events."""
+    return "stocked" if stock.version else "unknown"
 
 
 def closed_key(step: str, order_id: str) -> str:

@@ -1,7 +1,7 @@
 """The only module that creates Kafka clients, and the options with which everything else connects.
 
 There are four kinds of client: a `reader` reads records and reports the ends of partitions, a `follower` reads on
-from given positions, a `writer` appends records, an `admin` asks about topics and changes them. `options` have
+from given positions, a `writer` appends records, an `admin` describes topics and changes them. `options` have
 librdkafka's names and win over those of the kind.
 """
 
@@ -37,7 +37,7 @@ _FOLLOWER = {
     "auto.offset.reset": "earliest",
 }
 _READER = _FOLLOWER | {"enable.partition.eof": True}
-# The partitioner is that of Java's clients and of every reader who asks where a key belongs.
+# The partitioner of Java's clients, and of every reader that computes the partition of a key.
 _WRITER = {"acks": "all", "enable.idempotence": True, "partitioner": "murmur2_random"}
 
 

@@ -4,23 +4,32 @@ phase of the inputs."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from contracts.kernel.records import CommandInputs, SiteHold, SiteRole, SlotLayout, StorageBlock
+from contracts.kernel.records import (
+    CommandInputs,
+    SiteAlone,
+    SiteHold,
+    SiteLease,
+    SiteRole,
+    SlotLayout,
+    StorageBlock,
+)
 from services.kernel.log import clients
 from services.kernel.log.foreign import foreign
-from services.kernel.log.reader import read_to_end
-from services.kernel.log.transactions import Transactions
-from services.kernel.record.codec import Undecodable, decode, encode
+from services.kernel.log.reader import NotKnown, read_to_end
+from services.kernel.record.codec import Undecodable, decode
 
 Phase: TypeAlias = Literal["commands", "inbox", "closed"]
 """How far a site's workers have moved from writing to the commands to writing to the inbox (ADR 20)."""
 TOPIC = "site.control"
 ROLE, HOLD, STORAGE, INPUTS = "role", "hold", "storage", "inputs"
+ALONE, LEASE = "alone", "lease"
 PHASES: Sequence[Phase] = ("commands", "inbox", "closed")
 
 
@@ -29,10 +38,12 @@ class Control:
     """The newest record of each key. A site that nobody named yet is active in epoch 1."""
 
     role: SiteRole = field(default_factory=lambda: SiteRole("home", "active", 1))
-    hold: SiteHold | None = None
+    block: SiteHold | None = None
     storage: StorageBlock | None = None
     layouts: dict[str, SlotLayout] = field(default_factory=dict)
     inputs: CommandInputs | None = None
+    alone_record: SiteAlone | None = None
+    lease: SiteLease | None = None
     named: bool = False
 
     @property
@@ -42,13 +53,23 @@ class Control:
 
     @property
     def held(self) -> str:
-        """The kind of the hold that is in force, else `storage` on a nearly full disk; empty for none.
+        """The kind of the write block that is in force, else `storage` on a nearly full disk; empty for none.
 
-        A hold of an earlier epoch means nothing. The storage block has its own key: no failover lifts it.
+        A write block of an earlier epoch has no effect. The storage block has its own key: no failover lifts it.
         """
-        if self.hold is not None and self.hold.epoch == self.role.epoch:
-            return self.hold.kind
+        if self.block is not None and self.block.epoch == self.role.epoch:
+            return self.block.kind
         return STORAGE if self.storage is not None else ""
+
+    @property
+    def alone(self) -> bool:
+        """Whether an operator recorded, in this epoch, that the other site cannot be active."""
+        return self.alone_record is not None and self.alone_record.epoch == self.role.epoch
+
+    @property
+    def lease_seconds(self) -> int:
+        """How long the other site may write after it has read these records; 0: there is no lease."""
+        return self.lease.seconds if self.lease is not None else 0
 
     @property
     def writing(self) -> bool:
@@ -59,6 +80,10 @@ class Control:
     def taking(self) -> bool:
         """Whether new commands are taken from people."""
         return self.role.role == "active" and not self.held
+
+    def counts(self, epoch: int) -> bool:
+        """Whether an API uses outcomes of a worker of this epoch. 0: a worker of an earlier version did not say."""
+        return epoch in (0, self.role.epoch)
 
     def take(self, key: bytes | None, value: bytes | None) -> bool:
         """One record of the topic; False where it is foreign, and changes nothing.
@@ -79,13 +104,17 @@ class Control:
             ):
                 self.role, self.named = record, True
             case SiteHold() if name == HOLD:
-                self.hold = record
+                self.block = record
             case StorageBlock() if name == STORAGE:
                 self.storage = record
             case CommandInputs(phase=phase) if name == INPUTS and (
                 self.inputs is None or PHASES.index(phase) >= PHASES.index(self.inputs.phase)
             ):
                 self.inputs = record
+            case SiteAlone() if name == ALONE:
+                self.alone_record = record
+            case SiteLease() if name == LEASE:
+                self.lease = record
             case SlotLayout(service=service) if name == f"layout/{service}" and self._follows(record):
                 self.layouts[service] = record
             case _:
@@ -94,17 +123,22 @@ class Control:
 
     def _lift(self, name: str) -> bool:
         if name == HOLD:
-            self.hold = None
+            self.block = None
         elif name == STORAGE:
             self.storage = None
-        return name in (HOLD, STORAGE)
+        elif name == ALONE:
+            self.alone_record = None
+        return name in (HOLD, STORAGE, ALONE)
 
     def _follows(self, layout: SlotLayout) -> bool:
-        known = self.layouts.get(layout.service)
-        return known is None or abs(layout.number) <= abs(known.number) + 1
+        current = self.layouts.get(layout.service)
+        return current is None or abs(layout.number) <= abs(current.number) + 1
 
     def layout(self, service: str) -> SlotLayout:
-        """The service's latest layout; before the first record: number 1, one slot."""
+        """The service's latest layout; before the first record: number 1, one slot.
+
+        While partitions change their owners its number is negative, and no slot may write.
+        """
         return self.layouts.get(service, SlotLayout(service, 1, 1))
 
 
@@ -116,8 +150,60 @@ def read_control(bootstrap: str) -> Control:
     return control
 
 
+class ControlSource:
+    """Reads the whole topic at each `read`: it has few records, and a rebuilt site starts from the first again.
+
+    After a failure it makes a new client. The old one would wait for ever at a rebuilt broker, whose leader
+    epochs start again: the client takes them for outdated.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._start = TopicPartition(TOPIC, 0, OFFSET_BEGINNING)
+        self._consumer: Consumer | None = None
+
+    def read(self, seconds: float) -> Control:
+        """The site's control records. Raises `NotKnown` where they cannot be read within `seconds`."""
+        if self._consumer is None:
+            # a site that was away is seen again soon
+            backoff = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
+            options = {"fetch.wait.max.ms": 10, "socket.timeout.ms": 5000, "log_level": 0}
+            self._consumer = clients.reader(self._bootstrap, backoff | options)
+        until = time.monotonic() + seconds
+        try:
+            _, end = self._consumer.get_watermark_offsets(self._start, timeout=seconds)
+            if end == 0:
+                raise NotKnown(f"{TOPIC} at {self._bootstrap} has no record yet")
+            self._consumer.assign([self._start])
+            return self._read_to(self._consumer, end, until)
+        except NotKnown:
+            self.close()
+            raise
+        except KafkaException as error:
+            self.close()
+            raise NotKnown(f"{self._bootstrap}: {error.args[0].str()}") from error
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _read_to(self, consumer: Consumer, end: int, until: float) -> Control:
+        control = Control()
+        while time.monotonic() < until:
+            for record in consumer.consume(100, 0.1):
+                error = record.error()
+                if error is None:
+                    control.take(record.key(), record.value())
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                elif record.offset() >= end:
+                    return control
+        raise NotKnown(f"{TOPIC} at {self._bootstrap} could not be read in time")
+
+
 class ControlWatch:
-    """Follows `site.control` in a thread of its own: `control` is what it says now, never half-read."""
+    """Follows `site.control` in its own thread: `control` is its newest state, never a half-read one."""
 
     def __init__(self, bootstrap: str) -> None:
         self.control = read_control(bootstrap)
@@ -125,7 +211,7 @@ class ControlWatch:
         threading.Thread(target=self._follow, name="control", daemon=True).start()
 
     def _follow(self) -> None:
-        """For the process's life; a broker that is away is one that says nothing new."""
+        """Runs as long as the process. While the broker is unreachable, nothing changes."""
         consumer = clients.reader(self._bootstrap, clients.LASTING | {"fetch.wait.max.ms": 100})
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         seen = Control()
@@ -141,29 +227,10 @@ class ControlWatch:
 
 
 def transactional_ids(service: str, slot: int) -> Sequence[str]:
-    """The two ids that a slot's loop uses in turn."""
+    """The two ids that a slot's loop uses alternately."""
     return f"{service}-slot-{slot}-a", f"{service}-slot-{slot}-b"
 
 
 def snapshot_id(service: str, slot: int) -> str:
     """The id under which a slot writes snapshots."""
     return f"{service}-slot-{slot}-snapshots"
-
-
-def change_layout(bootstrap: str, service: str, slots: int, timeout_ms: int = 10_000) -> SlotLayout:
-    """Share the service's partitions among `slots` slots from now on.
-
-    The record goes first, then every id of the old layout is fenced: a worker of the old layout that comes
-    back reads the record after its `init_transactions` and ends; one that is still writing loses its next
-    commit.
-    """
-    old = read_control(bootstrap).layout(service)
-    new = SlotLayout(service, old.number + 1, slots)
-    producer = clients.writer(bootstrap)
-    producer.produce(TOPIC, encode(TOPIC, new), f"layout/{service}", partition=0)
-    if producer.flush(30):
-        raise TimeoutError(f"{TOPIC} did not take the layout: is the broker up?")
-    for slot in range(old.slots):
-        ids = [*transactional_ids(service, slot), snapshot_id(service, slot)]
-        Transactions(bootstrap, ids, timeout_ms).fence()
-    return new

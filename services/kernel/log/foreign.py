@@ -16,13 +16,13 @@ log = structlog.get_logger()
 
 
 def answer_of(record: Message) -> Answer | None:
-    """The recorded outcome that a record of an answers topic holds; None where the record is foreign."""
+    """The recorded outcome that a record of an answers topic contains; None where the record is foreign."""
     try:
-        answer = decode(record.value())
+        recorded = decode(record.value())
     except Undecodable:
         return None
     key = (record.key() or b"").decode(errors="replace")
-    return answer if isinstance(answer, Answer) and answer.outcome.subject == key else None
+    return recorded if isinstance(recorded, Answer) and recorded.outcome.subject == key else None
 
 
 def foreign(record: Message, reason: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import structlog
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from contracts.kernel.records import EpochsRecorded, RecordJudged
+from contracts.kernel.records import EpochsRecorded, LossReport, RecordJudged, SiteSwitch
 from services.kernel.log import clients
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.rule import Journal, Judged, stream_of
@@ -57,7 +57,7 @@ def read_journal(bootstrap: str) -> Journal:
 
 
 class JournalWatch:
-    """Follows `site.journal` in a thread of its own: `journal` is what it says now, never half-read."""
+    """Follows `site.journal` in its own thread: `journal` is its newest state, never a half-read one."""
 
     def __init__(self, bootstrap: str) -> None:
         self.journal = read_journal(bootstrap)
@@ -65,19 +65,19 @@ class JournalWatch:
         self._looked_at: Journal | None = None
         threading.Thread(target=self._follow, name="journal", daemon=True).start()
 
-    def news(self, known: Journal, topic: str) -> bool:
-        """Whether something was decided on records of an events topic that `known` does not say."""
+    def news(self, honoured: Journal, topic: str) -> bool:
+        """Whether there is a decision on records of an events topic that `honoured` does not contain."""
         now = self.journal
         if now is self._looked_at:
             return False
         self._looked_at, streams = now, stream_of(topic, "")
-        return now.epochs.get(topic) != known.epochs.get(topic) or any(
-            about.stream.startswith(streams) and known.verdicts.get(about) != verdict
+        return now.epochs.get(topic) != honoured.epochs.get(topic) or any(
+            about.stream.startswith(streams) and honoured.verdicts.get(about) != verdict
             for about, verdict in now.verdicts.items()
         )
 
     def _follow(self) -> None:
-        """For the process's life; a broker that is away is one that says nothing new."""
+        """Runs as long as the process. While the broker is unreachable, nothing changes."""
         consumer = clients.reader(self._bootstrap, clients.LASTING | {"fetch.wait.max.ms": 500})
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         seen = Journal()
@@ -91,7 +91,9 @@ class JournalWatch:
                 self.journal = seen
 
 
-def write_journal(bootstrap: str, records: Iterable[tuple[str, RecordJudged | EpochsRecorded]]) -> None:
+def write_journal(
+    bootstrap: str, records: Iterable[tuple[str, RecordJudged | EpochsRecorded | SiteSwitch | LossReport]]
+) -> None:
     """Append records (key and value). Raises TimeoutError where the broker does not take them."""
     refused: list[KafkaError] = []
 
@@ -103,4 +105,4 @@ def write_journal(bootstrap: str, records: Iterable[tuple[str, RecordJudged | Ep
     for key, record in records:
         producer.produce(TOPIC, encode(TOPIC, record), key, partition=0, on_delivery=delivered)
     if producer.flush(WRITE_SECONDS + 1) or refused:
-        raise TimeoutError(f"{TOPIC} at {bootstrap} did not take the decision: is the broker up?")
+        raise TimeoutError(f"{TOPIC} at {bootstrap} did not take the record: is the broker up?")

@@ -1,16 +1,16 @@
 """Reading a topic from given positions to its end, exactly.
 
 The end is the high watermark, read uncommitted, captured *before* reading; it is reached when the
-read_committed consumer's partition-EOF event stands at or beyond it. A last record's offset never tells:
+read_committed consumer's partition-EOF event stands at or beyond it. The last record's offset proves nothing:
 markers and aborted data may close the log.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -18,12 +18,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from services.kernel.errors import KernelError
 from services.kernel.log import clients
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Positions = dict[int, int]
 TAIL = 500  # offsets in which the last record of a partition is looked for
-
-# what a broker says while it starts or a partition changes its leader, and librdkafka does not try again by
-# itself
+# Errors while a broker starts or a partition changes its leader. librdkafka does not retry them by itself.
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -34,18 +32,21 @@ _MOVING = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
+Partition: TypeAlias = tuple[str, int]
+"""Topic and number."""
+WINDOW = 500  # records that are counted one by one
 
 
 class NotCaughtUp(KernelError, TimeoutError):
     """The end of the topic was not reached in time: a transaction is still open, or the broker is away."""
 
 
-def once_settled(ask: Callable[[], Answer], seconds: float) -> Answer:
-    """What `ask` answers, asked again for up to `seconds` while leaders and coordinators move."""
+def once_settled(call: Callable[[], Result], seconds: float) -> Result:
+    """Call until it succeeds, for up to `seconds` while leaders and coordinators move; returns the result."""
     until = time.monotonic() + seconds
     while True:
         try:
-            return ask()
+            return call()
         except KafkaException as error:
             if error.args[0].code() not in _MOVING or time.monotonic() > until:
                 raise
@@ -55,17 +56,17 @@ def once_settled(ask: Callable[[], Answer], seconds: float) -> Answer:
 def high_watermarks(bootstrap: str, topic: str, partitions: list[int], timeout: float = 30) -> Positions:
     """The high watermark of each partition, open transactions included."""
     admin = _admin(bootstrap)
-    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+    targets = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
 
-    def ask() -> Positions:
+    def call() -> Positions:
         # Who leads them now? Asked before it knows, a client may wait for 3 s (seen on librdkafka 2.16).
         admin.list_topics(topic, timeout)
-        found = admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
+        results = admin.list_offsets(
+            targets, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
         )
-        return {asked.partition: answer.result().offset for asked, answer in found.items()}
+        return {target.partition: result.result().offset for target, result in results.items()}
 
-    return once_settled(ask, timeout)
+    return once_settled(call, timeout)
 
 
 def partitions_of(bootstrap: str, topic: str, timeout: float = 30) -> list[int]:
@@ -81,8 +82,8 @@ def partitions_by_topic(bootstrap: str, timeout: float = 30) -> dict[str, list[i
 
 @lru_cache(maxsize=4)
 def _admin(bootstrap: str) -> AdminClient:
-    """One client of a cluster for all who ask: to connect takes longer than the questions. Errors are raised,
-    not logged."""
+    """One shared client per cluster, because connecting takes longer than the requests. Errors are raised, not
+    logged."""
     return clients.admin(bootstrap, clients.LASTING | {"log_level": 0})
 
 
@@ -105,12 +106,12 @@ def offsets_at(bootstrap: str, topic: str, moment: int, timeout: float = 30) -> 
     partitions = partitions_of(bootstrap, topic, timeout)
     consumer = clients.reader(bootstrap, clients.LASTING)
     try:
-        wanted = [TopicPartition(topic, number, moment) for number in partitions]
-        found = consumer.offsets_for_times(wanted, timeout)
-        ends = [consumer.get_watermark_offsets(at, timeout)[1] for at in wanted]
+        targets = [TopicPartition(topic, number, moment) for number in partitions]
+        results = consumer.offsets_for_times(targets, timeout)
+        ends = [consumer.get_watermark_offsets(at, timeout)[1] for at in targets]
     finally:
         consumer.close()
-    return {at.partition: at.offset if at.offset >= 0 else end for at, end in zip(found, ends, strict=True)}
+    return {at.partition: at.offset if at.offset >= 0 else end for at, end in zip(results, ends, strict=True)}
 
 
 def read_to_end(
@@ -120,12 +121,13 @@ def read_to_end(
     ends: Mapping[int, int] | None = None,
     *,
     committed_only: bool = True,
+    until: Callable[[Message], bool] = lambda _: False,
     timeout: float = 60,
 ) -> Iterator[Message]:
     """Every record of `topic` from `starts` (partition → offset) to `ends` (default: the ends at the call).
 
-    A start that retention or compaction has passed begins at the first record left. Raises `NotCaughtUp` when
-    nothing moves for `timeout` seconds.
+    A start that retention or compaction has passed begins at the first record left. A partition ends early, before
+    the first record of which `until` is true. Raises `NotCaughtUp` when nothing moves for `timeout` seconds.
     """
     reach = dict(ends if ends is not None else high_watermarks(bootstrap, topic, list(starts)))
     todo = {partition for partition, start in starts.items() if reach[partition] > start}
@@ -143,12 +145,15 @@ def read_to_end(
     )
     try:
         consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in todo])
-        yield from _drain(consumer, todo, reach, timeout)
+        yield from _drain(consumer, todo, reach, timeout, until)
     finally:
         consumer.close()
 
 
-def _drain(consumer: Consumer, todo: set[int], reach: Positions, timeout: float) -> Iterator[Message]:
+def _drain(
+    consumer: Consumer, todo: set[int], reach: Positions, timeout: float, until: Callable[[Message], bool]
+) -> Iterator[Message]:
+    ended = set[int]()
     moved = time.monotonic()
     while todo:
         records = what_is_there(consumer, 5000, 0.2)
@@ -158,7 +163,14 @@ def _drain(consumer: Consumer, todo: set[int], reach: Positions, timeout: float)
             error = record.error()
             if error is None:
                 moved = time.monotonic()
-                yield record
+                if record.partition() in ended:
+                    continue
+                if until(record):
+                    ended.add(record.partition())
+                    todo.discard(record.partition())
+                    consumer.incremental_unassign([TopicPartition(record.topic(), record.partition())])
+                else:
+                    yield record
             elif error.code() != KafkaError._PARTITION_EOF:
                 if not error.retriable():
                     raise KafkaException(error)
@@ -208,3 +220,135 @@ def sound(records: list[Message]) -> list[Message]:
         if (error := record.error()) is not None and not error.retriable():
             raise KafkaException(error)
     return [record for record in records if record.error() is None]
+
+
+class NotKnown(KernelError):
+    """The broker did not answer in time, or a position lies outside the log."""
+
+
+class Behind(NamedTuple):
+    """What is left behind a position.
+
+    `records` is exact up to `WINDOW`; above that it counts offsets, markers included. `oldest_ms` is the time
+    of the oldest record that is left; None where none is left.
+    """
+
+    records: int
+    oldest_ms: int | None
+
+
+class _Window(NamedTuple):
+    """The first records from a position on, as offset and time; `end` is None where no more follow."""
+
+    records: list[tuple[int, int]]
+    end: int | None
+
+    def behind(self, offset: int) -> Behind | None:
+        """None where `offset` lies beyond the window and more records follow."""
+        left = [record for record in self.records if record[0] >= offset]
+        if self.end is None:
+            return Behind(len(left), left[0][1] if left else None)
+        return Behind(self.end - offset, left[0][1]) if left else None
+
+
+class LogTail:
+    """Looks at the end of the log again and again; one thread at a time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._consumer: Consumer | None = None
+
+    def partitions(self, topics: Collection[str], seconds: float) -> list[Partition]:
+        """The partitions that the topics have now. Raises `NotKnown`."""
+        try:
+            described = self._connected().list_topics(timeout=seconds).topics
+        except KafkaException as error:
+            raise self._lost(error.args[0].str()) from error
+        return [
+            (topic, number)
+            for topic in topics
+            if topic in described
+            for number in described[topic].partitions
+        ]
+
+    def behind(
+        self, positions: Collection[tuple[Partition, int]], seconds: float
+    ) -> Mapping[tuple[Partition, int], Behind]:
+        """What is left behind each position (a partition and its next offset). Raises `NotKnown`."""
+        until = time.monotonic() + seconds
+        todo, results = set(positions), dict[tuple[Partition, int], Behind]()
+        try:
+            while todo:
+                lowest = dict(sorted(todo, reverse=True))
+                windows = self._read(lowest, until)
+                for partition, offset in list(todo):
+                    if (behind := windows[partition].behind(offset)) is not None:
+                        results[partition, offset] = behind
+                        todo.discard((partition, offset))
+        except KafkaException as error:
+            raise self._lost(error.args[0].str()) from error
+        return results
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _read(self, starts: Mapping[Partition, int], until: float) -> dict[Partition, _Window]:
+        consumer = self._connected()
+        consumer.assign([TopicPartition(*partition, offset) for partition, offset in starts.items()])
+        records: dict[Partition, list[tuple[int, int]]] = {partition: [] for partition in starts}
+        more, todo = set[Partition](), set(starts)
+        while todo:
+            if time.monotonic() > until:
+                raise self._lost("the end of the log was not reached in time")
+            for record in what_is_there(consumer, WINDOW, 0.05):
+                partition = (record.topic(), record.partition())
+                if self._is_record(record, starts[partition]) and partition in todo:
+                    records[partition].append((record.offset(), record.timestamp()[1]))
+                    if len(records[partition]) == WINDOW:
+                        more.add(partition)
+                elif record.error() is not None and record.error().code() == KafkaError._PARTITION_EOF:
+                    todo.discard(partition)
+            todo -= more
+        consumer.unassign()
+        return {
+            partition: _Window(left, self._end(partition, until) if partition in more else None)
+            for partition, left in records.items()
+        }
+
+    def _is_record(self, record: Message, start: int) -> bool:
+        """Raises `NotKnown` where the client was sent elsewhere, because the log does not contain the start."""
+        if (error := record.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
+            if error.retriable():
+                return False
+            raise KafkaException(error)
+        if record.offset() < start:
+            raise self._lost(f"{record.topic()}/{record.partition()} ends before position {start}")
+        return error is None
+
+    def _end(self, partition: Partition, until: float) -> int:
+        """The last stable offset: nothing behind it can be read by anyone."""
+        seconds = max(0.1, until - time.monotonic())
+        end: int = self._connected().get_watermark_offsets(TopicPartition(*partition), seconds)[1]
+        return end
+
+    def _connected(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = clients.reader(
+                self._bootstrap,
+                # a position that retention has passed: what is left begins at the first record
+                {
+                    "fetch.wait.max.ms": 10,
+                    "fetch.message.max.bytes": 128 * 1024,
+                    "queued.min.messages": WINDOW,
+                    "reconnect.backoff.max.ms": 500,
+                    "log_level": 0,
+                },
+            )
+        return self._consumer
+
+    def _lost(self, reason: str) -> NotKnown:
+        """Connects again next time: after an outage the broker and its log may have been replaced."""
+        self.close()
+        return NotKnown(reason)

@@ -2,7 +2,7 @@
 
 The answer depends on the log before the record in its partition and on the decisions in `site.journal`; never
 on `site.control`, a clock or the reader's own version (docs/adr/0017). `analytics/log_rule.py` says the same
-in Spark; `tests/contract/log_rule_cases.py` is the table that both are held to.
+in Spark; `tests/contract/log_rule_cases.py` is the table that tests both.
 
 - *Foreign*: not a record of our log. Every reader skips it, counts it and names it once.
 - *Opening*: the first record of a write epoch in the partition. A log begins in epoch 1.
@@ -106,11 +106,11 @@ def kind_of(
     journal: Journal,
 ) -> Kind:
     """What this record is, where `epoch` is open in its partition; `partitions` is how many its topic has."""
-    found = dict(headers or ())
-    metadata = read_event_headers(found)
+    values = dict(headers or ())
+    metadata = read_event_headers(values)
     if metadata is None:
         return Foreign("no_envelope")
-    if key is None or key != found["ce_subject"] or len(key) > LONGEST_KEY:
+    if key is None or key != values["ce_subject"] or len(key) > LONGEST_KEY:
         return Foreign("key_differs")
     if metadata.type == EpochOpened.TYPE and metadata.subject == OPENING_KEY:
         return Opening(metadata.epoch) if metadata.epoch >= epoch else Foreign("epoch_not_open")
@@ -214,5 +214,5 @@ def home_of(key: str, partitions: int) -> int:
 
 
 def _verdict(topic: str, metadata: Metadata, value: bytes | None, journal: Journal) -> RecordVerdict | None:
-    known = journal.streams and stream_of(topic, metadata.subject) in journal.streams
-    return journal.verdicts.get(identity(topic, metadata, value)) if known else None
+    judged = journal.streams and stream_of(topic, metadata.subject) in journal.streams
+    return journal.verdicts.get(identity(topic, metadata, value)) if judged else None

@@ -18,7 +18,7 @@ from services.kernel.log import clients
 
 Result = TypeVar("Result")
 
-# Bytes. No topic takes larger ones; most take far less, and their broker says so.
+# Bytes. No topic accepts larger records; most accept far less, and the broker rejects what is larger.
 LARGEST_RECORD = 32 * 2**20
 ATTEMPTS = 5
 
@@ -41,7 +41,7 @@ class _MustAbort(Exception):
 
 
 def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: int) -> Producer:
-    """A producer with the settings that decide latency (the broker answers CONCURRENT_TRANSACTIONS while
+    """A producer with the settings that decide latency (the broker returns CONCURRENT_TRANSACTIONS while
     markers are being written: a short backoff) and safety (no record outlives its transaction)."""
     return clients.writer(
         bootstrap,
@@ -81,8 +81,10 @@ class Transactions:
             self._attempt(producer.list_topics, None, timeout)
             self._attempt(producer.init_transactions, timeout)
 
-    def settle(self, places: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any) -> None:
-        """Abort what these ids may have left behind in `places` (topic, partition) and in `group`'s offsets.
+    def settle(
+        self, partitions: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any
+    ) -> None:
+        """Abort what these ids may have left behind in `partitions` (topic, partition) and in `group`'s offsets.
 
         While a cluster's only broker comes back from a crash, its partitions have no leader for a
         moment. Kafka 4 then takes them for deleted ("these partitions are likely deleted already")
@@ -99,7 +101,7 @@ class Transactions:
         for producer in self._producers:
             try:
                 self._call(producer.begin_transaction)
-                for topic, partition in places:
+                for topic, partition in partitions:
                     produce(producer, topic, b"", "settle", partition=partition, on_delivery=delivered)
                 if offsets:
                     self._call(producer.send_offsets_to_transaction, offsets, group, 30)
@@ -170,7 +172,9 @@ class Transactions:
                     raise OwnershipLost(f"unknown end: {cause}") from error
 
 
-def produce(producer: Producer, topic: str, value: bytes | None, key: str | None, **more: Any) -> None:
+def produce(
+    producer: Producer, topic: str, value: bytes | None, key: str | bytes | None, **more: Any
+) -> None:
     """Queue a record; waits while the local queue is full."""
     while True:
         try:

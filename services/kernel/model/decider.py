@@ -31,9 +31,9 @@ def forget_nothing(state: State, _version: int) -> State:
 class Decider(Generic[Command, State, Event]):
     """The rules of one aggregate.
 
-    `decide(command, state)` answers the events to append (none: it is already so) or raises `Refused`;
-    `evolve(state, event)` answers the next state and never refuses;
-    `status(state)` names the state in one lower-case word, for answers;
+    `decide(command, state)` returns the events to append (none: it is already so) or raises `Refused`;
+    `evolve(state, event)` returns the next state and never refuses;
+    `status(state)` names the state in one lower-case word, for outcomes;
     `forget(state, version)` drops what was kept only to recognise late repeats and was closed at or before
     `version`.
     """

@@ -132,24 +132,24 @@ def _metadata(of: Mapping[str, bytes]) -> Metadata:
     )
 
 
-def read_event_headers(found: Mapping[str, Any]) -> Metadata | None:
+def read_event_headers(headers: Mapping[str, Any]) -> Metadata | None:
     """The metadata of an event; None for what our writers would not write, form by form.
 
     Stricter than `read_headers`, so that Spark can decide the same. The other headers of a command mean
     nothing here.
     """
-    get = found.get
+    get = headers.get
     try:
         metadata = Metadata(
-            found["ce_id"].decode(),
-            found["ce_type"].decode(),
-            found["ce_subject"].decode(),
-            found["ce_source"].decode(),
-            _micros(found["ce_time"]),
-            found["ce_correlationid"].decode(),
-            found["ce_causationid"].decode(),
-            _number(found["ce_epoch"]),
-            _number(found["ce_sequence"]) if "ce_sequence" in found else 0,
+            headers["ce_id"].decode(),
+            headers["ce_type"].decode(),
+            headers["ce_subject"].decode(),
+            headers["ce_source"].decode(),
+            _micros(headers["ce_time"]),
+            headers["ce_correlationid"].decode(),
+            headers["ce_causationid"].decode(),
+            _number(headers["ce_epoch"]),
+            _number(headers["ce_sequence"]) if "ce_sequence" in headers else 0,
             get("ce_requesthash", b"").decode(),
             None,
             None,

@@ -24,15 +24,15 @@ BEYOND_SECONDS = 3.0
 
 
 class Sight(NamedTuple):
-    """What an independent client saw, in monotonic seconds: since when the broker has not answered (None: it
-    answers), and when it last answered again."""
+    """What an independent client saw, in monotonic seconds: since when the broker has not responded (None: it
+    responds), and when it last came back."""
 
     away_since: float | None = None
     back_at: float = float("-inf")
 
-    def after(self, answered: bool, now: float) -> Sight:
+    def after(self, reachable: bool, now: float) -> Sight:
         """With one more look. A process that was itself frozen saw no more than one look's time."""
-        if answered:
+        if reachable:
             return self if self.away_since is None else Sight(None, now)
         return self if self.away_since is not None else Sight(now - ANSWER_SECONDS, self.back_at)
 
@@ -50,12 +50,12 @@ class BrokerSight:
         self.sight = Sight()
 
     def look(self) -> Sight:
-        """One look, of up to `ANSWER_SECONDS`. A cluster answers when one of its brokers does."""
+        """One look, of up to `ANSWER_SECONDS`. A cluster responds when one of its brokers does."""
         try:
-            answered = bool(self._admin.list_topics("site.control", ANSWER_SECONDS).brokers)
+            reachable = bool(self._admin.list_topics("site.control", ANSWER_SECONDS).brokers)
         except KafkaException:
-            answered = False
-        self.sight = self.sight.after(answered, time.monotonic())
+            reachable = False
+        self.sight = self.sight.after(reachable, time.monotonic())
         return self.sight
 
     def follow(self, seen: Callable[[Sight], None] = lambda _: None) -> None:
@@ -75,7 +75,7 @@ def why_end(calling_since: float | None, sight: Sight, now: float, transaction_s
     `calling_since`: when its transactional call began, None between calls.
     """
     if sight.away_since is not None and now - sight.away_since > AWAY_SECONDS:
-        return f"the broker has not answered for {AWAY_SECONDS:.0f} s"
+        return f"the broker has not responded for {AWAY_SECONDS:.0f} s"
     if calling_since is None:
         return ""
     if now - calling_since > transaction_seconds:

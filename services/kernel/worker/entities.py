@@ -1,20 +1,124 @@
 """The entities of one partition in memory, changed only after a commit. An entity is cached as its state, or
 evicted: then only its encoded snapshot is kept, which takes less memory and gives a collector nothing to walk
-through. It is loaded on the next access.
+through. It is loaded on the next access. `Staged` has what one batch changes, until the commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
 
-from contracts.kernel.records import Remembered
+from contracts.kernel.records import Outcome, ParkedCommand, Remembered
+from services.kernel.log.rule import FIRST_EPOCH
 from services.kernel.model.decider import forget_nothing
-from services.kernel.worker.entity import Entity, LoadedEntity
-from services.kernel.worker.read_back import ReadBack
+from services.kernel.record.codec import MessageGroup
+from services.kernel.record.envelope import Headers, Metadata
 from services.kernel.worker.retry_window import ClosedSteps, RetryWindow, Window
 
 State = TypeVar("State")
+# In place of an expected version: the entity must exist; nothing matches (a weak entity tag never does).
+ANY_VERSION, NO_VERSION = -1, -2
+
+
+class Entity(NamedTuple, Generic[State]):
+    """An entity as of its last committed event; version 0: it does not exist. `recorded_at` in micros UTC."""
+
+    state: State
+    version: int
+    recorded_at: int
+
+
+def unexpected(expected: int | None, version: int) -> str:
+    """Why an entity at `version` is not what If-Match demanded; empty where it is."""
+    match expected:
+        case None:
+            return ""
+        case _ if expected == ANY_VERSION:
+            return "" if version else "it does not exist"
+        case _ if expected == NO_VERSION:
+            return f"a weak entity tag matches nothing, it is at version {version}"
+        case _:
+            return "" if expected == version else f"expected version {expected}, it is {version}"
+
+
+class LoadedEntity(NamedTuple, Generic[State]):
+    """What a snapshot holds; `read_to` and `unread` as in `Snapshot`."""
+
+    entity: Entity[State]
+    outcomes: Iterable[Remembered]
+    read_to: int = 0
+    unread: int = 0
+
+
+@dataclass(slots=True)
+class ReadBack:
+    """One partition. `position` is the next offset of its events, `epoch` the one that is open there.
+
+    `stopped` are the keys whose stream forked, or has an event that this code cannot read: nothing is decided
+    on them. While it is `restoring`, `skipped_to` is known of keys whose snapshot was taken further on.
+    """
+
+    position: int = 0
+    epoch: int = FIRST_EPOCH
+    restoring: bool = False
+    stopped: set[str] = field(default_factory=set)
+    skipped_to: dict[str, int] = field(default_factory=dict)
+    _unread: dict[str, int] = field(default_factory=dict)
+    _ahead_in_snapshot: set[str] = field(default_factory=set)
+
+    def unread(self, key: str) -> int:
+        """How many of the entity's last events were not read yet."""
+        return self._unread.get(key, 0)
+
+    def published(self, key: str, events: int) -> None:
+        """The entity goes ahead of the log."""
+        self._unread[key] = self._unread.get(key, 0) + events
+
+    def was_read(self, key: str) -> None:
+        """One of the entity's unread events came."""
+        if self._unread[key] == 1:
+            del self._unread[key]
+        else:
+            self._unread[key] -= 1
+
+    def restored(self, key: str, read_to: int, unread: int) -> None:
+        """A snapshot of the entity was loaded: its events before `read_to` were read when it was taken.
+
+        One that is loaded later has nothing unread: the restore read all that is behind the watermark.
+        """
+        if self.restoring:
+            self.skipped_to[key] = read_to
+            if unread:
+                self._unread[key] = unread
+
+    def forget(self, key: str) -> None:
+        """The entity is folded anew from its first event."""
+        self.skipped_to.pop(key, None)
+        self._unread.pop(key, None)
+        self.stopped.discard(key)
+
+    def end_restoring(self) -> str | None:
+        """All that is committed was read. A key whose snapshot is ahead of the log nevertheless, if any."""
+        self.restoring = False
+        self.skipped_to.clear()
+        return next((key for key in self._unread if key not in self.stopped), None)
+
+    def snapshot_taken(self, key: str) -> tuple[int, int]:
+        """What a snapshot must contain: see `Snapshot.read_to` and `Snapshot.unread`."""
+        if unread := self.unread(key):
+            self._ahead_in_snapshot.add(key)
+        return self.position, unread
+
+    def snapshots_ahead(self) -> set[str]:
+        """Whose last snapshot was ahead of the log: a later watermark needs a new one."""
+        ahead, self._ahead_in_snapshot = self._ahead_in_snapshot, set()
+        return ahead
+
+    def is_ahead(self, key: str) -> bool:
+        """Whether the entity's last snapshot was ahead of the log."""
+        return key in self._ahead_in_snapshot
 
 
 class FromTopic(bytes):
@@ -171,3 +275,46 @@ class Partition(Generic[State]):
             if key not in self._entities:
                 self.dirty.add(key)
         self.steps.expire(now)
+
+
+class StagedEvent(NamedTuple):
+    partition: int
+    key: str
+    value: bytes
+    metadata: Metadata
+
+
+@dataclass
+class Staged(Generic[State]):
+    """The effects of one batch.
+
+    `sent`: how many commands `outgoing` contains.
+    `correlations`: for the key of each reply, the correlation id and the traceparent of its first command.
+    `written`: partition, key and headers of each event, as it will be read back.
+    """
+
+    entities: dict[tuple[int, str], Entity[State]] = field(default_factory=dict)
+    outcomes: dict[tuple[int, str, str], Remembered] = field(default_factory=dict)
+    events: list[StagedEvent] = field(default_factory=list)
+    written: list[tuple[int, str, Headers]] = field(default_factory=list)
+    outgoing: list[MessageGroup] = field(default_factory=list)
+    sent: int = 0
+    replies: dict[tuple[str, int | None, str], list[Outcome]] = field(default_factory=dict)
+    unrecorded: list[tuple[int, str, Remembered]] = field(default_factory=list)
+    parked: list[tuple[str, ParkedCommand]] = field(default_factory=list)
+    correlations: dict[str, tuple[str, str]] = field(default_factory=dict)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def send(self, groups: Sequence[MessageGroup]) -> None:
+        self.outgoing.extend(groups)
+        self.sent += sum([len(group.messages) for group in groups])
+
+    @property
+    def effects(self) -> int:
+        """How many events and outgoing commands the batch has."""
+        return len(self.events) + self.sent
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a client of an API waits for one of its outcomes: those go to a partition, replies to a key."""
+        return any(partition is not None for _, partition, _ in self.replies)

@@ -1,36 +1,48 @@
-"""Folding the log into a slot's partitions: events and answers, by the rule for records (`log_rule.py`).
+"""Folding the log into a slot's partitions: events and recorded outcomes, by the rule for records (`log_rule.py`).
 
 The same fold restores a slot, keeps a standby warm, and reads an owner's own events back behind its commits.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import structlog
-from confluent_kafka import Message
+from confluent_kafka import Message, Producer
 
-from contracts.kernel.records import Outcome, RecordJudged, Remembered
-from contracts.topics import TOPICS
+from contracts.kernel.records import EpochOpened, Outcome, RecordJudged, Remembered
+from contracts.topics import SERVICE_OF, TOPICS
 from services.kernel.log.foreign import answer_of, foreign, place_of
+from services.kernel.log.journal import TOPIC as JOURNAL
 from services.kernel.log.journal import with_judgement
-from services.kernel.log.reader import high_watermarks, read_to_end
-from services.kernel.log.rule import Event, Foreign, Journal, Kind, Step, epoch_after, identity, kind_of, step
+from services.kernel.log.reader import events_follower, high_watermarks, read_to_end, sound
+from services.kernel.log.rule import (
+    OPENING_KEY,
+    Event,
+    Foreign,
+    Journal,
+    Kind,
+    Step,
+    epoch_after,
+    identity,
+    kind_of,
+    step,
+)
+from services.kernel.log.transactions import Transactions, produce
 from services.kernel.model.process import Aggregate
-from services.kernel.record.codec import decode
-from services.kernel.record.envelope import Headers, Metadata, now_micros
-from services.kernel.worker.entities import Partition
-from services.kernel.worker.entity import Entity
+from services.kernel.record.codec import decode, encode
+from services.kernel.record.envelope import Headers, Metadata, now_micros, uuid7, write_headers
+from services.kernel.worker.entities import Entity, Partition
 from services.kernel.worker.snapshots import StateCodec, seen, snapshot_of
 
 State = TypeVar("State")
-
-IN_HAND = 2_000  # entities that a restore has touched and does not hold as their snapshots yet
-
+IN_HAND = 2_000  # entities that a restore has touched and not evicted yet
 log = structlog.get_logger()
+MOST = 5_000  # events that are read back after one batch
 
 
 class Fold(Generic[State]):
@@ -38,7 +50,7 @@ class Fold(Generic[State]):
     log is folded: `positions` holds the next offset of each topic and partition.
 
     `whole_from`: before this offset of a partition only the keys in `again` are folded. An `owner` applies no
-    event that it did not write: such a key stops, and `suspects` says which record it was.
+    event that it did not write: such a key stops, and `suspects` names the record.
     """
 
     def __init__(
@@ -62,7 +74,7 @@ class Fold(Generic[State]):
         self.again: frozenset[str] = frozenset()
 
     def take(self, record: Message) -> None:
-        """One record of the events or the answers. Never raises for what it holds."""
+        """One record of the events or the recorded outcomes. Never raises for what it contains."""
         number = record.partition()
         if record.topic() == self._events:
             self._event(record, self.partitions[number])
@@ -162,7 +174,7 @@ class Fold(Generic[State]):
     def _apply(
         self, record: Message, partition: Partition[State], entity: Entity[State], meta: Metadata
     ) -> None:
-        """Fold the next event. It also answers its HTTP command."""
+        """Fold the next event. It is also the outcome of its HTTP command."""
         key, number = meta.subject, record.partition()
         try:
             state = self._decider.evolve(entity.state, decode(record.value()))
@@ -181,6 +193,7 @@ class Fold(Generic[State]):
                 version=meta.version,
                 event_ids=(*earlier.event_ids, meta.id),
                 status=self._decider.status(state),
+                epoch=meta.epoch,
             )
             partition.record(key, Remembered(outcome, meta.recorded_at))
 
@@ -207,17 +220,17 @@ class Fold(Generic[State]):
         )
 
     def _answer(self, record: Message, partition: Partition[State]) -> None:
-        answer = answer_of(record)
-        if answer is None:
+        recorded = answer_of(record)
+        if recorded is None:
             foreign(record, "no_answer")
             return
-        key = answer.outcome.subject
+        key = recorded.outcome.subject
         partition.get(key)
-        partition.record(key, Remembered(answer.outcome, answer.recorded_at))
+        partition.record(key, Remembered(recorded.outcome, recorded.recorded_at))
 
 
 def _first_answer(meta: Metadata) -> Outcome:
-    """The answer to the command that caused an event; its events, version and status are still to come."""
+    """The outcome of the command that caused an event; its events, version and status are still to come."""
     return Outcome(
         command_id=meta.causation_id,
         command_type="",
@@ -232,3 +245,59 @@ def _first_answer(meta: Metadata) -> Outcome:
         request_hash=meta.request_hash,
         replayed=False,
     )
+
+
+class OwnEvents:
+    """One slot's events. `fold` was folded to the end after the predecessor was fenced."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, fold: Fold[Any], transactions: Transactions, lock: threading.Lock
+    ) -> None:
+        self._fold, self._transactions, self._lock = fold, transactions, lock
+        self._consumer = events_follower(bootstrap, {topic: fold.positions[topic]})
+        fold.owner = True
+
+    def read_back(self) -> None:
+        """Read what came, and record in the journal what somebody else wrote.
+
+        Raises `OwnershipLost`, `Aborted` or KafkaException.
+        """
+        with self._lock:
+            for record in sound(self._consumer.consume(MOST, 0)):
+                self._fold.take(record)
+        if suspects := self._fold.suspects:
+            records = [(judged.stream, encode(JOURNAL, judged)) for judged in suspects]
+
+            def stage(producer: Producer) -> None:
+                for key, value in records:
+                    produce(producer, JOURNAL, value, key)
+
+            self._transactions.run_again(stage)
+            suspects.clear()
+
+
+def open_epoch(
+    transactions: Transactions, topic: str, partitions: Sequence[int], epoch: int, site: str
+) -> None:
+    """Write the first record of an epoch into these partitions, all or none: before any event of the epoch.
+
+    Raises `OwnershipLost` or `Aborted`.
+    """
+    now, opening = now_micros(), uuid7()
+    value = encode(topic, EpochOpened(epoch, site, now))
+    about = Metadata(
+        id=opening,
+        type=EpochOpened.TYPE,
+        subject=OPENING_KEY,
+        source=f"daybook/{SERVICE_OF[topic]}",
+        recorded_at=now,
+        correlation_id=opening,
+        causation_id=opening,
+        epoch=epoch,
+    )
+
+    def stage(producer: Producer) -> None:
+        for number in partitions:
+            produce(producer, topic, value, OPENING_KEY, partition=number, headers=write_headers(about))
+
+    transactions.run_again(stage)

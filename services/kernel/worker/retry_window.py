@@ -66,7 +66,7 @@ class RetryWindow:
         return recorded.outcome if recorded else None
 
     def of(self, key: str) -> list[Remembered]:
-        """What a snapshot of the entity must hold."""
+        """What a snapshot of the entity must contain."""
         return list(self._outcomes.get(key, {}).values())
 
     def evict(self, key: str) -> None:
@@ -76,7 +76,7 @@ class RetryWindow:
     def drop_those_of_events(self, key: str) -> None:
         """Keep only outcomes that produced no event: the others are folded anew."""
         outcomes = self._outcomes.pop(key, {})
-        if kept := {name: each for name, each in outcomes.items() if not each.outcome.event_ids}:
+        if kept := {name: recorded for name, recorded in outcomes.items() if not recorded.outcome.event_ids}:
             self._outcomes[key] = kept
 
     def expire(self, now: int) -> Iterator[str]:
@@ -131,10 +131,10 @@ class ClosedSteps:
 
     def keep(self, now: int) -> None:
         """Every closed step that is still known is kept for a whole window from now on."""
-        known = self._due
+        kept = self._due
         for _, versions in self._earlier:
-            known.update(versions)
-        known.update(self._changed)
-        self._changed, self._since = known, now
+            kept.update(versions)
+        kept.update(self._changed)
+        self._changed, self._since = kept, now
         self._due = {}
         self._earlier.clear()

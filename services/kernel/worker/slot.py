@@ -1,6 +1,6 @@
 """A slot: some partitions of one service, owned by one process. Fence → check the layout → restore → ready.
 
-On a passive site it stands by: restored, folding on, mute. When the site becomes active it opens from there.
+On a passive site it is a standby: it restores, folds on and writes nothing until the site becomes active.
 
 The slot's transactional ids are the only fence: whoever calls `init_transactions` last owns the partitions,
 and everything is read after that call. What a predecessor committed is in the log by then; what it did not
@@ -11,32 +11,169 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from itertools import chain
+from typing import Any, Generic, TypeVar
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from contracts.topics import INPUTS, TOPICS
 from services.kernel.errors import KernelError
 from services.kernel.log.control import Control, read_control, snapshot_id, transactional_ids
 from services.kernel.log.journal import read_journal
-from services.kernel.log.reader import Positions, high_watermarks, partitions_by_topic
+from services.kernel.log.reader import (
+    LogTail,
+    NotKnown,
+    Positions,
+    commands_consumer,
+    high_watermarks,
+    once_settled,
+    partitions_by_topic,
+    sound,
+)
 from services.kernel.log.transactions import Transactions
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
 from services.kernel.worker.entities import Partition
-from services.kernel.worker.fold import Fold
-from services.kernel.worker.inputs import Inputs
-from services.kernel.worker.own_events import OwnEvents, open_epoch
-from services.kernel.worker.restoring import restore
+from services.kernel.worker.fold import Fold, OwnEvents, open_epoch
+from services.kernel.worker.restore import restore
 from services.kernel.worker.retry_window import Window
-from services.kernel.worker.snapshot_writer import Ends, SnapshotWriter
-from services.kernel.worker.snapshots import StateCodec
+from services.kernel.worker.snapshots import Ends, SnapshotWriter, StateCodec
 
+PAUSE_SECONDS = 0.005  # how long a record of the inbox may wait while nothing else comes
+COMMITTED_SECONDS = 60
+TAIL_SECONDS = 2.0
 Command = TypeVar("Command")
 State = TypeVar("State")
 Event = TypeVar("Event")
+
+
+class Inputs:
+    """`begin` once, then `take` again and again; `defer` what a batch has no room for, `go_back` after an abort."""
+
+    def __init__(self, bootstrap: str, service: str) -> None:
+        self.topics, group = TOPICS[service].inputs, f"{service}-workers"
+        self._bootstrap, self._tail = bootstrap, LogTail(bootstrap)
+        self._waiting: dict[int, int] = {}
+        self._deferred: dict[str, list[Message]] = {topic: [] for topic in self.topics}
+        self._inbox, self._commands = (commands_consumer(bootstrap, group) for _ in self.topics)
+        self._consumers: Mapping[str, Consumer] = dict(
+            zip(self.topics, (self._inbox, self._commands), strict=True)
+        )
+
+    @property
+    def group(self) -> Any:
+        """The consumer group, as a transaction wants it."""
+        return self._commands.consumer_group_metadata()
+
+    def committed(self, numbers: Collection[int]) -> dict[str, dict[int, int]]:
+        """Where the last owner's last commit ended, below zero where nobody has committed yet.
+
+        Returns only when pending offsets are decided.
+        """
+        partitions = [TopicPartition(topic, number) for topic in self.topics for number in numbers]
+        offsets: dict[str, dict[int, int]] = {topic: {} for topic in self.topics}
+        for at in once_settled(
+            lambda: self._commands.committed(partitions, COMMITTED_SECONDS), COMMITTED_SECONDS
+        ):
+            offsets[at.topic][at.partition] = at.offset
+        return offsets
+
+    def begin(
+        self, committed: Mapping[str, dict[int, int]], transactions: Transactions
+    ) -> dict[str, dict[int, int]]:
+        """Go on where the last owner's commit ended; returns these positions: the next offset by topic and partition.
+
+        A partition of which nothing was committed gets its first commit now: it records that the partition's
+        owner reads this input. Raises `OwnershipLost` or `Aborted`.
+        """
+        new = [
+            TopicPartition(topic, number, 0)
+            for topic, own in committed.items()
+            for number, offset in own.items()
+            if offset < 0
+        ]
+        if new:
+            transactions.run_again(lambda _: None, new, self.group)
+        begin = {
+            topic: {number: max(0, offset) for number, offset in own.items()}
+            for topic, own in committed.items()
+        }
+        for topic, own in begin.items():
+            self._consumers[topic].assign([TopicPartition(topic, *at) for at in own.items()])
+        return begin
+
+    def take(self, most: int, seconds: float) -> list[Message]:
+        """What is there, the inbox first; waits up to `seconds` for the first record.
+
+        Each input has half of `most`, and what the other leaves of its half. Raises KafkaException.
+        """
+        until = time.monotonic() + seconds
+        while not (records := self._there(most, [])):
+            left = until - time.monotonic()
+            if left <= 0:
+                return []
+            if first := self._commands.consume(1, min(left, PAUSE_SECONDS)):
+                return self._there(most, first)
+        return records
+
+    def gather(self, most: int, seconds: float) -> list[Message]:
+        """What comes within `seconds`, or the first `most` records of it. Raises KafkaException."""
+        late: list[Message] = self._commands.consume(most, seconds)
+        return sound([*self._inbox.consume(most - len(late), 0), *late] if len(late) < most else late)
+
+    def defer(self, records: Iterable[Message]) -> None:
+        """A batch has no room for these: the next `take` returns them instead of others of their input."""
+        for record in records:
+            self._deferred[record.topic()].append(record)
+
+    def go_back(self, records: Iterable[Message]) -> None:
+        """Read these again, and what is held: from the first of each partition on."""
+        first: dict[tuple[str, int], int] = {}
+        for record in (*records, *chain(*self._deferred.values())):
+            first.setdefault((record.topic(), record.partition()), record.offset())
+        for (topic, number), offset in first.items():
+            self._consumers[topic].seek(TopicPartition(topic, number, offset))
+        for deferred in self._deferred.values():
+            deferred.clear()
+
+    def commands_read(self, number: int, executed: int) -> bool:
+        """Whether the commands are executed that a partition contained at the first call.
+
+        Once they are, the next call starts again with those that it contains then. `executed` is the next offset.
+        """
+        topic = self.topics[1]
+        if number not in self._waiting:
+            self._waiting[number] = high_watermarks(self._bootstrap, topic, [number])[number]
+        position = ((topic, number), executed)
+        try:  # no position reaches the end of a partition that markers close
+            read = (
+                executed >= self._waiting[number]
+                or not self._tail.behind([position], TAIL_SECONDS)[position].records
+            )
+        except NotKnown:
+            read = False
+        if read:
+            del self._waiting[number]
+        return read
+
+    def close(self) -> None:
+        self._tail.close()
+        for consumer in self._consumers.values():
+            consumer.close()
+
+    def _there(self, most: int, commands: list[Message]) -> list[Message]:
+        """An input with deferred records has only those."""
+        deferred_inbox, deferred_commands = (self._deferred[topic] for topic in self.topics)
+        self._deferred = {topic: [] for topic in self.topics}
+        inbox = deferred_inbox or self._inbox.consume(most // 2, 0)
+        commands = commands + deferred_commands
+        if not deferred_commands and (room := most - len(inbox) - len(commands)) > 0:
+            commands = commands + self._commands.consume(room, 0)
+        if not deferred_inbox and (room := most - len(inbox) - len(commands)) > 0:
+            inbox = inbox + self._inbox.consume(room, 0)
+        return sound([*inbox, *commands])
 
 
 class LayoutChanged(KernelError):
@@ -84,14 +221,14 @@ class Slot(Generic[Command, State, Event]):
         self._topics: dict[str, list[int]] = {}
         self.committed: dict[str, dict[int, int]] = {}  # the next record of each input and partition
         self.own_events: OwnEvents
-        self.quiet = threading.Lock()
+        self.lock = threading.Lock()
         self.epoch = 0
         self.taking_over = False
         self.restore_seconds = 0.0
 
     @property
     def fold(self) -> Fold[State]:
-        """What is held. Raises RuntimeError before `stand_by` or `open`."""
+        """The restored partitions. Raises RuntimeError before `stand_by` or `open`."""
         if self._fold is None:
             raise RuntimeError("nothing is restored yet")
         return self._fold
@@ -99,6 +236,11 @@ class Slot(Generic[Command, State, Event]):
     @property
     def partitions(self) -> dict[int, Partition[State]]:
         return self.fold.partitions
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many partitions each topic has."""
+        return {topic: len(numbers) for topic, numbers in self._topics.items()}
 
     @property
     def partition_count(self) -> int:
@@ -132,15 +274,15 @@ class Slot(Generic[Command, State, Event]):
         self._settle(inputs, numbers)
         committed = inputs.committed(numbers)
         if self._snapshots is not None:
-            with self.quiet:
+            with self.lock:
                 self.fold.to_the_end(self.config.bootstrap)
             self._snapshots.ends = self._log_ends
         else:
             self._restore(numbers, self._log_ends)
-        with self.quiet:
+        with self.lock:
             self._own(control.role.site)
         if self.taking_over:
-            with self.quiet:  # what the lost site had asked for is asked again, however late
+            with self.lock:  # what the lost site had asked for is asked again, however late
                 for partition in self.partitions.values():
                     partition.steps.keep(now_micros())
         self.committed = inputs.begin(committed, self.transactions)
@@ -172,7 +314,7 @@ class Slot(Generic[Command, State, Event]):
         if unopened := [number for number, epoch in epochs.items() if epoch < self.epoch]:
             open_epoch(self.transactions, events, unopened, self.epoch, site)
             fold.to_the_end(bootstrap)
-        self.own_events = OwnEvents(bootstrap, events, fold, self.transactions, self.quiet)
+        self.own_events = OwnEvents(bootstrap, events, fold, self.transactions, self.lock)
 
     def _restore(self, numbers: list[int], ends: Ends) -> None:
         config, aggregate = self.config, self.aggregate
@@ -186,7 +328,7 @@ class Slot(Generic[Command, State, Event]):
             aggregate.process.is_open,
             self._snapshot_transactions,
             ends,
-            self.quiet,
+            self.lock,
             self._failed,
             journal.count,
         )
@@ -234,5 +376,5 @@ class Slot(Generic[Command, State, Event]):
 def require_inbox(service: str, topics: Mapping[str, Sequence[int]]) -> None:
     """Raises `LayoutChanged` where the inbox has not the partitions of the commands."""
     inbox, commands = TOPICS[service].inbox, TOPICS[service].commands
-    if (found := len(topics.get(inbox, ()))) != (wanted := len(topics[commands])):
-        raise LayoutChanged(f"{inbox} has {found} partitions, {commands} has {wanted}: `./daybook up`")
+    if (have := len(topics.get(inbox, ()))) != (expected := len(topics[commands])):
+        raise LayoutChanged(f"{inbox} has {have} partitions, {commands} has {expected}: `./daybook up`")

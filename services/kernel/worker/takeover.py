@@ -1,7 +1,7 @@
-"""Taking over after a site was lost: what orders and stock need of each other is asked for again.
+"""Takeover after the loss of a site: orders and stock send again what they need of each other.
 
-The mirrored logs may be cut at different points, so that neither says what the other has. Every ask goes out
-under its old id, before the first new command is executed; asked twice, it changes nothing.
+The mirrored logs may be cut at different points, so that neither shows what the other has. Every command
+goes out under its old id, before the first new command is executed; executed twice, it changes nothing.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from confluent_kafka import Producer
 from contracts.topics import TOPICS
 from services.kernel.log.reader import newest_times, offsets_at, read_to_end
 from services.kernel.log.transactions import produce
-from services.kernel.model.process import Ask
-from services.kernel.record.codec import decode
-from services.kernel.record.envelope import now_micros, write_headers
+from services.kernel.model.process import OutgoingCommand
+from services.kernel.record.codec import Record, decode
+from services.kernel.record.envelope import now_micros
 from services.kernel.worker.execution import Executor
 from services.kernel.worker.slot import Slot
-from services.kernel.worker.staged import StagedAsk
 
 MARGIN_MS = 120_000
 CHUNK = 500
 
 
 def take_over(slot: Slot[Any, Any, Any], executor: Executor[Any, Any, Any], hours: float) -> int:
-    """Ask again for what recent events of the log asked for, and for every open claim.
+    """Send the commands of recent events of the log again, and those of every open claim.
 
-    How many asks went out, in transactions of their own. How recent: see `horizon`, at most `hours` before
+    Returns how many went out, in transactions of their own. How recent: see `horizon`, at most `hours` before
     the newest event; a site that was down for a day loses none. Raises `OwnershipLost` or `Aborted`.
     """
     sent, now = 0, now_micros()
-    asks = (
-        staged for key, ask in _asks_again(slot, hours) for staged in executor.asks(key, [ask], key, key, now)
-    )
-    while chunk := list(islice(asks, CHUNK)):
-        _send(slot, chunk)
+    commands = _resent_commands(slot, hours)
+    while chunk := list(islice(commands, CHUNK)):
+        groups = [
+            group for key, command in chunk for group in executor.routing.outgoing(key, [command], key, key)
+        ]
+        _send(slot, list(executor.routing.records(groups, now, "")))
         sent += len(chunk)
     return sent
 
 
-def _send(slot: Slot[Any, Any, Any], chunk: list[StagedAsk]) -> None:
+def _send(slot: Slot[Any, Any, Any], records: list[Record]) -> None:
     def stage(producer: Producer) -> None:
-        for ask in chunk:
-            produce(producer, ask.topic, ask.value, ask.key, headers=write_headers(ask.metadata))
+        for topic, value, key, more in records:
+            produce(producer, topic, value, key, **more)
 
     slot.transactions.run_again(stage)
 
 
-def _asks_again(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, Ask]]:
-    """Each ask once, with the entity that asks; an entity's asks in the order of its events."""
+def _resent_commands(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, OutgoingCommand]]:
+    """Each command once, with the entity that sends it; an entity's commands in the order of its events."""
     process, topic = slot.aggregate.process, TOPICS[slot.aggregate.name].events
-    asked: set[str] = set()
+    seen: set[str] = set()
     touched: dict[tuple[int, str], None] = dict.fromkeys(sorted(slot.fold.open_entities))
     for record in read_to_end(slot.config.bootstrap, topic, _starts(slot, topic, hours)):
         if not slot.fold.applied(record):
@@ -61,15 +61,15 @@ def _asks_again(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, 
         number, key = record.partition(), record.key().decode()
         touched[number, key] = None
         state = slot.partitions[number].get(key).state
-        for ask in process.again(decode(record.value()), state, slot.epoch):
-            if ask.id not in asked:
-                asked.add(ask.id)
-                yield key, ask
+        for command in process.again(decode(record.value()), state, slot.epoch):
+            if command.id not in seen:
+                seen.add(command.id)
+                yield key, command
     for number, key in touched:
-        for ask in process.claims(slot.partitions[number].get(key).state):
-            if ask.id not in asked:
-                asked.add(ask.id)
-                yield key, ask
+        for command in process.claims(slot.partitions[number].get(key).state):
+            if command.id not in seen:
+                seen.add(command.id)
+                yield key, command
 
 
 def _starts(slot: Slot[Any, Any, Any], topic: str, hours: float) -> dict[int, int]:
@@ -85,8 +85,8 @@ def horizon(newest: Iterable[int], longest: int, margin: int) -> int:
     """From when on one log may know what another has lost; all times in ms.
 
     `newest` is the time of the last event of each partition. What ended before all of them is in all of them;
-    `margin` is for clocks, and for answers under way. A partition that has been silent for longer than
-    `longest` is taken for quiet, not for cut: no mirror is that much uneven.
+    `margin` is for clocks, and for outcomes under way. A partition that has been silent for longer than
+    `longest` is considered idle, not cut: no mirror lags that unevenly.
     """
     times = sorted(newest)
     if not times:

@@ -1,4 +1,4 @@
-"""A worker process: stand by while the site is passive; while it is active, open the slot and turn the loop.
+"""A worker process: stand by while the site is passive; while it is active, open the slot and run the loop.
 
 Any loss of ownership ends the process, visibly: it never goes back from writing to standing by.
 """
@@ -9,11 +9,13 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 from confluent_kafka import KafkaException
 
+from contracts.kernel.records import SlotLayout
 from contracts.topics import TOPICS
 from services.kernel.collector import keep_what_is_here
 from services.kernel.errors import KernelError
@@ -25,26 +27,53 @@ from services.kernel.exit_codes import (
     EXIT_STOOD_DOWN,
     EXIT_STOPPED,
 )
-from services.kernel.log.control import ControlWatch, read_control
+from services.kernel.log.control import Control, ControlWatch, read_control
 from services.kernel.log.journal import JournalWatch
+from services.kernel.log.proof import SiteProver
+from services.kernel.log.reader import events_follower, sound
 from services.kernel.log.transactions import Aborted, Fenced, OwnershipLost
 from services.kernel.model.process import Aggregate
+from services.kernel.record.envelope import now_micros
 from services.kernel.settings import WorkerSettings
-from services.kernel.worker.addressing import LaterEpoch
 from services.kernel.worker.broker_monitor import end_when_stuck
 from services.kernel.worker.command_loop import CommandLoop
-from services.kernel.worker.execution import Executor
-from services.kernel.worker.restoring import VersionGap
+from services.kernel.worker.execution import Executor, LaterEpoch
+from services.kernel.worker.restore import VersionGap
 from services.kernel.worker.retry_window import Window
 from services.kernel.worker.slot import LayoutChanged, Slot, SlotConfig, StoodDown
-from services.kernel.worker.standby import Standby
 from services.kernel.worker.takeover import take_over
 from services.kernel.worker.worker_metrics import WorkerMetrics
 
+IDLE_SECONDS = 0.1
+LAYOUT_SECONDS = 0.05
+BATCH = 1000
 ANSWERS_PER_PARTITION = 1_000_000
-DEMOTED_SECONDS = 1.0
-
+RECORD_SECONDS = 1.0
 log = structlog.get_logger()
+
+
+class Standby:
+    """Keeps a slot warm: `run_once` folds what came, until the site becomes active and the slot is opened."""
+
+    def __init__(self, slot: Slot[Any, Any, Any]) -> None:
+        slot.stand_by()
+        self._slot = slot
+        self._consumer = events_follower(slot.config.bootstrap, slot.fold.positions)
+
+    def run_once(self) -> int:
+        """Fold what has come; how many records. Raises KafkaException."""
+        records = sound(self._consumer.consume(BATCH, IDLE_SECONDS))
+        if records:
+            with self._slot.lock:
+                for record in records:
+                    self._slot.fold.take(record)
+                for partition in self._slot.partitions.values():
+                    partition.expire(now_micros())
+                    partition.evict_unchanged(BATCH)
+        return len(records)
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 class RecordsJudged(KernelError):
@@ -63,7 +92,7 @@ def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings, me
     try:
         _work(aggregate, settings, metrics, stop)
     except LayoutChanged as error:
-        log.error("layout_changed", reason=str(error))
+        log.warning("layout_changed", reason=str(error), next="the supervisor starts this slot again")
         return EXIT_LAYOUT
     except VersionGap as error:
         log.error("version_gap", reason=str(error))
@@ -88,27 +117,55 @@ def _work(
     metrics: WorkerMetrics,
     stop: threading.Event,
 ) -> None:
+    watch, journal = ControlWatch(settings.kafka), JournalWatch(settings.kafka)
+    layout = _own_layout(aggregate.name, settings.slot, watch, metrics, stop)
+    if layout is None:
+        return
     config = SlotConfig(
         bootstrap=settings.kafka,
         slot=settings.slot,
-        layout=settings.layout,
-        slots=settings.slots,
+        layout=layout.number,
+        slots=layout.slots,
         transaction_timeout_ms=settings.transaction_timeout_ms,
         window=Window(settings.retry_window_hours, ANSWERS_PER_PARTITION),
         snapshot_seconds=settings.snapshot_seconds,
     )
-    watch, journal = ControlWatch(settings.kafka), JournalWatch(settings.kafka)
-    slot = Slot(aggregate, config, lambda error: _end_process(error, watch))
+    slot: Slot[Any, Any, Any] = Slot(aggregate, config, lambda error: _end_process(error, slot, watch))
     if not watch.control.writing:
         _stand_by(slot, watch, journal, metrics, stop)
     if not stop.is_set():
         try:
             _run_loop(slot, settings, watch, journal, metrics, stop)
         except Fenced as error:
-            if _demoted(watch):
-                raise StoodDown(str(error)) from error
+            if (reason := _why_fenced(slot, watch)) is not None:
+                raise reason(str(error)) from error
             raise
     slot.close()
+
+
+def _own_layout(
+    service: str, slot: int, watch: ControlWatch, metrics: WorkerMetrics, stop: threading.Event
+) -> SlotLayout | None:
+    """Wait until the service's layout is open and has this slot. Returns None where the process is stopped before."""
+    while not stop.is_set():
+        layout = watch.control.layout(service)
+        if layout.number > 0 and slot < layout.slots:
+            metrics.placed(layout.number)
+            return layout
+        metrics.waiting(
+            f"{service} has {layout.slots} slots, none of them is number {slot}"
+            if layout.number > 0
+            else "the slot layout is being changed: if that was interrupted, run the same command again"
+        )
+        stop.wait(LAYOUT_SECONDS)
+    return None
+
+
+def _require_layout(slot: Slot[Any, Any, Any], control: Control) -> None:
+    """Raises `LayoutChanged` as soon as the partitions are to be shared in another way."""
+    latest = control.layout(slot.aggregate.name)
+    if latest.number != slot.config.layout:
+        raise LayoutChanged(f"layout {slot.config.layout} is followed by {latest.number}")
 
 
 def _stand_by(
@@ -124,7 +181,8 @@ def _stand_by(
     metrics.standing_by(slot.restore_seconds, slot.fold.positions)
     log.info("standing_by", service=slot.aggregate.name, seconds=slot.restore_seconds)
     while not stop.is_set() and not watch.control.writing:
-        standby.turn()
+        standby.run_once()
+        _require_layout(slot, watch.control)
         _require_honoured(slot, journal)
         metrics.ticked()
     standby.close()
@@ -140,35 +198,49 @@ def _run_loop(
 ) -> None:
     aggregate = slot.aggregate
     metrics.activating()
+    why_not = _proof(settings, watch)
     seconds = settings.transaction_timeout_ms / 1000
-    end_when_stuck(settings.kafka, slot.transactions, seconds, lambda error: _end_process(error, watch))
+    end_when_stuck(settings.kafka, slot.transactions, seconds, lambda error: _end_process(error, slot, watch))
     inputs = slot.open()
     keep_what_is_here()
     executor = Executor(
         aggregate,
         slot.partitions,
-        slot.partition_count,
+        slot.counts,
         slot.epoch,
         lambda: read_control(settings.kafka).role.epoch,
         lambda: watch.control.phase,
     )
     if slot.taking_over:
-        asked = take_over(slot, executor, settings.takeover_hours)
-        log.info("taken_over", service=aggregate.name, epoch=slot.epoch, asks=asked)
+        resent = take_over(slot, executor, settings.takeover_hours)
+        log.info("taken_over", service=aggregate.name, epoch=slot.epoch, asks=resent)
     metrics.restored(slot.restore_seconds, slot.epoch, slot.committed)
     sizes = {number: len(partition) for number, partition in slot.partitions.items()}
     log.info(
         "slot_ready", service=aggregate.name, slot=settings.slot, entities=sizes, seconds=slot.restore_seconds
     )
-    loop = CommandLoop(slot, inputs, executor, metrics, settings.window_ms / 1000, settings.redrive_seconds)
+    windows = settings.window_ms / 1000, settings.redrive_seconds
+    loop = CommandLoop(slot, inputs, executor, metrics, *windows, why_not)
     while not stop.is_set():
         control = watch.control
         if not control.writing or control.role.epoch != slot.epoch:
             raise StoodDown(f"the site is {control.role.role} in epoch {control.role.epoch}")
-        loop.turn()
+        if why_not():
+            stop.wait(IDLE_SECONDS)
+        else:
+            loop.run_once()
+        _require_layout(slot, control)
         _require_honoured(slot, journal)
         metrics.ticked()
     inputs.close()
+
+
+def _proof(settings: WorkerSettings, watch: ControlWatch) -> Callable[[], str]:
+    """Why the worker must not write now. With one site it always may."""
+    if not settings.peer_kafka:
+        return lambda: ""
+    about = settings.kafka, settings.peer_kafka, lambda: watch.control, settings.lease_seconds
+    return SiteProver(*about).why_not
 
 
 def _require_honoured(slot: Slot[Any, Any, Any], watch: JournalWatch) -> None:
@@ -177,17 +249,23 @@ def _require_honoured(slot: Slot[Any, Any, Any], watch: JournalWatch) -> None:
         raise RecordsJudged(slot.aggregate.name)
 
 
-def _demoted(watch: ControlWatch) -> bool:
-    """Whether the process was shut out because its site was demoted. The record of that precedes the fence,
-    but may be read after it."""
-    until = time.monotonic() + DEMOTED_SECONDS
-    while watch.control.writing and time.monotonic() < until:
+def _why_fenced(slot: Slot[Any, Any, Any], watch: ControlWatch) -> type[KernelError] | None:
+    """Why the process was shut out: its site was demoted, or the layout was changed. The record of that precedes the
+    fence, but may be read after it. None where the slot has another owner."""
+    until = time.monotonic() + RECORD_SECONDS
+    while time.monotonic() < until:
+        if not watch.control.writing:
+            return StoodDown
+        if watch.control.layout(slot.aggregate.name).number != slot.config.layout:
+            return LayoutChanged
         time.sleep(0.02)
-    return not watch.control.writing
+    return None
 
 
-def _end_process(error: BaseException, watch: ControlWatch) -> None:
+def _end_process(error: BaseException, slot: Slot[Any, Any, Any], watch: ControlWatch) -> None:
     """Another thread knows that the slot is lost: the loop must not take one more command."""
-    stood_down = isinstance(error, Fenced) and _demoted(watch)
+    reason = _why_fenced(slot, watch) if isinstance(error, Fenced) else None
     log.error("ownership_lost", reason=str(error), next="the supervisor starts this slot again")
-    os._exit(EXIT_STOOD_DOWN if stood_down else EXIT_LOST)
+    os._exit(
+        EXIT_STOOD_DOWN if reason is StoodDown else EXIT_LAYOUT if reason is LayoutChanged else EXIT_LOST
+    )

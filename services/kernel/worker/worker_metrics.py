@@ -1,4 +1,4 @@
-"""What a worker tells of itself: Prometheus metrics, and whether it is alive and ready."""
+"""What a worker reports: Prometheus metrics, and whether it is alive and ready."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from services.kernel.log.tail import LogTail, NotKnown
+from services.kernel.log.reader import LogTail, NotKnown
 
 COMMANDS = Counter(
     "daybook_commands", "Commands executed, by type and outcome", ["service", "type", "outcome"]
@@ -29,7 +29,7 @@ TRANSACTION = Histogram(
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
 )
 RESTORE = Gauge("daybook_restore_seconds", "From start to ready", ["service"])
-RESTED = Counter("daybook_entities_rested", "Entities put to rest: held as their snapshots", ["service"])
+RESTED = Counter("daybook_entities_rested", "Entities evicted: kept as their encoded snapshots", ["service"])
 PARKED = Counter("daybook_parked_commands", "Commands parked by this process", ["service"])
 
 STALLED_SECONDS = 15.0
@@ -46,7 +46,7 @@ class Followed(NamedTuple):
 
 
 class WorkerLag(Collector):
-    """How far the worker is behind, measured when Prometheus asks, in the thread that answers it.
+    """How far the worker is behind, measured at each scrape, in the thread that serves it.
 
     It does not depend on the loop, which may hang in a transaction. What is not known is absent.
     """
@@ -57,15 +57,17 @@ class WorkerLag(Collector):
         self._measured: tuple[float, Followed | None, int | None] = (0.0, None, None)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the registry would have to ask for values before there are any."""
+        """Nothing: the registry would collect values before there are any."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
         followed = self._followed()
         lag = None if followed is None else self._behind(followed)
-        known = GaugeMetricFamily("daybook_lag_known", "1 where the lag is known, else 0", labels=["service"])
-        known.add_metric([self._service], float(lag is not None))
-        yield known
+        is_known = GaugeMetricFamily(
+            "daybook_lag_known", "1 where the lag is known, else 0", labels=["service"]
+        )
+        is_known.add_metric([self._service], float(lag is not None))
+        yield is_known
         if followed is not None and lag is not None:
             behind = GaugeMetricFamily(followed.name, followed.about, labels=["service"])
             behind.add_metric([self._service], lag)
@@ -75,13 +77,13 @@ class WorkerLag(Collector):
         with self._lock:
             at, of, lag = self._measured
             if of is not followed or time.monotonic() - at > LAG_SECONDS:
-                places = [
+                positions = [
                     ((topic, number), offset)
                     for topic, positions in followed.positions().items()
                     for number, offset in positions.copy().items()
                 ]
                 try:
-                    lag = sum(each.records for each in self._tail.behind(places, ASK_SECONDS).values())
+                    lag = sum(behind.records for behind in self._tail.behind(positions, ASK_SECONDS).values())
                 except NotKnown:
                     lag = None
                 self._measured = time.monotonic(), followed, lag
@@ -95,7 +97,7 @@ class WorkerMetrics:
     def __init__(self, service: str) -> None:
         self._service = service
         self._followed: Followed | None = None
-        self._reason = "starting"
+        self._reason, self._layout = "starting", 0
         self.status: Mapping[str, object] = {}
         self._ticked = time.monotonic()
 
@@ -116,22 +118,32 @@ class WorkerMetrics:
         if entities:
             RESTED.labels(self._service).inc(entities)
 
+    def waiting(self, reason: str) -> None:
+        """There is no slot to own yet, for this reason."""
+        self._reason = reason
+
+    def placed(self, layout: int) -> None:
+        """The slot is one of the slot layout with this number."""
+        self._reason, self._layout = "starting", layout
+
     def restored(self, seconds: float, epoch: int, executed: Mapping[str, dict[int, int]]) -> None:
-        """The slot is owned, and what a takeover asks for is asked; `executed` goes on saying up to which
-        offsets of both inputs."""
-        self._followed = Followed("daybook_lag_events", "Commands waiting in the log", lambda: executed)
+        """The slot is owned, and the takeover's commands are sent. `executed` stays current: the next offsets of both
+        inputs."""
+        self._followed = Followed(
+            "daybook_lag_events", "Records with commands waiting in the log", lambda: executed
+        )
         RESTORE.labels(self._service).set(seconds)
-        self.status = {"status": "active", "epoch": epoch}
+        self.status = {"status": "active", "epoch": epoch, "layout": self._layout}
         self._reason = ""
         self.ticked()
 
     def standing_by(self, seconds: float, folded: Mapping[str, dict[int, int]]) -> None:
-        """`folded` goes on saying up to which offsets of each topic."""
+        """`folded` stays current: the next offset of each topic and partition."""
         self._followed = Followed(
             "daybook_standby_lag_events", "Records that a standby has not folded yet", lambda: folded
         )
         RESTORE.labels(self._service).set(seconds)
-        self.status = {"status": "standby"}
+        self.status = {"status": "standby", "layout": self._layout}
         self._reason = ""
         self.ticked()
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import BaseModel, TypeAdapter
 
 from services.edge.app import api_router
-from services.kernel.record.envelope import format_time, now_micros
-from services.projection.engine.read_model import Connection
-from services.projection.engine.staleness import Stale
-from services.projection.parameters import (
+from services.kernel.record.envelope import now_micros
+from services.projection.engine.visibility import Stale
+from services.projection.read_models import CONVERSATIONS
+from services.projection.reads import (
+    NEXT,
     PAGE,
+    RECORDED,
     Cursor,
     Duration,
     Limit,
     Name,
     Number,
+    ReadRoute,
+    Reads,
+    Time,
     from_cursor,
-    to_cursor,
+    of_page,
+    page_of,
 )
-from services.projection.read_docs import NEXT, RECORDED, Time, of_page
-from services.projection.read_models import CONVERSATIONS
-from services.projection.reader import ReadRoute, Reads
 
 STUCK = {
     "order_id": "536365",
@@ -81,34 +85,20 @@ async def list_stuck_conversations(
     cursor: Cursor = None,
 ) -> StuckPage:
     age = reads.sources.settings.stuck_seconds if older_than is None else older_than
-    after = from_cursor(cursor, _KEYS)
+    waiting_since = now_micros() - int(age * 1_000_000)
+    after = from_cursor(cursor, _KEYS) or (None, None)
     async with reads.connection(CONVERSATIONS) as connection:
-        page = await _stuck(connection, now_micros() - int(age * 1_000_000), after, limit)
-        rows = {conversation.order_id: conversation for conversation in page.conversations}
-        await reads.label_page(connection, CONVERSATIONS, page, rows)
+        rows = await connection.fetch(_PAGE, waiting_since, *after, limit + 1)
+        rows, following = page_of(rows, limit, "since", "order_id")
+        page = StuckPage(conversations=[_stuck(row) for row in rows], next=following)
+        stuck = {conversation.order_id: conversation for conversation in page.conversations}
+        await reads.label_page(connection, CONVERSATIONS, page, stuck)
     return page
 
 
-async def _stuck(
-    connection: Connection, waiting_since: int, after: tuple[int, str] | None, limit: int
-) -> StuckPage:
-    """Those that wait since `waiting_since` (micros UTC, recorded time) or longer, the oldest first."""
-    rows = await connection.fetch(_PAGE, waiting_since, *(after or (None, None)), limit + 1)
-    conversations = [
-        StuckOrder(
-            order_id=row["order_id"],
-            version=row["version"],
-            since=format_time(row["since"]),
-            awaits=[
-                AwaitedOutcome(step=step, sku=sku, return_number=number, since=format_time(since))
-                for step, sku, number, since in row["awaits"]
-            ],
-        )
-        for row in rows[:limit]
+def _stuck(row: Mapping[str, Any]) -> StuckOrder:
+    awaits = [
+        AwaitedOutcome(step=step, sku=sku, return_number=number, since=since)
+        for step, sku, number, since in row["awaits"]
     ]
-    more = len(rows) > limit
-    last = rows[limit - 1] if more else None
-    return StuckPage(
-        conversations=conversations,
-        next=to_cursor((last["since"], last["order_id"])) if last is not None else None,
-    )
+    return StuckOrder(order_id=row["order_id"], version=row["version"], since=row["since"], awaits=awaits)

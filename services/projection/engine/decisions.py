@@ -7,7 +7,8 @@ decisions, and applies the events from version 1 on under the current ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import asyncpg
@@ -15,9 +16,18 @@ import structlog
 from confluent_kafka import KafkaException
 
 from contracts.kernel.records import RecordVerdict
-from services.kernel.log.rule import STREAMS, Journal, Judged, home_of
-from services.projection.engine.key_events import KeyEvents, with_verdicts
-from services.projection.engine.parking import apply_run, park, skipped_versions
+from services.kernel.log.reader import read_to_end
+from services.kernel.log.rule import (
+    FIRST_EPOCH,
+    OPENING_KEY,
+    STREAMS,
+    Event,
+    Journal,
+    Judged,
+    epoch_after,
+    home_of,
+    identity,
+)
 from services.projection.engine.position import (
     CHANNEL,
     JUDGE,
@@ -27,8 +37,17 @@ from services.projection.engine.position import (
     require_own_tables,
 )
 from services.projection.engine.projector import Projector
-from services.projection.engine.read_model import Arrival, Connection, ReadModel, TopicPartition
-from services.projection.engine.row_fold import BEHIND, fold
+from services.projection.engine.read_model import (
+    Arrival,
+    Connection,
+    ReadModel,
+    Record,
+    TopicPartition,
+    decode_arrival,
+    kind_of_record,
+    record_of,
+)
+from services.projection.engine.row_fold import apply_run, fold, park, skipped_versions
 from services.projection.errors import ProjectionError
 
 # Reading a long stream leaves the transaction idle.
@@ -147,11 +166,8 @@ async def refold(
     judged = _verdicts(stream, latest)
     await connection.execute(_UNPARK, model.name, key)
     await connection.execute(_UNSKIP, model.name, key, [about.version for about, _ in judged])
-    run = with_verdicts(events, latest.verdicts)
-    applied, stop = await apply_run(connection, model, run) if run else (0, None)
-    for event in run[applied:]:
-        await park(connection, model.name, event, stop or BEHIND)
-        stop = None
+    for event, stop in await apply_run(connection, model, with_verdicts(events, latest.verdicts)):
+        await park(connection, model.name, event, stop)
     await connection.execute(_FORGET, model.name, stream)
     await connection.executemany(JUDGE, [(model.name, *about, verdict) for about, verdict in judged])
     await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, notification(model.name, [key]))
@@ -163,3 +179,49 @@ def _key(stream: str) -> str:
 
 def _verdicts(stream: str, journal: Journal) -> frozenset[tuple[Judged, RecordVerdict]]:
     return frozenset(entry for entry in journal.verdicts.items() if entry[0].stream == stream)
+
+
+@dataclass
+class KeyEvents:
+    """Collects each key's events in `arrivals`, ignoring decisions. `journal` says which epochs were open; of other
+    records it reads only those that open an epoch."""
+
+    kafka: str
+    tp: TopicPartition
+    partitions: int
+    journal: Journal
+    arrivals: Mapping[bytes | None, list[Arrival]]
+    next_offset: int = 0
+    epoch: int = FIRST_EPOCH
+
+    def read_to(self, end: int) -> None:
+        """Blocks. Raises `NotCaughtUp`, KafkaException."""
+        topic, partition = self.tp
+        opening, recorded = OPENING_KEY.encode(), bool(self.journal.epochs.get(topic))
+        undecided = replace(self.journal, verdicts={}, streams={})
+        if self.next_offset >= end:
+            return
+        messages = read_to_end(self.kafka, topic, {partition: self.next_offset}, {partition: end})
+        for record in map(record_of, messages):
+            self.next_offset = record.offset + 1
+            if recorded or record.key == opening or record.key in self.arrivals:
+                self._add(record, undecided)
+        self.next_offset = max(self.next_offset, end)
+
+    def _add(self, record: Record, undecided: Journal) -> None:
+        kind = kind_of_record(record, self.partitions, self.epoch, undecided)
+        if isinstance(kind, Event):
+            if record.key in self.arrivals:
+                self.arrivals[record.key].append(decode_arrival(record, kind))
+            if self.journal.verdicts.get(identity(record.topic, kind.metadata, record.value)) == "foreign":
+                return  # it opens no epoch
+        self.epoch = epoch_after(kind, self.epoch)
+
+
+def with_verdicts(arrivals: Iterable[Arrival], verdicts: Mapping[Judged, RecordVerdict]) -> list[Arrival]:
+    """Returns the events with their verdicts."""
+
+    def verdict(arrival: Arrival) -> RecordVerdict | None:
+        return verdicts.get(identity(arrival.record.topic, arrival.kind.metadata, arrival.record.value))
+
+    return [arrival._replace(kind=Event(arrival.kind.metadata, verdict(arrival))) for arrival in arrivals]

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import asyncpg
 import structlog
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from services.kernel.log.tail import Behind, LogTail, NotKnown, Partition
+from services.kernel.log.reader import Behind, LogTail, NotKnown, Partition
 from services.kernel.record.envelope import format_time, now_micros
 from services.projection.engine.parked_keys import PARKED_KEYS
 from services.projection.engine.read_model import DATABASE_AWAY, ReadModel
@@ -25,6 +27,7 @@ REQUEST_SECONDS = 2.0
 KNOWN_SECONDS = 5.0  # an older measurement is discarded
 STALLED_SECONDS = 10.0  # if events wait and none is applied for so long, the query API is not ready
 _NOTHING = Behind(0, None)
+PLACE = ("read_model", "topic", "partition")
 _POSITIONS = "SELECT * FROM position WHERE read_model = ANY($1)"
 
 log = structlog.get_logger(__name__)
@@ -187,3 +190,39 @@ def _stalled(measured: LagMeasurement, before: LagMeasurement | None) -> str | N
     events = max(measured.events(name) for name in late)
     since_text = format_time(min(late.values()))
     return f"nothing was applied to {', '.join(late)} since {since_text}, and {events} events wait"
+
+
+class LagMetrics(Collector):
+    """Collects the lag of the read models at each scrape; unknown values are absent."""
+
+    def __init__(self, lag: Lag) -> None:
+        self._lag = lag
+
+    def describe(self) -> Iterable[Metric]:
+        """Describes nothing: otherwise the registry would collect before there are values."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        stored, measured = self._lag.stored, self._lag.measured
+        known_gauge = GaugeMetricFamily("daybook_lag_known", "1 where the lag is known, else 0")
+        known_gauge.add_metric((), float(measured is not None))
+        yield known_gauge
+        events = GaugeMetricFamily("daybook_lag_events", "Events not applied yet", labels=PLACE)
+        seconds = GaugeMetricFamily(
+            "daybook_lag_seconds", "Age of the oldest event that is not applied yet", labels=PLACE
+        )
+        if measured:
+            for tp, behind in measured.behind.items():
+                events.add_metric(tp.labels, behind.records)
+                seconds.add_metric(tp.labels, measured.seconds(tp))
+        yield from (events, seconds)
+        positions = GaugeMetricFamily("daybook_position", "Next offset to apply", labels=PLACE)
+        parked = GaugeMetricFamily(
+            "daybook_parked_keys", "Keys that wait behind an event that cannot be applied", labels=PLACE[:1]
+        )
+        if stored:
+            for tp, position in stored.positions.items():
+                positions.add_metric(tp.labels, position.next_offset)
+            for name, keys in stored.parked.items():
+                parked.add_metric((name,), keys)
+        yield from (positions, parked)

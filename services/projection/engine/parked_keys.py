@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from services.kernel.log.rule import Event, Judged, digest_of, stream_of
 from services.kernel.record.envelope import Malformed, Metadata, read_headers
-from services.projection.engine.parking import apply_run
 from services.projection.engine.position import CHANNEL, lock_positions, notification
-from services.projection.engine.read_model import Arrival, Connection, ReadModel, decode_arrival
+from services.projection.engine.read_model import Arrival, Connection, ReadModel, Record, decode_arrival
+from services.projection.engine.row_fold import apply_run
 from services.projection.errors import ProjectionError
 
 PORTION = 500  # events of a key per transaction; the projection waits for it
@@ -93,17 +93,6 @@ class RetryResult:
     reason: str
 
 
-class StoredRecord(NamedTuple):
-    """A parked record, as it was in the log."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-
-
 async def parked_keys(connection: Connection, read_model: str | None = None) -> list[ParkedKey]:
     rows = await connection.fetch(_LIST, read_model)
     return [ParkedKey(**{name: row[name] for name in ParkedKey.__dataclass_fields__}) for row in rows]
@@ -169,12 +158,14 @@ async def _retry_all(connection: Connection, model: ReadModel[Any], key: str) ->
             verdicts = await _verdicts(connection, model, key)
             rows = await connection.fetch(_OF_KEY, model.name, key, PORTION)
             run = [_arrival(row, verdicts) for row in rows]
-            applied_now, stop = await apply_run(connection, model, run) if run else (0, None)
+            waiting = await apply_run(connection, model, run)
+            applied_now = len(run) - len(waiting)
             if applied_now:
                 await connection.execute(_REMOVE, model.name, key, *_location_of(rows[applied_now - 1]))
                 await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, notification(model.name, [key]))
             applied += applied_now
-            if stop is not None:
+            if waiting:
+                stop = waiting[0][1]
                 await connection.execute(_LEFT, model.name, *_location_of(rows[applied_now]), *stop)
                 left = await connection.fetchval(_COUNT, model.name, key)
                 return RetryResult(applied, left, stop.reason)
@@ -204,9 +195,9 @@ def _location_of(row: Mapping[str, Any]) -> tuple[str, int, int]:
     return row["topic"], row["partition"], row["offset"]
 
 
-def _record(row: Mapping[str, Any]) -> StoredRecord:
+def _record(row: Mapping[str, Any]) -> Record:
     headers = msgspec.msgpack.decode(row["headers"], type=list[tuple[str, bytes | None]])
-    return StoredRecord(*_location_of(row), row["record_key"], row["value"], headers)
+    return Record(*_location_of(row), row["record_key"], row["value"], headers)
 
 
 def _event(row: Mapping[str, Any]) -> ParkedEvent:

@@ -1,4 +1,7 @@
-"""The state of a read model: its positions, the decisions that its rows honour, the code that made them."""
+"""The state of a read model: its positions, the decisions that its rows honour, the code that made them.
+
+A position outside the log's offsets shows that the log was replaced or truncated.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
+from services.kernel.log.reader import high_watermarks
 from services.kernel.log.rule import Journal, Judged
 from services.projection.engine.read_model import (
     Connection,
     OtherCode,
     PositionLost,
     ReadModel,
+    Stopped,
     TopicPartition,
 )
 
@@ -41,6 +46,16 @@ _OTHERS = """
 SELECT name FROM unnest($1::text[], $2::text[]) AS own(name, fingerprint)
 WHERE obj_description(to_regnamespace(name), 'pg_namespace') IS DISTINCT FROM fingerprint"""
 _JUDGED = "SELECT stream, version, event_id, digest, verdict FROM judged WHERE read_model = $1"
+
+
+class LogReplaced(Stopped):
+    """A position lies outside the log: the rows were made from another log, or the log was truncated."""
+
+    def __init__(self, positions: str) -> None:
+        super().__init__(
+            f"{positions}: restore the log that the read models were made from; "
+            "or, if this one is to be kept, start on an empty database, which is filled from the log"
+        )
 
 
 class Position(NamedTuple):
@@ -132,4 +147,33 @@ def about(model: ReadModel[Any], journal: Journal) -> Mapping[Judged, str]:
     streams = f"{model.stream}/"
     return {
         judged: verdict for judged, verdict in journal.verdicts.items() if judged.stream.startswith(streams)
+    }
+
+
+def require_positions_in_log(kafka: str, positions: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    """Raises `LogReplaced` if a read model's position lies beyond the end. Blocks. Otherwise the projection would
+    wait until new records reach that position."""
+    ends = _ends(kafka, {partition for offsets in positions.values() for partition in offsets})
+    for name, offsets in positions.items():
+        for tp, position in offsets.items():
+            if position > ends[tp]:
+                where = f"{name} is at position {position} of {tp[0]}/{tp[1]}"
+                raise LogReplaced(f"{where}, which ends at {ends[tp]}")
+
+
+def log_truncated(positions: Mapping[TopicPartition, int]) -> LogReplaced:
+    """Returns the error for positions before the log's first offset."""
+    lost = (f"{topic}/{number}: position {offset}" for (topic, number), offset in positions.items())
+    return LogReplaced(f"{', '.join(lost)} is no longer in the log")
+
+
+def _ends(kafka: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Returns high watermarks: an open transaction delays the last stable offset, which is no loss."""
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in tps:
+        partitions.setdefault(topic, []).append(partition)
+    return {
+        (topic, partition): end
+        for topic, numbers in partitions.items()
+        for partition, end in high_watermarks(kafka, topic, numbers).items()
     }

@@ -10,12 +10,11 @@ from typing import Any
 
 import asyncpg
 import structlog
+from prometheus_client import Counter, Histogram
 
 from services.kernel.collector import keep_what_is_here
 from services.kernel.log.foreign import FOREIGN
 from services.kernel.log.journal import JournalWatch
-from services.projection.engine import metrics
-from services.projection.engine.agents import add_agents
 from services.projection.engine.database import WRITER_SETTINGS, migrate, pool
 from services.projection.engine.decisions import Decisions
 from services.projection.engine.parked_keys import retry_readable
@@ -23,7 +22,7 @@ from services.projection.engine.position import require_own_tables
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import DATABASE_AWAY, ForeignRecord, PositionLost, TopicPartition
 from services.projection.engine.settings import ProjectionSettings
-from services.projection.engine.source import Source, Stalled
+from services.projection.engine.source import Source, Stalled, add_agents
 from services.projection.read_models import READ_MODELS
 
 OBSERVE_SECONDS = 1.0
@@ -31,6 +30,20 @@ OBSERVED_SECONDS = 10.0  # without a successful check of broker and PostgreSQL f
 START_SECONDS = 120.0
 STOP_SECONDS = 10.0
 NAMED = 100  # foreign records of one transaction that are logged one by one
+
+EVENTS = Counter("daybook_projected_events", "Events applied", ["read_model"])
+BATCH = Histogram(
+    "daybook_projection_batch_events",
+    "Events per transaction",
+    ["read_model"],
+    buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
+)
+TRANSACTION = Histogram(
+    "daybook_projection_transaction_seconds",
+    "Fold and write, begin to commit",
+    ["read_model"],
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
+)
 
 log = structlog.get_logger(__name__)
 
@@ -77,6 +90,12 @@ class ProgressWatch:
         await self.source.commit_for_dashboards({partition for _, partition in behind})
 
 
+def _committed(read_model: str, events: int, seconds: float) -> None:
+    EVENTS.labels(read_model).inc(events)
+    BATCH.labels(read_model).observe(events)
+    TRANSACTION.labels(read_model).observe(seconds)
+
+
 async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health) -> None:
     """Runs the projection until `stop`. Any error must end the process: the supervisor restarts it."""
     await _wait_for_database(settings.database_url, START_SECONDS)
@@ -89,7 +108,7 @@ async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health)
             connections,
             READ_MODELS,
             max_parked_keys=settings.max_parked_keys,
-            committed=metrics.committed,
+            committed=_committed,
             skipped=_count_foreign,
             journal=lambda: watch.journal,
         )

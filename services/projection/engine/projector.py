@@ -10,7 +10,6 @@ from typing import Any
 import asyncpg
 
 from services.kernel.log.rule import Journal
-from services.projection.engine.parking import apply_run, count_foreign, park, skipped_versions
 from services.projection.engine.position import Position, begin, honoured, move
 from services.projection.engine.read_model import (
     INFRASTRUCTURE,
@@ -24,7 +23,15 @@ from services.projection.engine.read_model import (
     TooManyParked,
     TopicPartition,
 )
-from services.projection.engine.row_fold import BEHIND, Stop, fold
+from services.projection.engine.row_fold import (
+    BEHIND,
+    Stop,
+    apply_run,
+    count_foreign,
+    fold,
+    park,
+    skipped_versions,
+)
 
 # Reads one index entry per key: one key may have 100,000s of parked events.
 _PARKED_KEYS = """
@@ -107,7 +114,7 @@ class Projector:
             except Exception as error:
                 if isinstance(error, INFRASTRUCTURE):
                     raise
-                new_foreign = await self._transaction(name, arrivals, foreign, moves, self._one_by_one)
+                new_foreign = await self._transaction(name, arrivals, foreign, moves, self._key_by_key)
             self.positions[name].update(moves)
             self._committed(name, len(arrivals), time.perf_counter() - begun)
             if new_foreign:
@@ -180,16 +187,14 @@ class Projector:
             await store.save(connection, folded.rows)
         return folded.parked
 
-    async def _one_by_one(
+    async def _key_by_key(
         self, connection: Connection, name: str, arrivals: Sequence[Arrival]
     ) -> Sequence[tuple[Arrival, Stop]]:
-        parked: dict[str, list[tuple[Arrival, Stop]]] = {}
+        runs: dict[str, list[Arrival]] = {}
         for arrival in arrivals:
-            if arrival.key in parked:
-                parked[arrival.key].append((arrival, BEHIND))
-            elif (stop := (await apply_run(connection, self.models[name], [arrival]))[1]) is not None:
-                parked[arrival.key] = [(arrival, stop)]
-        return [entry for waiting in parked.values() for entry in waiting]
+            runs.setdefault(arrival.key, []).append(arrival)
+        model = self.models[name]
+        return [entry for run in runs.values() for entry in await apply_run(connection, model, run)]
 
     async def _park(self, connection: Connection, name: str, parked: Sequence[tuple[Arrival, Stop]]) -> None:
         for arrival, stop in parked:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import asyncpg
+from confluent_kafka import Message
 
-from services.kernel.log.rule import FIRST_EPOCH, Event, Foreign, Journal, epoch_after, kind_of
+from services.kernel.log.rule import FIRST_EPOCH, Event, Foreign, Journal, Kind, epoch_after, kind_of
 from services.kernel.record.codec import decode
 from services.kernel.record.envelope import Envelope, Metadata
 from services.projection.errors import ProjectionError
@@ -111,21 +112,35 @@ class ReadModel(Generic[Row]):
     fingerprint: str
 
 
-class Record(Protocol):
-    """A record of the log, from any consumer."""
+class Record(NamedTuple):
+    """A record of the log. Those of Faust's consumer have the same attributes."""
 
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+def record_of(message: Message) -> Record:
+    """Returns a message of librdkafka as a record."""
+    location = (message.topic(), message.partition(), message.offset())
+    return Record(*location, message.key(), message.value(), message.headers() or ())
+
+
+def kind_of_record(record: Record, partitions: int, epoch: int, journal: Journal) -> Kind:
+    """Classifies a record of a topic with that many partitions, in which `epoch` is open."""
+    return kind_of(
+        record.key,
+        record.value,
+        record.headers,
+        topic=record.topic,
+        partition=record.partition,
+        partitions=partitions,
+        epoch=epoch,
+        journal=journal,
+    )
 
 
 class Arrival(NamedTuple):
@@ -200,16 +215,7 @@ class Batch:
         for record in self.records:
             if record.offset < offset:
                 continue
-            kind = kind_of(
-                record.key,
-                record.value,
-                record.headers,
-                topic=topic,
-                partition=partition,
-                partitions=partitions,
-                epoch=epoch,
-                journal=journal,
-            )
+            kind = kind_of_record(record, partitions, epoch, journal)
             epoch = epoch_after(kind, epoch)
             if isinstance(kind, Event):
                 arrivals.append(decode_arrival(record, kind))

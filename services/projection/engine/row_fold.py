@@ -1,15 +1,45 @@
-"""Folds events into rows; returns the rows, and the keys that stop."""
+"""Folds events into rows, and parks the keys whose events cannot be applied until an operator decides.
+
+Foreign records are counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Generic, Literal, NamedTuple
+
+import msgspec
 
 from services.kernel.log.rule import Event, Step, step
 from services.kernel.record.envelope import Envelope
-from services.projection.engine.read_model import Arrival, Fold, Lineage, ReadModel, Row, Versioned
+from services.projection.engine.read_model import (
+    INFRASTRUCTURE,
+    Arrival,
+    Connection,
+    Fold,
+    ForeignRecord,
+    Lineage,
+    ReadModel,
+    Row,
+    Versioned,
+)
 
 StopKind = Literal["failed", "forked", "unreadable", "behind"]
+
+KEPT = 10_000  # foreign records per partition that are stored with their offset; all are counted
+_SKIPPED = "SELECT key, version FROM skipped WHERE read_model = $1 AND key = ANY($2)"
+_PARK = """
+INSERT INTO parked
+    (read_model, key, version, topic, partition, "offset", headers, record_key, value, kind, reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"""
+_BEGIN_COUNT = "INSERT INTO foreign_count (topic, partition) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+_COUNTED = "SELECT records, counted_to FROM foreign_count WHERE topic = $1 AND partition = $2 FOR UPDATE"
+_COUNT = """
+UPDATE foreign_count SET records = records + $3, counted_to = $4 WHERE topic = $1 AND partition = $2"""
+_KEEP = """
+INSERT INTO foreign_record (topic, partition, "offset", reason) VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING"""
 
 
 class Stop(NamedTuple):
@@ -104,3 +134,61 @@ def _forked(row: Versioned[Any] | None, read: int, event: Event) -> str:
     event_id = row.event_id if row is not None and row.version == read else ""
     last = f"version {read} (event {event_id})" if event_id else f"version {read}"
     return f"{this} follows {last}"
+
+
+async def skipped_versions(
+    connection: Connection, name: str, keys: Sequence[str]
+) -> frozenset[tuple[str, int]]:
+    """Returns the events (key, version) of these keys that an operator has skipped."""
+    rows = await connection.fetch(_SKIPPED, name, keys)
+    return frozenset((row["key"], row["version"]) for row in rows)
+
+
+async def apply_run(
+    connection: Connection, model: ReadModel[Any], run: Sequence[Arrival]
+) -> Sequence[tuple[Arrival, Stop]]:
+    """Applies one key's events under a savepoint; returns those that must wait: the first that cannot be applied, and
+    those behind it."""
+    if not run:
+        return []
+    store, key = model.store(model.name), run[0].key
+    skipped = await skipped_versions(connection, model.name, [key])
+    folded = fold(model, await store.load(connection, [key]), run, skipped)
+    try:
+        if folded.rows:
+            async with connection.transaction():
+                await store.save(connection, folded.rows)
+    except INFRASTRUCTURE:
+        raise
+    except Exception as error:  # a value that no column can store
+        if len(run) == 1:
+            return [(run[0], Stop("failed", str(error) or repr(error)))]
+        for number, arrival in enumerate(run, start=1):
+            if stopped := await apply_run(connection, model, [arrival]):
+                return [*stopped, *((later, BEHIND) for later in run[number:])]
+    return folded.parked
+
+
+async def park(connection: Connection, name: str, arrival: Arrival, stop: Stop) -> None:
+    """Stores an event that is not applied, with its whole record."""
+    record = arrival.record
+    headers = msgspec.msgpack.encode(list(record.headers))
+    where = (record.topic, record.partition, record.offset)
+    raw = (headers, record.key, record.value)
+    version = arrival.kind.metadata.version
+    await connection.execute(_PARK, name, arrival.key, version, *where, *raw, *stop)
+
+
+async def count_foreign(connection: Connection, records: Sequence[ForeignRecord]) -> list[ForeignRecord]:
+    """Counts each foreign record once, for the first read model that meets it; returns the new ones. It locks
+    partitions in order, so that two read models cannot deadlock."""
+    fresh: list[ForeignRecord] = []
+    for partition, group in groupby(sorted(records), lambda record: record[:2]):
+        await connection.execute(_BEGIN_COUNT, *partition)
+        counted: Any = await connection.fetchrow(_COUNTED, *partition)
+        new = [record for record in group if record.offset >= counted["counted_to"]]
+        if new:
+            await connection.execute(_COUNT, *partition, len(new), new[-1].offset + 1)
+            await connection.executemany(_KEEP, new[: max(0, KEPT - counted["records"])])
+        fresh += new
+    return fresh

@@ -1,10 +1,11 @@
-"""Reads the log from given positions up to given ends, for a rebuild: without a consumer group."""
+"""Applies the log from given positions up to given ends, for a rebuild: without a consumer group."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol
 
@@ -12,16 +13,18 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Assignment
 
 from services.kernel.log import clients
-from services.projection.engine.parked_keys import StoredRecord
+from services.projection.engine.position import log_truncated
 from services.projection.engine.projector import Projector
-from services.projection.engine.read_model import Batch, TopicPartition
-from services.projection.engine.replaced_log import log_truncated
+from services.projection.engine.read_model import Batch, Record, TooManyParked, TopicPartition, record_of
 from services.projection.errors import ProjectionError
 
 FETCH = 5000
 RUN_BYTES = 8 * 2**20  # of values; decoded, an order of many lines takes twenty times as much
 WAIT_SECONDS = 0.5
 STALL_SECONDS = 60.0
+
+Progress = Callable[[int, int], None]
+"""Receives the offsets done and in total."""
 
 
 class SourceUnreachable(ProjectionError, TimeoutError):
@@ -41,7 +44,7 @@ class Runs:
     def __init__(self, kafka: str, starts: Mapping[TopicPartition, int], most: int = FETCH) -> None:
         self.next = dict(starts)
         self._most = most
-        self._fetched: dict[TopicPartition, deque[StoredRecord]] = {tp: deque() for tp in starts}
+        self._fetched: dict[TopicPartition, deque[Record]] = {tp: deque() for tp in starts}
         self._consumer = clients.follower(
             kafka,
             [Assignment(*tp, offset) for tp, offset in starts.items()],
@@ -76,9 +79,9 @@ class Runs:
             self._consume()
         return []
 
-    def _next_run(self, tp: TopicPartition, end: int) -> list[StoredRecord]:
+    def _next_run(self, tp: TopicPartition, end: int) -> list[Record]:
         fetched = self._fetched[tp]
-        run: list[StoredRecord] = []
+        run: list[Record] = []
         size = 0
         while fetched and fetched[0].offset < end and len(run) < self._most and size < RUN_BYTES:
             run.append(record := fetched.popleft())
@@ -97,27 +100,50 @@ class Runs:
                 if not error.retriable():
                     raise KafkaException(error)
                 continue
-            where = (message.topic(), message.partition(), message.offset())
-            record = StoredRecord(*where, message.key(), message.value(), message.headers() or ())
+            record = record_of(message)
             self._fetched[record.topic, record.partition].append(record)
 
 
-class Prefetch:
-    """Reads and decodes the next batches in a thread, while PostgreSQL writes the previous ones. All read models of
-    the projector begin at the same positions, with the same decisions."""
+async def catch_up(
+    projector: Projector,
+    reader: BatchReader,
+    ends: Mapping[TopicPartition, int],
+    *,
+    leave_parked: bool = False,
+    progress: Progress = lambda _done, _total: None,
+) -> dict[str, int]:
+    """Applies the batches up to `ends`; returns the events by read model. With `leave_parked`, a read model that has
+    to park a key stays where it is.
 
-    def __init__(self, reader: BatchReader, projector: Projector, ends: Mapping[TopicPartition, int]) -> None:
-        self._reader, self._projector, self._ends = reader, projector, ends
-        positions = projector.positions.values()
-        self._epochs = {
-            partition: position.epoch for stored in positions for partition, position in stored.items()
-        }
+    A thread reads and decodes the next batches while PostgreSQL writes the previous ones. All read models of the
+    projector begin at the same positions, with the same decisions.
+    """
+    counts = dict.fromkeys(projector.models, 0)
+    active, reached = set(counts), dict.fromkeys(ends, 0)
+    first = next(iter(counts))
+    epochs = {tp: at.epoch for positions in projector.positions.values() for tp, at in positions.items()}
 
-    def next_batches(self) -> list[Batch]:
-        """Returns the next batches; none at the end."""
-        batches = self._reader.fetch(self._ends, self._projector.seek)
+    def next_batches() -> list[Batch]:
+        batches = reader.fetch(ends, projector.seek)
         for batch in batches:
-            name = next(iter(self._projector.models))
-            contents = self._projector.read(name, batch, batch.start, self._epochs[batch.tp])
-            self._epochs[batch.tp] = contents.epoch
+            epochs[batch.tp] = projector.read(first, batch, batch.start, epochs[batch.tp]).epoch
         return batches
+
+    reading = asyncio.create_task(asyncio.to_thread(next_batches))
+    try:
+        while (batches := await reading) and active:
+            reading = asyncio.create_task(asyncio.to_thread(next_batches))
+            for name in sorted(active):
+                topics = projector.models[name].topics
+                own = [batch for batch in batches if batch.tp[0] in topics]
+                try:
+                    counts[name] += await projector.apply(name, own)
+                except TooManyParked:
+                    if not leave_parked:
+                        raise
+                    active.discard(name)
+            reached |= {batch.tp: batch.next_offset for batch in batches}
+            progress(sum(reached.values()), sum(ends.values()))
+    finally:
+        await asyncio.wait({reading})  # do not close the reader while a thread reads
+    return counts

@@ -1,14 +1,14 @@
-"""Faust as the source: what it fetches, and from where, is decided here (why: docs/adr).
+"""Faust as the source of the projection (why: docs/adr/0005-faust.md), with an agent for each read model.
 
-Stock Faust reads aborted records and keeps its position in Kafka. Ours reads committed only, stands where
-PostgreSQL says, and hands on each fetched run of a partition as one `Batch`: its cost per event is a tenth.
-The private names that this leans on are in `PINNED` and are checked at start.
+Faust reads aborted records and keeps its position in Kafka. This source reads committed records only, starts at the
+positions in PostgreSQL, and delivers each fetched run of a partition as one `Batch`: a tenth of the cost per event.
+`PINNED` lists the private names that it uses; they are checked at start.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, cast
@@ -22,9 +22,9 @@ from faust.types import TP, ConsumerMessage
 
 from services.kernel.log.clients import Connection
 from services.kernel.log.reader import partition_counts
+from services.projection.engine.position import LogReplaced, log_truncated, require_positions_in_log
 from services.projection.engine.projector import Projector
-from services.projection.engine.read_model import Batch, OtherCode, Stopped, TopicPartition
-from services.projection.engine.replaced_log import LogReplaced, log_truncated, require_positions_in_log
+from services.projection.engine.read_model import Batch, OtherCode, ReadModel, Stopped
 from services.projection.engine.settings import ProjectionSettings
 from services.projection.errors import ProjectionError
 
@@ -34,7 +34,7 @@ PINNED: Mapping[type, tuple[str, ...]] = {
     FaustConsumer: ("perform_seek", "seek_to_committed"),
 }
 PINNED_ATTRIBUTES = ("_isolation_level", "_fetch_max_wait_ms", "_fetcher", "_client")
-METADATA_SECONDS = 10  # a topic made anew leaves us without partitions until the next look; 300 otherwise
+METADATA_SECONDS = 10  # a recreated topic has no partitions until the next refresh; by default after 300 s
 
 
 class UnsupportedVersion(ProjectionError):
@@ -46,7 +46,7 @@ class Stalled(Stopped):
 
 
 def check_pinned() -> None:
-    """Raises `UnsupportedVersion` where a private name is gone."""
+    """Raises `UnsupportedVersion` if a private name is missing."""
     missing = [
         f"{owner.__name__}.{name}"
         for owner, names in PINNED.items()
@@ -65,7 +65,7 @@ class Thread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         missing = [name for name in PINNED_ATTRIBUTES if not hasattr(consumer, name)]
         if missing:
             raise UnsupportedVersion(f"gone from aiokafka: {', '.join(missing)}")
-        consumer._isolation_level = "read_committed"  # Faust's own setting is out of reach
+        consumer._isolation_level = "read_committed"  # Faust offers no setting for it
         consumer._fetch_max_wait_ms = int(self.app.fetch_wait_seconds * 1000)
         consumer._client._metadata_max_age_ms = METADATA_SECONDS * 1000
         return consumer
@@ -76,38 +76,31 @@ class Thread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
 
 class Consumer(driver.Consumer):  # type: ignore[misc]
-    """Starts at the positions in PostgreSQL; `next`: the offset after the last fetched record."""
+    """Starts at the positions in PostgreSQL; `next`: the offset after the last fetched record. Faust's `TP` is a tuple
+    and equals our (topic, partition)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.next: dict[TopicPartition, int] = {}
+        self.next: dict[TP, int] = {}
 
     def _new_consumer_thread(self) -> Thread:
         return Thread(self, loop=self.loop, beacon=self.beacon)
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        topic_partitions = {(tp.topic, tp.partition): tp for tp in self.assignment()}
         self.next = {}  # drops batches that were fetched before the seek
         counts = await asyncio.to_thread(partition_counts, self.app.kafka)
         try:
-            starts = await self.app.projector.assigned(topic_partitions, counts)
-        except OtherCode as error:
-            raise self.app.stop_for(error) from error
-        await self._stand_within_the_log()
-        offsets = {topic_partitions[topic_partition]: offset for topic_partition, offset in starts.items()}
-        await self.seek_wait(offsets)
-        self.next = starts
-        return offsets
-
-    async def _stand_within_the_log(self) -> None:
-        positions = {
-            name: {topic_partition: position.next_offset for topic_partition, position in offset.items()}
-            for name, offset in self.app.projector.positions.items()
-        }
-        try:
+            starts: dict[TP, int] = await self.app.projector.assigned(self.assignment(), counts)
+            positions = {
+                name: {tp: position.next_offset for tp, position in stored.items()}
+                for name, stored in self.app.projector.positions.items()
+            }
             await asyncio.to_thread(require_positions_in_log, self.app.kafka, positions)
-        except LogReplaced as error:
+        except (OtherCode, LogReplaced) as error:
             raise self.app.stop_for(error) from error
+        await self.seek_wait(starts)
+        self.next = dict(starts)
+        return starts
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Mapping[TP, Any]:
         try:
@@ -116,14 +109,12 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
             lost = {(tp.topic, tp.partition): offset for tp, offset in error.args[0].items()}
             raise self.app.stop_for(log_truncated(lost)) from error
         return {
-            tp: [self._batch((tp.topic, tp.partition), records)]
-            for tp, records in fetched.items()
-            if records and (tp.topic, tp.partition) in self.next
+            tp: [self._batch(tp, records)] for tp, records in fetched.items() if records and tp in self.next
         }
 
-    def _batch(self, topic_partition: TopicPartition, records: list[Any]) -> Batch:
-        batch = Batch(topic_partition, self.app.projector.seek, self.next[topic_partition], records)
-        self.next[topic_partition] = batch.next_offset
+    def _batch(self, tp: TP, records: list[Any]) -> Batch:
+        batch = Batch((tp.topic, tp.partition), self.app.projector.seek, self.next[tp], records)
+        self.next[tp] = batch.next_offset
         return batch
 
     def _to_message(self, tp: TP, batch: Batch) -> ConsumerMessage:
@@ -162,12 +153,12 @@ class Source(faust.App):  # type: ignore[misc]
             stream_wait_empty=False,
             stream_buffer_maxsize=64,
             consumer_auto_offset_reset="none",
-            # Without a name the group waits for the session of a killed predecessor to end.
+            # Without a name, the group waits until the session of a killed predecessor ends.
             consumer_group_instance_id=settings.projection_instance or None,
             broker_session_timeout=settings.session_seconds,
             broker_heartbeat_interval=settings.session_seconds / 4,
             broker_max_poll_records=settings.batch_events,
-            datadir=Path(gettempdir(), "daybook-faust"),  # Faust insists on one; nothing is written there
+            datadir=Path(gettempdir(), "daybook-faust"),  # Faust requires it; nothing is written there
         )
         self.projector, self.fetch_wait_seconds = projector, settings.fetch_wait_seconds
         self.kafka = settings.kafka
@@ -179,7 +170,7 @@ class Source(faust.App):  # type: ignore[misc]
         await self.projector.revoked()
 
     async def started(self, seconds: float) -> None:
-        """Wait for the first assignment, then raise `UnsupportedVersion` unless aborted records are kept out."""
+        """Waits for the first assignment. Raises `UnsupportedVersion` if the fetcher reads aborted records."""
         async with asyncio.timeout(seconds):
             while not self.consumer.next:
                 self.check()
@@ -194,7 +185,7 @@ class Source(faust.App):  # type: ignore[misc]
         return error
 
     def check(self) -> None:
-        """Raises `Stopped` when nothing will be fetched any more."""
+        """Raises `Stopped` if the fetcher has stopped for good."""
         if self._stop_error is not None:
             raise self._stop_error
         if self.crashed:
@@ -202,32 +193,67 @@ class Source(faust.App):  # type: ignore[misc]
         if self._fetcher is not None and self._fetcher.crashed:
             raise Stalled("the fetcher crashed")
 
-    async def lags(self) -> dict[tuple[str, TopicPartition], int]:
-        """Events behind the last stable offset, per read model and partition. Markers and aborted records at the end
-        are not events: where everything fetched is applied, the consumer's own position counts."""
-        tps = [tp for tp in self.consumer.assignment() if (tp.topic, tp.partition) in self.consumer.next]
+    async def lags(self) -> dict[tuple[str, TP], int]:
+        """Returns the events up to the last stable offset, by read model and partition. Markers and aborted records at
+        the end are not events: if all fetched records are applied, the consumer's own position counts."""
+        tps = [tp for tp in self.consumer.assignment() if tp in self.consumer.next]
         ends = await self.consumer.highwaters(*tps)
         behind = {}
         for tp in tps:
-            topic_partition = (tp.topic, tp.partition)
             fetched_to = await self.consumer.position(tp)
             for name, positions in self.projector.positions.items():
-                if topic_partition in positions:
-                    offset = positions[topic_partition].next_offset
-                    if offset == self.consumer.next.get(topic_partition):
+                if tp in positions:
+                    offset = positions[tp].next_offset
+                    if offset == self.consumer.next.get(tp):
                         offset = max(offset, fetched_to)
-                    behind[name, topic_partition] = max(0, ends[tp] - offset)
+                    behind[name, tp] = max(0, ends[tp] - offset)
         return behind
 
-    async def commit_for_dashboards(self, topic_partitions: Iterable[TopicPartition]) -> None:
+    async def commit_for_dashboards(self, tps: Iterable[TP]) -> None:
         """Commits the least position to Kafka, only for consumer-lag tools."""
-        offsets = {
-            TP(*topic_partition): min(
-                offset[topic_partition].next_offset
-                for offset in self.projector.positions.values()
-                if topic_partition in offset
-            )
-            for topic_partition in topic_partitions
-        }
+        stored = self.projector.positions.values()
+        offsets = {tp: min(at[tp].next_offset for at in stored if tp in at) for tp in tps}
         if offsets:
             await self.consumer._commit(offsets)
+
+
+def add_agents(source: Source, batch_events: int) -> asyncio.Future[None]:
+    """Adds an agent per read model; the future fails with the error that stopped one of them."""
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    # acks=False: PostgreSQL stores the position, so Faust commits nothing.
+    topics = {
+        name: source.topic(name, value_serializer="raw", acks=False)
+        for name in sorted({topic for model in source.projector.models.values() for topic in model.topics})
+    }
+    for model in source.projector.models.values():
+        for topic in model.topics:
+            source.agent(topics[topic], name=f"{model.name}.{topic}")(
+                _agent(source, model, batch_events, failed)
+            )
+    return failed
+
+
+def _agent(source: Source, model: ReadModel[Any], batch_events: int, failed: asyncio.Future[None]) -> Any:
+    async def project(stream: Any) -> None:
+        try:
+            await _apply_all(source, model, stream, stream.channel.queue.empty, batch_events)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if not failed.done():
+                failed.set_exception(error)
+            # Faust would restart the agent after the event: wait for the process to end instead.
+            await asyncio.Event().wait()
+
+    return project
+
+
+async def _apply_all(
+    source: Source, model: ReadModel[Any], stream: AsyncIterator[Batch], drained: Any, batch_events: int
+) -> None:
+    pending: list[Batch] = []
+    async for batch in stream:
+        pending.append(batch)
+        if drained() or sum(len(fetched.records) for fetched in pending) >= batch_events:
+            await source.projector.apply(model.name, pending)
+            pending = []

@@ -1,7 +1,8 @@
-"""Read-your-writes: delays a response until the read model has the token's version.
+"""What a reader of a read model receives: at least the token's version, and whether rows are stale.
 
-The projection notifies in its transaction which keys it changed; an early reader waits for that notification and does
-not poll. If the token's event is lost for good, the response says so.
+Read-your-writes: the projection notifies in its transaction which keys it changed; an early reader waits for that
+notification and does not poll. If the token's event is lost for good, the response says so. A row is stale if its key
+is parked behind an event that could not be applied: the response says so until an operator decides.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from threading import Event
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import asyncpg
 import structlog
@@ -23,7 +24,6 @@ from services.kernel.record.tokens import Token
 from services.projection.engine.database import query_connection
 from services.projection.engine.position import CHANNEL, EVERY_KEY, require_own_tables
 from services.projection.engine.read_model import Connection, Lineage, OtherCode, ReadModel
-from services.projection.engine.staleness import key_parked, stale
 from services.projection.read_models import ORDERS, READ_MODELS, STOCK
 
 RECONNECT_SECONDS = 0.5
@@ -39,7 +39,27 @@ SELECT at.epoch, EXISTS (
 ) AS ended
 FROM position at WHERE at.read_model = $1 ORDER BY at.partition"""
 
+Stale: TypeAlias = Literal["parked"] | None
+PARKED: Stale = "parked"
+_PARKED_KEYS = """
+SELECT n.key FROM unnest($2::text[]) AS n(key)
+WHERE EXISTS (SELECT FROM parked p WHERE p.read_model = $1 AND p.key = n.key)"""
+_ANY_PARKED = "SELECT EXISTS (SELECT FROM parked WHERE read_model = $1)"
+
 log = structlog.get_logger(__name__)
+
+
+async def stale_keys(connection: Connection, model: ReadModel[Any], keys: Sequence[str]) -> frozenset[str]:
+    """Returns those of `keys` that are parked in the read model."""
+    rows = await connection.fetch(_PARKED_KEYS, model.name, list(keys))
+    return frozenset(row["key"] for row in rows)
+
+
+async def stale(connection: Connection, model: ReadModel[Any], key: str | None = None) -> Stale:
+    """Tells whether the key is parked in the read model; without a key, whether any key is."""
+    if key is None:
+        return PARKED if await connection.fetchval(_ANY_PARKED, model.name) else None
+    return PARKED if await stale_keys(connection, model, [key]) else None
 
 
 class Notifications:
@@ -127,21 +147,20 @@ class Visibility:
         self._pool = pool
         self._notifications = notifications
 
-    async def visible(self, token: Token, models: Sequence[ReadModel[Any]], wait: float) -> None:
-        """Returns when all read models of the token's stream have its version.
+    async def visible(self, token: Token, model: ReadModel[Any], wait: float) -> None:
+        """Returns when `model` has the token's version, at once if it does not read the token's stream.
 
         Raises `Problem`: 503 `not_yet_visible` after `wait` seconds, 503 `key_parked` if the version waits for an
         operator, 410 `lost_in_failover` if a failover ended the token's epoch before it, 503 `stream_forked` if
         another event has its version.
         """
         kind, _, key = token.stream.partition("/")
-        matching = [model for model in models if model.stream == kind]
-        if not matching:
+        if model.stream != kind:
             return
         deadline = time.monotonic() + wait
         guard = ORDERS if kind == "order" else STOCK
-        for model in dict.fromkeys((guard, *matching)):
-            await self._wait_for_version(model, key, token, deadline, guard)
+        for waiting in dict.fromkeys((guard, model)):
+            await self._wait_for_version(waiting, key, token, deadline, guard)
 
     async def _wait_for_version(
         self, model: ReadModel[Any], key: str, token: Token, deadline: float, guard: ReadModel[Any]
@@ -211,3 +230,12 @@ def _lost(token: Token) -> Problem:
         "that was lost before it reached this one; another history has begun"
     )
     return Problem(410, "lost_in_failover", detail)
+
+
+def key_parked(model: ReadModel[Any], key: str, what: str) -> Problem:
+    """Returns a 503 without Retry-After: an operator must decide first."""
+    detail = (
+        f"{what} waits in {model.name} behind an event that could not be applied; it is in the log, and an "
+        f"operator has to decide: `./daybook parked show {model.name}:{key}`"
+    )
+    return Problem(503, "key_parked", detail)

@@ -5,33 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, PlainSerializer, TypeAdapter
 
 from contracts.records import RECORDS
 from services.edge.app import api_router
-from services.edge.money import decimal_text
 from services.edge.problems import invalid
+from services.edge.requests import decimal_text
 from services.kernel.record.envelope import Envelope, Metadata, format_time
 from services.projection.engine.read_model import Connection, Versioned
 from services.projection.engine.row_fold import versioned
-from services.projection.engine.staleness import Stale, stale
+from services.projection.engine.visibility import Stale, stale
 from services.projection.orders.fold import Order, fold
-from services.projection.parameters import (
+from services.projection.read_models import ORDER_HISTORY
+from services.projection.reads import (
     PAGE,
+    RECORDED,
+    WHEN,
     Cursor,
     Limit,
     Number,
     OrderId,
+    ReadRoute,
+    Reads,
+    Time,
     from_cursor,
+    missing,
     moment,
+    not_found,
+    of_page,
     to_cursor,
 )
-from services.projection.read_docs import RECORDED, WHEN, Time, not_found, of_page
-from services.projection.read_models import ORDER_HISTORY
-from services.projection.reader import ReadRoute, Reads, missing
 
 EVENT_ID = "0195534d-3c00-7000-8000-000000000001"
 ENTRY = {
@@ -66,6 +72,21 @@ _TIMES = frozenset({"occurred_at", "placed_at", "settle_by"})
 router = api_router("orders", route_class=ReadRoute)
 
 
+def readable(value: Any, name: str = "") -> Any:
+    """Renders micros for people: money as decimals, times as RFC 3339."""
+    match value:
+        case dict():
+            return {key: readable(part, key) for key, part in value.items()}
+        case list():
+            return [readable(part, name) for part in value]
+        case int() if name in _MONEY:
+            return decimal_text(value)
+        case int() if name in _TIMES:
+            return format_time(value)
+        case _:
+            return value
+
+
 class HistoryEntry(BaseModel):
     """One event: `recorded_at` is when it was written, `occurred_at` when it happened."""
 
@@ -78,7 +99,7 @@ class HistoryEntry(BaseModel):
     source: str
     correlation_id: str
     causation_id: str
-    body: dict[str, Any]
+    body: Annotated[dict[str, Any], PlainSerializer(readable, return_type=dict[str, Any])]
 
 
 class HistoryPage(BaseModel):
@@ -102,8 +123,13 @@ async def get_order_history(
 ) -> HistoryPage:
     after = from_cursor(cursor, _VERSION) or 0
     async with reads.connection(ORDER_HISTORY) as connection:
-        page = await _page(connection, order_id, after, limit)
-        page.stale = await stale(connection, ORDER_HISTORY, order_id)
+        rows = await connection.fetch(_PAGE, order_id, after, limit + 1)
+        page = HistoryPage(
+            order_id=order_id,
+            events=[HistoryEntry(**row) for row in rows[:limit]],
+            next=to_cursor(rows[limit - 1]["version"]) if len(rows) > limit else None,
+            stale=await stale(connection, ORDER_HISTORY, order_id),
+        )
     if not page.events and not after:
         raise missing("order", order_id, ORDER_HISTORY, page.stale)
     reads.label(page.stale)
@@ -137,54 +163,7 @@ async def order_as_of(connection: Connection, order_id: str, at: PointInHistory)
     return reduce(partial(versioned, fold), map(_envelope, rows), nothing)
 
 
-async def _page(connection: Connection, order_id: str, after: int, limit: int) -> HistoryPage:
-    """Oldest first, after a version."""
-    rows = await connection.fetch(_PAGE, order_id, after, limit + 1)
-    events = [_entry(row) for row in rows[:limit]]
-    more = len(rows) > limit
-    return HistoryPage(order_id=order_id, events=events, next=to_cursor(events[-1].version) if more else None)
-
-
 def _envelope(row: Mapping[str, Any]) -> Envelope[Any]:
-    metadata = Metadata(
-        id=row["event_id"],
-        type=row["type"],
-        subject=row["order_id"],
-        source=row["source"],
-        recorded_at=row["recorded_at"],
-        correlation_id=row["correlation_id"],
-        causation_id=row["causation_id"],
-        epoch=row["epoch"],
-        version=row["version"],
-    )
+    names = ("type", "source", "recorded_at", "correlation_id", "causation_id", "epoch", "version")
+    metadata = Metadata(id=row["event_id"], subject=row["order_id"], **{name: row[name] for name in names})
     return Envelope(metadata, msgspec.convert(row["body"], RECORDS[row["type"]]))
-
-
-def _entry(row: Mapping[str, Any]) -> HistoryEntry:
-    return HistoryEntry(
-        version=row["version"],
-        event_id=row["event_id"],
-        type=row["type"],
-        recorded_at=format_time(row["recorded_at"]),
-        occurred_at=format_time(row["occurred_at"]),
-        epoch=row["epoch"],
-        source=row["source"],
-        correlation_id=row["correlation_id"],
-        causation_id=row["causation_id"],
-        body=readable(row["body"]),
-    )
-
-
-def readable(value: Any, name: str = "") -> Any:
-    """Renders micros for people: money as decimals, times as RFC 3339."""
-    match value:
-        case dict():
-            return {key: readable(part, key) for key, part in value.items()}
-        case list():
-            return [readable(part, name) for part in value]
-        case int() if name in _MONEY:
-            return decimal_text(value)
-        case int() if name in _TIMES:
-            return format_time(value)
-        case _:
-            return value

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Query
 from pydantic import BaseModel, TypeAdapter
 
 from services.edge.app import api_router
-from services.edge.money import decimal_text
-from services.kernel.record.envelope import format_time
-from services.projection.engine.read_model import Connection, Versioned
-from services.projection.engine.staleness import Stale, stale
+from services.projection.engine.read_model import Versioned
+from services.projection.engine.visibility import Stale, stale
 from services.projection.order_history.api import PointInHistory, order_as_of
 from services.projection.orders.fold import Content, Order
 from services.projection.orders.store import content_of, order_of
-from services.projection.parameters import (
+from services.projection.read_models import ORDER_HISTORY, ORDERS
+from services.projection.reads import (
     AS_OF_PATTERN,
+    NEXT,
     PAGE,
+    RECORDED,
+    WHEN,
     Country,
     Cursor,
     Limit,
     Moment,
+    Money,
     Name,
     Number,
     OrderId,
+    ReadRoute,
+    Reads,
+    Time,
     from_cursor,
-    to_cursor,
+    missing,
+    of_entity,
+    of_page,
+    page_of,
 )
-from services.projection.read_docs import NEXT, RECORDED, WHEN, Money, Time, of_entity, of_page
-from services.projection.read_models import ORDER_HISTORY, ORDERS
-from services.projection.reader import ReadRoute, Reads, missing
 
 # FastAPI leaves nulls out of a document's examples
 SUMMARY: dict[str, Any] = {
@@ -66,7 +71,7 @@ Status: TypeAlias = Literal[
 _KEYS = TypeAdapter(tuple[Number, Name])
 _ONE = "SELECT * FROM orders.orders JOIN orders.content USING (order_id) WHERE order_id = $1"
 _PAGE = """
-SELECT * FROM orders.orders
+SELECT *, gross - refunded AS net FROM orders.orders
 WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR customer_id = $2)
   AND ($3::text IS NULL OR country = $3)
   AND ($4::timestamptz IS NULL OR placed_at >= $4) AND ($5::timestamptz IS NULL OR placed_at < $5)
@@ -179,63 +184,18 @@ async def list_orders(
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> OrderPage:
-    after = from_cursor(cursor, _KEYS)
+    filters = (status, customer_id, country, since, before)
+    after = from_cursor(cursor, _KEYS) or (None, None)
     async with reads.connection(ORDERS) as connection:
-        page = await _page(connection, (status, customer_id, country, since, before), after, limit)
+        rows = await connection.fetch(_PAGE, *filters, *after, limit + 1)
+        rows, following = page_of(rows, limit, "placed_at", "order_id")
+        page = OrderPage(orders=[OrderSummary(**row) for row in rows], next=following)
         await reads.label_page(connection, ORDERS, page, {order.order_id: order for order in page.orders})
     return page
 
 
-async def _page(
-    connection: Connection,
-    filters: tuple[str | None, str | None, str | None, int | None, int | None],
-    after: tuple[int, str] | None,
-    limit: int,
-) -> OrderPage:
-    """Newest first; a filter that is None keeps all, `after` are the keys of the page before."""
-    rows = await connection.fetch(_PAGE, *filters, *(after or (None, None)), limit + 1)
-    orders = [order_of(row) for row in rows[:limit]]
-    more = len(rows) > limit
-    return OrderPage(
-        orders=[OrderSummary(**_summary(order)) for order in orders],
-        next=to_cursor((orders[-1].row.placed_at, orders[-1].row.order_id)) if more else None,
-    )
-
-
 def _details(stored: Versioned[Order], staleness: Stale) -> OrderDetails:
     order = stored.row
-    content = order.content or Content((), ())
-    return OrderDetails(
-        **_summary(stored),
-        lines=[
-            OrderLine(sku=line.sku, quantity=line.quantity, unit_price=decimal_text(line.unit_price))
-            for line in content.lines
-        ],
-        charges=[
-            OrderCharge(code=charge.code, amount=decimal_text(charge.amount)) for charge in content.charges
-        ],
-        returned=dict(order.returned),
-        short=list(order.short),
-        carrier=order.carrier,
-        reference=order.reference,
-        reason=order.reason,
-        stale=staleness,
-    )
-
-
-def _summary(stored: Versioned[Order]) -> Mapping[str, Any]:
-    order = stored.row
-    return {
-        "order_id": order.order_id,
-        "version": stored.version,
-        "status": order.status,
-        "customer_id": order.customer_id,
-        "country": order.country,
-        "currency": order.currency,
-        "placed_at": format_time(order.placed_at),
-        "changed_at": format_time(stored.changed_at),
-        "units": order.units,
-        "gross": decimal_text(order.gross),
-        "refunded": decimal_text(order.refunded),
-        "net": decimal_text(order.gross - order.refunded),
-    }
+    fields = {**vars(order), **vars(order.content or Content((), ())), "net": order.gross - order.refunded}
+    fields |= {"version": stored.version, "changed_at": stored.changed_at, "stale": staleness}
+    return OrderDetails.model_validate(fields, from_attributes=True)

@@ -6,25 +6,26 @@ from datetime import date
 from typing import Annotated
 
 from fastapi import Query
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from services.edge.app import api_router
-from services.edge.money import decimal_text
-from services.projection.engine.read_model import Connection
-from services.projection.engine.staleness import Stale
-from services.projection.parameters import (
+from services.projection.engine.visibility import Stale
+from services.projection.read_models import SALES_DAILY
+from services.projection.reads import (
     PAGE,
     Country,
     Cursor,
     Day,
     Limit,
+    Money,
     Name,
+    ReadRoute,
+    Reads,
     from_cursor,
+    of_page,
+    page_of,
     to_cursor,
 )
-from services.projection.read_docs import Money, of_page
-from services.projection.read_models import SALES_DAILY
-from services.projection.reader import ReadRoute, Reads
 
 DAY = {
     "day": "2010-12-01",
@@ -51,7 +52,7 @@ router = api_router("sales", route_class=ReadRoute)
 class SalesDay(BaseModel):
     """One day's sales in one country and currency; `net` is `gross` less `returned`."""
 
-    day: Annotated[str, Field(json_schema_extra={"format": "date"})]
+    day: date
     country: str
     currency: str
     orders: int
@@ -86,37 +87,10 @@ async def list_daily_sales(
 ) -> SalesPage:
     """An order counts on its own day once it is confirmed, and is removed from that day when it is
     cancelled; a return counts on the day of the return."""
-    after = from_cursor(cursor, _KEYS)
+    after = from_cursor(cursor, _KEYS) or (None, None, None)
     async with reads.connection(SALES_DAILY) as connection:
-        page = await _page(connection, first, last, country, after, limit)
+        rows = await connection.fetch(_PAGE, first, last, country, *after, limit + 1)
+        rows, following = page_of(rows, limit, "day", "country", "currency")
+        page = SalesPage(days=[SalesDay(**row) for row in rows], next=following)
         await reads.label_page(connection, SALES_DAILY, page)
     return page
-
-
-async def _page(
-    connection: Connection,
-    first: date | None,
-    last: date | None,
-    country: str | None,
-    after: tuple[date, str, str] | None,
-    limit: int,
-) -> SalesPage:
-    """By day, country and currency; both days are included."""
-    rows = await connection.fetch(_PAGE, first, last, country, *(after or (None, None, None)), limit + 1)
-    days = [
-        SalesDay(
-            day=row["day"].isoformat(),
-            country=row["country"],
-            currency=row["currency"],
-            orders=row["orders"],
-            units=row["units"],
-            gross=decimal_text(row["gross"]),
-            returned=decimal_text(row["returned"]),
-            net=decimal_text(row["net"]),
-        )
-        for row in rows[:limit]
-    ]
-    more = len(rows) > limit
-    return SalesPage(
-        days=days, next=to_cursor((days[-1].day, days[-1].country, days[-1].currency)) if more else None
-    )

@@ -8,25 +8,27 @@ from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 
 from services.edge.app import api_router
-from services.kernel.record.envelope import format_time
-from services.projection.engine.read_model import Connection, Versioned
-from services.projection.engine.staleness import Stale, stale
-from services.projection.parameters import (
+from services.projection.engine.visibility import Stale, stale
+from services.projection.read_models import STOCK
+from services.projection.reads import (
     PAGE,
+    RECORDED,
     SEGMENT_PATTERN,
     Cursor,
     Limit,
     Name,
     Number,
+    ReadRoute,
+    Reads,
+    Time,
     from_cursor,
+    missing,
+    of_entity,
+    of_page,
+    page_of,
     to_cursor,
     whole,
 )
-from services.projection.read_docs import RECORDED, Time, of_entity, of_page
-from services.projection.read_models import STOCK
-from services.projection.reader import ReadRoute, Reads, missing
-from services.projection.stock.fold import StockRow
-from services.projection.stock.store import stock_of
 
 LEVEL = {
     "sku": "85123A",
@@ -89,7 +91,7 @@ async def get_stock(
         staleness = await stale(connection, STOCK, sku)
     if row is None:
         raise missing("stock", sku, STOCK, staleness)
-    level = _level(stock_of(row), staleness)
+    level = StockLevel(**row, stale=staleness)
     reads.label(staleness, level.version)
     return level
 
@@ -108,35 +110,10 @@ async def list_stock(
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> StockPage:
-    after = from_cursor(cursor, _KEYS)
+    after = from_cursor(cursor, _KEYS) or (None, None)
     async with reads.connection(STOCK) as connection:
-        page = await _page(connection, below, after, limit)
+        rows = await connection.fetch(_PAGE, below, *after, limit + 1)
+        rows, following = page_of(rows, limit, "available", "sku")
+        page = StockPage(stock=[StockLevel(**row) for row in rows], next=following)
         await reads.label_page(connection, STOCK, page, {level.sku: level for level in page.stock})
     return page
-
-
-async def _page(
-    connection: Connection, below: int | None, after: tuple[int, str] | None, limit: int
-) -> StockPage:
-    """The scarcest first; `below` bounds what is available."""
-    rows = await connection.fetch(_PAGE, below, *(after or (None, None)), limit + 1)
-    levels = [_level(stock_of(row)) for row in rows[:limit]]
-    more = len(rows) > limit
-    return StockPage(stock=levels, next=to_cursor((levels[-1].available, levels[-1].sku)) if more else None)
-
-
-def _level(stored: Versioned[StockRow], staleness: Stale = None) -> StockLevel:
-    stock = stored.row
-    return StockLevel(
-        sku=stock.sku,
-        version=stored.version,
-        changed_at=format_time(stored.changed_at),
-        on_hand=stock.on_hand,
-        reserved=stock.reserved,
-        available=stock.available,
-        received=stock.received,
-        adjusted=stock.adjusted,
-        returned=stock.returned,
-        issued=stock.issued,
-        stale=staleness,
-    )

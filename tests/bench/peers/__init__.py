@@ -1,1 +1,1 @@
-"""What the shop is measured against: the usual ways to do the same, written as well as we can."""
+"""The peers of the shop: the usual ways to do the same, written as well as we can."""

@@ -23,7 +23,7 @@ CONNECTIONS = 16
 
 
 class Order(Aggregate):  # type: ignore[misc] # the library is not typed for us
-    """An order with the facts of ours."""
+    """An order with the same fields as ours."""
 
     @event("Placed")  # type: ignore[untyped-decorator]
     def __init__(
@@ -42,15 +42,15 @@ class Order(Aggregate):  # type: ignore[misc] # the library is not typed for us
 
 
 def main() -> None:
-    place = urlsplit(os.environ["DAYBOOK_DATABASE_URL"])
+    database = urlsplit(os.environ["DAYBOOK_DATABASE_URL"])
     store = Application(
         env={
             "PERSISTENCE_MODULE": "eventsourcing.postgres",
-            "POSTGRES_DBNAME": place.path.lstrip("/"),
-            "POSTGRES_HOST": str(place.hostname),
-            "POSTGRES_PORT": str(place.port),
-            "POSTGRES_USER": str(place.username),
-            "POSTGRES_PASSWORD": str(place.password),
+            "POSTGRES_DBNAME": database.path.lstrip("/"),
+            "POSTGRES_HOST": str(database.hostname),
+            "POSTGRES_PORT": str(database.port),
+            "POSTGRES_USER": str(database.username),
+            "POSTGRES_PASSWORD": str(database.password),
             "POSTGRES_POOL_SIZE": str(CONNECTIONS),
             "POSTGRES_MAX_OVERFLOW": str(CONNECTIONS),
         }

@@ -16,13 +16,13 @@ from starlette.responses import JSONResponse, Response
 from contracts.order.commands import PlaceOrder
 from services.edge.app import Lifespan, api_router, application
 from services.edge.json_logs import configure_logging
+from services.edge.middleware import CorrelationMiddleware
+from services.edge.requests import Headers, WriteRoute
 from services.edge.server import serve
-from services.edge.write_headers import CorrelationMiddleware, Headers
-from services.edge.write_route import WriteRoute
 from services.edge.writes import Resource, Write, Writer, command_id, entity_of_key
 from services.kernel.record.envelope import now_micros
 from services.kernel.record.tokens import Token
-from services.order.requests import OrderRequest
+from services.order.api import OrderRequest
 
 Place = Callable[[PlaceOrder, str, Write], Awaitable[str]]
 
@@ -30,7 +30,7 @@ Place = Callable[[PlaceOrder, str, Write], Awaitable[str]]
 def serve_orders(
     name: str, place: Place, lifespan: Lifespan | None = None, route_class: type[APIRoute] = WriteRoute
 ) -> None:
-    """`POST /orders` on DAYBOOK_HTTP_PORT. `place(command, command id, request)` answers the event's id."""
+    """`POST /orders` on DAYBOOK_HTTP_PORT. `place(command, command id, request)` returns the event's id."""
     writer = Writer(
         cast(Any, None), Resource("order", "order_id", "/orders/"), os.environ["DAYBOOK_HASH_KEY"].encode()
     )
@@ -51,7 +51,7 @@ def serve_orders(
 
 
 def created(order_id: str, identity: str, event_id: str) -> Response:
-    """The shop's own answer to a new order."""
+    """The shop's own response to a new order."""
     headers = {
         "ETag": '"1"',
         "Consistency-Token": Token(f"order/{order_id}", 1, event_id, 1).encode(),

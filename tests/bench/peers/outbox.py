@@ -48,7 +48,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
 
 
 async def place(command: PlaceOrder, identity: str, write: Write) -> str:
-    """Both rows, or none."""
+    """Insert both rows, or none."""
     event = placed(command)
     metadata = Metadata(
         id=uuid7(),
@@ -72,7 +72,7 @@ async def place(command: PlaceOrder, identity: str, write: Write) -> str:
 
 
 def placed(command: PlaceOrder) -> OrderPlaced:
-    """The event that the command becomes."""
+    """The event of an accepted command."""
     gross = sum([line.quantity * line.unit_price for line in command.lines])
     return OrderPlaced(
         order_id=command.order_id,

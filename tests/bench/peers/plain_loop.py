@@ -1,17 +1,17 @@
 """consume → decode → encode → produce → commit, and nothing else: `python -m … BOOTSTRAP SERVICE KIND SKIP`.
 
 confluent-kafka and fastavro in one transaction per 500 records, with the producers that the shop has (two
-ids in turn) and the collector's settings of its workers. Nothing is decided or remembered. KIND `plain`: one
+ids in turn) and the collector's settings of its workers. Nothing is decided or recorded. KIND `plain`: one
 record for each command, no headers are read or written. KIND `records`: as many records as the shop writes,
-of the same schemas and with the same headers: the event, an ask for each SKU, the outcomes of the batch, or
-for a reservation its own outcome to its order.
+of the same schemas and with the same headers: the event, the outcomes of the batch, and for each partition of an
+inbox one record with a reservation for each SKU, or with an outcome for each order.
 """
 
 from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -21,14 +21,17 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from contracts.lock import load_lock
 from services.kernel.collector import keep_what_is_here
+from services.kernel.log.rule import home_of
 from services.kernel.log.transactions import Transactions
-from tests.bench.subjects.stretches import obey
+from tests.bench.subjects.work_process import serve_work
 
 BATCH = 500
 FRAME = struct.Struct(">bI")
-ASK, OUTCOMES = "daybook.inventory.ReserveStock", "daybook.kernel.OutcomeBatch"
+RESERVE, OUTCOMES = "daybook.inventory.ReserveStock", "daybook.kernel.OutcomeBatch"
+BATCH_TYPE, MOST_MESSAGES = "daybook.kernel.InboxBatch", 500
 Out: TypeAlias = tuple[str, bytes, bytes, list[tuple[str, bytes]] | None]
 """Topic, key, value, headers."""
+INPUT = {"order": "order.commands", "inventory": "inventory.inbox"}
 EVENTS = {"order": "daybook.order.OrderPlaced", "inventory": "daybook.inventory.StockReserved"}
 
 
@@ -39,7 +42,7 @@ class PlainLoop:
 
     def __init__(self, bootstrap: str, service: str) -> None:
         lock = load_lock()
-        self._topic, self._service = f"{service}.commands", service
+        self._topic, self._service = INPUT[service], service
         self._readers: dict[int, Any] = {}
         number = lock.id_of(f"{service}.events-{EVENTS[service]}")
         self._frame, self._writer = FRAME.pack(0, number), parse_schema(lock.schema(number))
@@ -66,11 +69,6 @@ class PlainLoop:
             done += self._turn(min(BATCH, count - done))
         return {}
 
-    def skip(self, count: int) -> None:
-        """Leave records out that are not commands of the benchmark."""
-        while count:
-            count -= len(self._consumer.consume(count, 1.0))
-
     def _turn(self, most: int) -> int:
         records = self._consumer.consume(most, 0.1)
         offsets: dict[int, int] = {}
@@ -80,7 +78,7 @@ class PlainLoop:
             offsets[record.partition()] = record.offset() + 1
         if records:
             out = self._out(records)
-            positions = [TopicPartition(self._topic, *place) for place in offsets.items()]
+            positions = [TopicPartition(self._topic, *position) for position in offsets.items()]
             self._transactions.run(
                 lambda producer: _produce(producer, out), positions, self._consumer.consumer_group_metadata()
             )
@@ -109,74 +107,108 @@ class PlainLoop:
 
 
 class SameRecords(PlainLoop):
-    """Writes what the shop writes for a command that is accepted."""
+    """Writes the same records as the shop does for an accepted command."""
 
     NAME = "bench-records"
 
     def __init__(self, bootstrap: str, service: str) -> None:
         super().__init__(bootstrap, service)
         lock = load_lock()
-        asks, outcomes = (
-            lock.id_of(name) for name in (f"inventory.commands-{ASK}", f"{service}.outcomes-{OUTCOMES}")
+        self._inbox = {"order": "inventory.inbox", "inventory": "order.inbox"}[service]
+        content = RESERVE if service == "order" else OUTCOMES
+        names = f"{self._inbox}-{content}", f"{service}.outcomes-{OUTCOMES}", f"{self._inbox}-{BATCH_TYPE}"
+        (self._content, self._outcome_writer, self._batch_writer) = (
+            (FRAME.pack(0, number), parse_schema(lock.schema(number))) for number in map(lock.id_of, names)
         )
-        self._ask_frame, self._ask_writer = FRAME.pack(0, asks), parse_schema(lock.schema(asks))
-        self._outcome_frame = FRAME.pack(0, outcomes)
-        self._outcome_writer = parse_schema(lock.schema(outcomes))
 
     def _out(self, records: list[Message]) -> list[Out]:
         out: list[Out] = []
         outcomes: list[dict[str, Any]] = []
+        messages: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
         for record in records:
-            asked, command, key = dict(record.headers()), self._decode(record.value()), record.key()
+            command_headers, command, key = dict(record.headers()), self._decode(record.value()), record.key()
             event_id = str(uuid4())
-            about = {"ce_sequence": b"1", "ce_transaction": event_id.encode()}
-            if "ce_requesthash" in asked:
-                about["ce_requesthash"] = asked["ce_requesthash"]
-            headers = self._headers(EVENTS[self._service], key, asked, event_id, about)
+            attributes = {"ce_sequence": b"1", "ce_transaction": event_id.encode()}
+            if "ce_requesthash" in command_headers:
+                attributes["ce_requesthash"] = command_headers["ce_requesthash"]
+            headers = self._headers(EVENTS[self._service], key, command_headers, event_id, attributes)
             out.append(("bench.events", key, self._encode(command), headers))
-            for sku in dict.fromkeys(line["sku"] for line in command.get("lines", ())):
-                about = {"ce_replyto": b"order.commands:::" + key}
-                headers = self._headers(ASK, sku.encode(), asked, str(uuid4()), about)
-                out.append(("bench.asks", sku.encode(), self._ask(command, sku), headers))
-            outcome = _outcome(asked, key.decode(), event_id)
-            if order := asked["ce_replyto"].rpartition(b":")[2]:
-                headers = self._headers(OUTCOMES, order, asked, str(uuid4()), {})
-                out.append(("bench.outcomes", order, self._outcomes([outcome]), headers))
-            else:
-                outcomes.append(outcome)
+            outcome = _outcome(command_headers, key.decode(), event_id)
+            if order := command_headers["ce_replyto"].rpartition(b":")[2].decode():
+                content = _written(*self._content, {"outcomes": [outcome]})
+                group = _group(OUTCOMES, command_headers, "", [(order, content)])
+                messages[home_of(order, 2)].append(group)
+                continue
+            outcomes.append(outcome)
+            own: dict[int, list[tuple[str, bytes]]] = {}
+            for sku in dict.fromkeys(line["sku"] for line in command["lines"]):
+                own.setdefault(home_of(sku, 2), []).append((sku, self._reservation(command, sku)))
+            for number, contents in own.items():
+                messages[number].append(_group(RESERVE, command_headers, key.decode(), contents))
+        for groups in messages.values():
+            out.extend(self._batches(groups))
         if outcomes:
-            out.append(("bench.outcomes", b"", self._outcomes(outcomes), None))
+            out.append(("bench.outcomes", b"", _written(*self._outcome_writer, {"outcomes": outcomes}), None))
         return out
 
-    def _outcomes(self, outcomes: list[dict[str, Any]]) -> bytes:
-        return _written(self._outcome_frame, self._outcome_writer, {"outcomes": outcomes})
+    def _batches(self, groups: list[dict[str, Any]]) -> Iterator[Out]:
+        now = {"ce_time": b"2026-01-01T00:00:00.000000Z", "ce_correlationid": b"c", "ce_id": b"c"}
+        while groups:
+            count, many = 0, 0
+            while many < len(groups) and (count := count + len(groups[many]["messages"])) <= MOST_MESSAGES:
+                many += 1
+            part, groups = groups[: max(1, many)], groups[max(1, many) :]
+            headers = self._headers(BATCH_TYPE, b"", now, str(uuid4()), {})
+            value = _written(*self._batch_writer, {"groups": part})
+            yield "bench.asks", b"", value, headers
 
-    def _ask(self, command: dict[str, Any], sku: str) -> bytes:
+    def _reservation(self, command: dict[str, Any], sku: str) -> bytes:
         fields = {"sku": sku, "order_id": command["order_id"], "quantity": 1}
-        return _written(self._ask_frame, self._ask_writer, {**fields, "occurred_at": command["occurred_at"]})
+        return _written(*self._content, {**fields, "occurred_at": command["occurred_at"]})
 
     def _headers(
-        self, kind: str, subject: bytes, asked: dict[str, bytes], identity: str, more: dict[str, bytes]
+        self,
+        kind: str,
+        subject: bytes,
+        command_headers: dict[str, bytes],
+        identity: str,
+        more: dict[str, bytes],
     ) -> list[tuple[str, bytes]]:
-        about = {
+        attributes = {
             "ce_specversion": b"1.0",
             "ce_type": kind.encode(),
             "ce_source": f"daybook/{self._service}".encode(),
             "content-type": b"application/avro",
             "ce_epoch": b"1",
-            "ce_time": asked["ce_time"],
+            "ce_time": command_headers["ce_time"],
             "ce_id": identity.encode(),
             "ce_subject": subject,
-            "ce_correlationid": asked["ce_correlationid"],
-            "ce_causationid": asked["ce_id"],
+            "ce_correlationid": command_headers["ce_correlationid"],
+            "ce_causationid": command_headers["ce_id"],
         }
-        return list((about | more).items())
+        return list((attributes | more).items())
 
 
-def _outcome(asked: dict[str, bytes], key: str, event_id: str) -> dict[str, Any]:
+def _group(
+    kind: str, command_headers: dict[str, bytes], reply_key: str, contents: list[tuple[str, bytes]]
+) -> dict[str, Any]:
     return {
-        "command_id": asked["ce_id"].decode(),
-        "command_type": asked["ce_type"].decode(),
+        "type": kind,
+        "correlation_id": command_headers["ce_correlationid"].decode(),
+        "causation_id": command_headers["ce_id"].decode(),
+        "traceparent": "",
+        "reply_topic": "order.inbox" if reply_key else "",
+        "reply_key": reply_key,
+        "messages": [
+            {"id": str(uuid4()), "subject": subject, "tag": "", "value": value} for subject, value in contents
+        ],
+    }
+
+
+def _outcome(command_headers: dict[str, bytes], key: str, event_id: str) -> dict[str, Any]:
+    return {
+        "command_id": command_headers["ce_id"].decode(),
+        "command_type": command_headers["ce_type"].decode(),
         "subject": key,
         "tag": "",
         "kind": "accepted",
@@ -185,7 +217,7 @@ def _outcome(asked: dict[str, bytes], key: str, event_id: str) -> dict[str, Any]
         "status": "placed",
         "code": "",
         "reason": "",
-        "request_hash": asked.get("ce_requesthash", b"").decode(),
+        "request_hash": command_headers.get("ce_requesthash", b"").decode(),
         "replayed": False,
     }
 
@@ -205,5 +237,4 @@ def _produce(producer: Producer, out: list[Out]) -> None:
 if __name__ == "__main__":
     kinds = {"plain": PlainLoop, "records": SameRecords}
     loop = kinds[sys.argv[3]](*sys.argv[1:3])
-    loop.skip(int(sys.argv[4]))
-    obey(loop.work)
+    serve_work(loop.work)

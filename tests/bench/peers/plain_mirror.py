@@ -1,6 +1,6 @@
 """A mirror of a few lines: `python -m … SOURCE TARGET TOPIC`. Consume, produce in transactions, for ever.
 
-Committed records only, with keys, headers, timestamps and partitions; where it stands it does not keep.
+Committed records only, with keys, headers, timestamps and partitions; it stores no positions.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
-"""Kafka's own ProducerPerformance: what the broker takes, in transactions of 100 ms."""
+"""Kafka's own ProducerPerformance: the broker's throughput, in transactions of 100 ms."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 
-from infra.stack.embedded.jars import classpath
-from infra.stack.embedded.java import find_java
+from infra.stack.embedded.java import classpath, find_java
 from tests.bench.harness import Unmeasurable, Window
 
 _SUMMARY = re.compile(r"^\d+ records sent, ([0-9.]+) records/sec", re.MULTILINE)
 
 
 def produce(bootstrap: str, topic: str, count: int, record_bytes: int) -> Window:
-    """`count` records of `record_bytes`; its own figure, the JVM's start is not in it."""
+    """Write `count` records of `record_bytes`; the figure that it reports excludes the JVM's start."""
     command = [
         *(str(find_java().executable), "-Xmx256m", "-cp", classpath("kafka")),
         "org.apache.kafka.tools.ProducerPerformance",
@@ -22,7 +21,7 @@ def produce(bootstrap: str, topic: str, count: int, record_bytes: int) -> Window
         *("--transactional-id", "bench-performance", "--transaction-duration-ms", "100"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    found = _SUMMARY.findall(done.stdout)
-    if done.returncode or not found:
+    rates = _SUMMARY.findall(done.stdout)
+    if done.returncode or not rates:
         raise Unmeasurable(f"ProducerPerformance: {(done.stdout + done.stderr)[-1500:]}")
-    return Window(float(found[-1]))
+    return Window(float(rates[-1]))

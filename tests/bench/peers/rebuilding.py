@@ -1,6 +1,6 @@
 """A rebuild as usually written: a statement per event, or `executemany`; the same fold, the same tables.
 
-Both get what the shop's own rebuild gives itself: one transaction per fetched run, no waiting for the disk.
+Both have what the shop's own rebuild has: one transaction per fetched run, no waiting for the disk.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An outbox relay: every 100 ms it copies what is new in the outbox to the log and marks it as sent.
 
-`python -m …`. At least once, as relays are; a batch is as large as what has gathered.
+`python -m …`. Delivery is at least once, as usual for relays; a batch has everything that is new.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from contracts.order.commands import PlaceOrder
-from services.edge.bodies import read_body
 from services.edge.json_logs import configure_logging
+from services.edge.requests import read_body
 from services.edge.server import serve
 from services.edge.writes import Write, command_id, entity_of_key
 from services.kernel.record.envelope import uuid7

@@ -20,8 +20,8 @@ def cluster(shop: ContainerShop, tmp_path_factory: pytest.TempPathFactory) -> It
     settings = StackSettings(
         home=tmp_path_factory.mktemp("cluster") / "home", port_base=shop.settings.port_base + APART
     )
-    told = {"COMPOSE_ENV_FILES": str(ROOT / "infra" / "compose" / "cluster.env")}
-    with running(ContainerShop(settings, f"{PROJECT}-cluster", (*BROKERS, "postgres"), told)) as cluster:
+    variables = {"COMPOSE_ENV_FILES": str(ROOT / "infra" / "compose" / "cluster.env")}
+    with running(ContainerShop(settings, f"{PROJECT}-cluster", (*BROKERS, "postgres"), variables)) as cluster:
         yield cluster
 
 

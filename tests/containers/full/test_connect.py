@@ -16,10 +16,10 @@ import pytest
 from contracts.order.events import OrderConfirmed
 from infra.base.settings import ROOT
 from infra.lab.checker.evidence import read_evidence
-from infra.lab.drills.load import Load
-from infra.lab.drills.shopping import Shopping
-from infra.lab.retail.shop import Shop, api_urls
-from infra.stack.compose.failing import Failure, answers, undergo
+from infra.lab.load.load import Load
+from infra.lab.load.orders import Shopping
+from infra.lab.load.shop import Shop, api_urls
+from infra.stack.compose.engine import Failure, inject, is_healthy
 from infra.stack.compose.office import of_office
 from infra.stack.shop import database_url
 from services.kernel.log.reader import partitions_of, read_to_end
@@ -43,8 +43,8 @@ def connected(shop: ContainerShop) -> Iterator[ContainerShop]:
 def test_prices_of_a_list_come_out_by_sku(connected: ContainerShop, tmp_path: Path) -> None:
     drop(connected, tmp_path, "example", EXAMPLE.read_text())
     rows = [line.split(",") for line in EXAMPLE.read_text().splitlines()[1:]]
-    wanted = {sku: (supplier, price, currency) for sku, supplier, price, currency in rows}
-    eventually(lambda: prices(connected) == wanted, "all prices of the list, and no others")
+    expected = {sku: (supplier, price, currency) for sku, supplier, price, currency in rows}
+    eventually(lambda: prices(connected) == expected, "all prices of the list, and no others")
     assert refused(connected) == []
 
 
@@ -92,8 +92,8 @@ def test_a_list_is_whole_also_where_both_who_carry_it_are_killed(
     eventually(lambda: len(records(connected, "supplier.prices")) > already, "the list is under way")
     for service in ("price-lists", "intake"):
         kill(connected, service, 1.0)
-    wanted = {f"many-{number}": ("acme", f"{number}.000001", "GBP") for number in range(MANY)}
-    eventually(lambda: wanted.items() <= prices(connected).items(), "every price of the list")
+    expected = {f"many-{number}": ("acme", f"{number}.000001", "GBP") for number in range(MANY)}
+    eventually(lambda: expected.items() <= prices(connected).items(), "every price of the list")
 
 
 def test_orders_that_are_confirmed_come_out_and_others_do_not(connected: ContainerShop) -> None:
@@ -105,15 +105,15 @@ def test_orders_that_are_confirmed_come_out_and_others_do_not(connected: Contain
             lines = [{"sku": "office-mug", "quantity": quantity, "unit_price": "7.515555"}]
             order = {"order_id": f"office-{number}", "country": "Portugal", "currency": "EUR", "lines": lines}
             post(client, f"{urls['order-api']}/orders?wait=settled", f"office-order-{number}", order)
-    wanted = {
+    expected = {
         "office-0": (2, 15_031_110),
         "office-1": (3, 22_546_665),
     }  # of five mugs none is left for the third
-    eventually(lambda: settled(connected, "office-").keys() == wanted.keys(), "both orders")
-    found = settled(connected, "office-")
-    assert {name: (row["units"], row["gross_micros"]) for name, row in found.items()} == wanted
-    assert str(found["office-0"]["gross"]) == "15.031110"
-    assert (found["office-0"]["country"], found["office-0"]["currency"]) == ("Portugal", "EUR")
+    eventually(lambda: settled(connected, "office-").keys() == expected.keys(), "both orders")
+    orders = settled(connected, "office-")
+    assert {name: (row["units"], row["gross_micros"]) for name, row in orders.items()} == expected
+    assert str(orders["office-0"]["gross"]) == "15.031110"
+    assert (orders["office-0"]["country"], orders["office-0"]["currency"]) == ("Portugal", "EUR")
 
 
 def test_settled_orders_are_those_of_the_log_also_after_the_worker_was_killed(
@@ -128,23 +128,30 @@ def test_settled_orders_are_those_of_the_log_also_after_the_worker_was_killed(
         connected.await_all()
         assert load.finish() == []
     with Shop(api_urls(connected.settings)) as reader:
-        reader.await_rest(SECONDS, lambda _: None)
-    wanted = {
-        each.event.order_id: (each.event.units, each.event.gross, each.event.currency, each.event.country)
-        for each in read_evidence(connected.settings.kafka, ["order.events"])
-        if isinstance(each.event, OrderConfirmed)
+        reader.await_rest(SECONDS)
+    expected = {
+        recorded.event.order_id: (
+            recorded.event.units,
+            recorded.event.gross,
+            recorded.event.currency,
+            recorded.event.country,
+        )
+        for recorded in read_evidence(connected.settings.kafka, ["order.events"])
+        if isinstance(recorded.event, OrderConfirmed)
     }
-    assert len(wanted) > 50
+    assert len(expected) > 50
 
     def out() -> dict[str, Any]:
         columns = ("units", "gross_micros", "currency", "country")
-        return {name: tuple(row[each] for each in columns) for name, row in settled(connected, "").items()}
+        return {
+            name: tuple(row[column] for column in columns) for name, row in settled(connected, "").items()
+        }
 
-    eventually(lambda: out() == wanted, "every confirmed order, and no other")
+    eventually(lambda: out() == expected, "every confirmed order, and no other")
     query = "SELECT order_id, units, gross, currency, country FROM orders.orders WHERE order_id = ANY($1)"
-    shown = rows_of(database_url(connected.settings), query, list(wanted))
-    assert {row[0]: tuple(row[1:]) for row in shown} == wanted
-    eventually(lambda: answers(connected.container("connect")), "the worker is healthy again")
+    shown = rows_of(database_url(connected.settings), query, list(expected))
+    assert {row[0]: tuple(row[1:]) for row in shown} == expected
+    eventually(lambda: is_healthy(connected.container("connect")), "the worker is healthy again")
 
 
 def test_the_worker_may_write_its_table_and_no_more(connected: ContainerShop) -> None:
@@ -158,14 +165,14 @@ def test_the_worker_may_write_its_table_and_no_more(connected: ContainerShop) ->
     for forbidden in ("DELETE FROM settled_orders", "CREATE TABLE another ()"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             rows_of(of_office(own), forbidden)
-    told = httpx.get(
+    response = httpx.get(
         f"{connect_url(connected)}/connectors/settled-orders/config", trust_env=False, timeout=30
     )
-    assert password not in told.text
+    assert password not in response.text
 
 
 def kill(shop: ContainerShop, service: str, seconds: float) -> None:
-    undergo(shop.container(service), Failure.KILL, seconds)
+    inject(shop.container(service), Failure.KILL, seconds)
 
 
 def drop(shop: ContainerShop, tmp_path: Path, name: str, text: str) -> None:
@@ -181,12 +188,12 @@ def records(shop: ContainerShop, topic: str) -> list[Any]:
 
 def prices(shop: ContainerShop) -> dict[str, tuple[str, str, str]]:
     """Supplier, price and currency by SKU: of each the last."""
-    found = {}
+    orders = {}
     for record in records(shop, "supplier.prices"):
         price = json.loads(record.value())
         assert record.key().decode() == price["sku"]
-        found[price["sku"]] = (price["supplier"], price["price"], price["currency"])
-    return found
+        orders[price["sku"]] = (price["supplier"], price["price"], price["currency"])
+    return orders
 
 
 def refused(shop: ContainerShop) -> list[str]:
@@ -199,14 +206,14 @@ def settled(shop: ContainerShop, prefix: str) -> dict[str, asyncpg.Record]:
 
 
 def rows_of(url: str, query: str, *arguments: object) -> list[asyncpg.Record]:
-    async def ask() -> list[asyncpg.Record]:
+    async def fetch() -> list[asyncpg.Record]:
         connection = await asyncpg.connect(url, timeout=30)
         try:
             return list(await connection.fetch(query, *arguments))
         finally:
             await connection.close(timeout=30)
 
-    return asyncio.run(ask())
+    return asyncio.run(fetch())
 
 
 def connect_url(shop: ContainerShop) -> str:

@@ -19,10 +19,10 @@ def test_monitoring_sees_every_process_and_the_broker(shop: ContainerShop) -> No
     shop.profile("monitoring")
     eventually(lambda: targets(shop) == {"up"}, "every target is up")
     assert len(active(shop)) == len(PROCESSES) + 1
-    found = ask(
+    body = get_json(
         shop, PROMETHEUS, "/api/v1/query?query=kafka_server_brokertopicmetrics_messagesinpersec_count"
     )
-    assert found["data"]["result"], "the broker's JMX came through its exporter"
+    assert body["data"]["result"], "the broker's JMX came through its exporter"
 
 
 def test_a_registry_holds_the_lock_under_the_same_ids_also_when_filled_twice(shop: ContainerShop) -> None:
@@ -31,32 +31,35 @@ def test_a_registry_holds_the_lock_under_the_same_ids_also_when_filled_twice(sho
         lock = load_lock()
         for subject in lock.subjects():
             path = f"/apis/ccompat/v7/subjects/{subject}/versions"
-            held = [ask(shop, APICURIO, f"{path}/{number}")["id"] for number in ask(shop, APICURIO, path)]
+            held = [
+                get_json(shop, APICURIO, f"{path}/{number}")["id"]
+                for number in get_json(shop, APICURIO, path)
+            ]
             assert held == [entry.id for entry in lock.versions(subject)]
 
 
 def test_a_mart_is_computed_from_the_log_on_the_cluster(shop: ContainerShop) -> None:
     shop.profile("analytics")
-    assert [worker["state"] for worker in ask(shop, SPARK, "/json/")["workers"]] == ["ALIVE"]
-    said = shop.docker(
+    assert [worker["state"] for worker in get_json(shop, SPARK, "/json/")["workers"]] == ["ALIVE"]
+    output = shop.docker(
         "compose", "--profile", "analytics", "run", "--rm", "--build", "marts", "daily_revenue"
     )
-    assert "daily_revenue" in said
-    (job,) = ask(shop, SPARK, "/json/")["completedapps"]
+    assert "daily_revenue" in output
+    (job,) = get_json(shop, SPARK, "/json/")["completedapps"]
     assert job["state"] == "FINISHED"
 
 
 def active(shop: ContainerShop) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ask(shop, PROMETHEUS, "/api/v1/targets?state=active")["data"][
+    body: list[dict[str, Any]] = get_json(shop, PROMETHEUS, "/api/v1/targets?state=active")["data"][
         "activeTargets"
     ]
-    return found
+    return body
 
 
 def targets(shop: ContainerShop) -> set[str]:
     return {target["health"] for target in active(shop)}
 
 
-def ask(shop: ContainerShop, offset: int, path: str) -> Any:
+def get_json(shop: ContainerShop, offset: int, path: str) -> Any:
     url = f"http://{HOST}:{shop.settings.port_base + offset}{path}"
     return local_http().get(url, timeout=30).raise_for_status().json()

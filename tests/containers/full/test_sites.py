@@ -12,7 +12,7 @@ import pytest
 from infra.base.settings import AWAY_PORTS, StackSettings
 from infra.dr.comparison import compare
 from infra.dr.overview import SitesView
-from infra.lab.drills.digests import digests
+from infra.lab.drills.judgement import digests
 from infra.stack.shop import database_url
 from tests.containers.shop import ContainerShop, eventually
 
@@ -31,9 +31,9 @@ def test_it_follows_also_after_its_mirror_was_killed(
 ) -> None:
     drill = shop.drill(tmp_path, "--failure=kill", "--container=mirror")
     eventually(lambda: compare(shop.settings.kafka, away.kafka).missing == 0, "the mirror has copied all")
-    found = compare(shop.settings.kafka, away.kafka)
-    assert found.different == ()
-    assert found.records > drill.answered
+    comparison = compare(shop.settings.kafka, away.kafka)
+    assert comparison.different == ()
+    assert comparison.records > drill.commands
     here = asyncio.run(digests(database_url(shop.settings)))
     eventually(lambda: asyncio.run(digests(database_url(away))) == here, "both read models are equal")
     assert len(here) > 100
@@ -43,8 +43,8 @@ def test_the_command_shows_both_sites_and_how_far_the_mirror_is(
     shop: ContainerShop, away: StackSettings
 ) -> None:
     eventually(lambda: compare(shop.settings.kafka, away.kafka).missing == 0, "the mirror has copied all")
-    said = shop.run("sites", "--json")
-    view = msgspec.json.decode(said[said.index("{") :], type=SitesView)
+    output = shop.run("sites", "--json")
+    view = msgspec.json.decode(output[output.index("{") :], type=SitesView)
     home, other = view.sites
     assert (home.name, home.role, home.mirror) == ("home", "active", "held")
     assert (other.name, other.role, other.mirror) == ("away", "passive", "ready")

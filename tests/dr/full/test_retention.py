@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from infra.base.waiting import wait_until
 from services.kernel.log.reader import partitions_of, read_to_end
-from tests.dr.bare import broker, ends, mirror, mirror_place, quiet
+from tests.dr.bare import await_still, broker, ends, mirror, mirror_place
 
 KEPT_FOR_A_DAY, COMPACTED = "order.answers", "site.reconciliation"
 COMPACTION_SECONDS = 120.0
@@ -29,33 +29,34 @@ def produce(bootstrap: str, topic: str, records: list[tuple[str, bytes | None]])
 def content(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     partitions = partitions_of(bootstrap, topic)
     return [
-        (each.key(), each.value()) for each in read_to_end(bootstrap, topic, dict.fromkeys(partitions, 0))
+        (record.key(), record.value())
+        for record in read_to_end(bootstrap, topic, dict.fromkeys(partitions, 0))
     ]
 
 
 def test_what_retention_removed_unseen_is_left_out_and_the_rest_comes_once(tmp_path: Path) -> None:
     numbered: list[tuple[str, bytes | None]] = [(f"key-{number}", b"%d" % number) for number in range(300)]
     with broker(tmp_path / "home") as source, broker(tmp_path / "away") as target:
-        place = mirror_place(tmp_path / "mirror", source, target)
+        layout = mirror_place(tmp_path / "mirror", source, target)
         produce(source, KEPT_FOR_A_DAY, numbered[:100])
-        with mirror(place) as running:
+        with mirror(layout) as running:
             running.copies_beyond(KEPT_FOR_A_DAY, 99)
         produce(source, KEPT_FOR_A_DAY, numbered[100:])
         admin = AdminClient({"bootstrap.servers": source})  # its requests end with it
         for future in admin.delete_records([TopicPartition(KEPT_FOR_A_DAY, 0, 150)]).values():
             future.result(30)
         before = ends(target, KEPT_FOR_A_DAY)
-        with mirror(place) as running:
+        with mirror(layout) as running:
             running.copies_beyond(KEPT_FOR_A_DAY, before + 100)
-            quiet(target, KEPT_FOR_A_DAY)
+            await_still(target, KEPT_FOR_A_DAY)
         expected = [(key.encode(), value) for key, value in (*numbered[:100], *numbered[150:])]
         assert content(target, KEPT_FOR_A_DAY) == expected
 
 
 def test_tombstones_cross_and_both_sites_compact_to_the_same(tmp_path: Path) -> None:
     with broker(tmp_path / "home") as source, broker(tmp_path / "away") as target:
-        place = mirror_place(tmp_path / "mirror", source, target)
-        with mirror(place) as running:
+        layout = mirror_place(tmp_path / "mirror", source, target)
+        with mirror(layout) as running:
             produce(source, COMPACTED, [(f"key-{number % 20}", b"%d" % number) for number in range(200)])
             produce(source, COMPACTED, [(f"key-{number}", None) for number in range(5)])
             running.copies_beyond(COMPACTED, 204)
@@ -81,9 +82,9 @@ def test_tombstones_cross_and_both_sites_compact_to_the_same(tmp_path: Path) -> 
 
 def compact_at_once(bootstrap: str) -> None:
     """The catalogue mirrors no compacted topic: one is made so."""
-    wanted = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"}
+    config = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"}
     entries = [
-        ConfigEntry(name, text, incremental_operation=AlterConfigOpType.SET) for name, text in wanted.items()
+        ConfigEntry(name, text, incremental_operation=AlterConfigOpType.SET) for name, text in config.items()
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, COMPACTED, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": bootstrap})

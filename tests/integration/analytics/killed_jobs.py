@@ -1,9 +1,9 @@
-"""`python -m tests.integration.analytics.killed_jobs update|rebuild|compact POINT TOPIC LAKE`: a job dies.
+"""`python -m tests.integration.analytics.killed_jobs update|rebuild|compact POINT TOPIC LAKE`: a job that kills itself.
 
-Points, in the second batch of an update or rebuild, or in the one part of a compaction:
+POINT, in the second batch of an update or rebuild, or in the one part of a compaction:
     writing   Parquet files are being written (no compaction); the JVM dies as well
-    written   the part is there, the manifest does not name it; the JVM outlives this process
-    switched  the manifest names it, Spark does not know; the JVM dies as well
+    written   the part exists, the manifest does not name it; the JVM outlives this process
+    switched  the manifest names it, Spark's checkpoint does not; the JVM dies as well
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from analytics.lake import compaction, log_copy
+from analytics.lake import writer
 from analytics.lake.manifest import REBUILDING, Manifest, write_manifest
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
@@ -62,16 +62,15 @@ def main() -> None:
         if last and point == "switched":
             kill_all()
 
-    for module in (log_copy, compaction):
-        vars(module)["write_manifest"] = dying
+    vars(writer)["write_manifest"] = dying
     session = open_session("dying", settings)
     if point == "writing":
         first_batch = REBUILDING if step == "rebuild" else "parts/*"
         threading.Thread(target=kill_while_writing, args=[folder, first_batch], daemon=True).start()
     if step == "compact":
-        compaction.compact(session, folder)
+        writer.compact(session, folder)
     else:
-        copy = log_copy.rebuild if step == "rebuild" else log_copy.update
+        copy = writer.rebuild if step == "rebuild" else writer.update
         copy(session, settings.kafka, folder, print, [topic], BATCH)
 
 

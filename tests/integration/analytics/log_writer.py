@@ -1,4 +1,4 @@
-"""A log for the tests: events in transactions, as a worker writes them, and what no worker would write."""
+"""Writes the log of the tests: events in transactions, as a worker does, and records that no worker writes."""
 
 import io
 import struct
@@ -35,13 +35,13 @@ def create_topics(kafka: str) -> Topics:
     topics = Topics(f"order.events.{suffix}", f"inventory.events.{suffix}")
     admin = AdminClient({"bootstrap.servers": kafka})
     selection = [NewTopic(name, PARTITIONS, 1) for name in (topics.orders, topics.inventory)]
-    for answer in admin.create_topics(selection).values():
-        answer.result(30)
+    for created in admin.create_topics(selection).values():
+        created.result(30)
     return topics
 
 
 class Writer(Producer):  # type: ignore[misc] # untyped
-    """Knows where it wrote."""
+    """A producer that records its topics."""
 
     def __init__(self, kafka: str) -> None:
         identity = f"test-{uuid.uuid4().hex}"
@@ -55,7 +55,7 @@ class Writer(Producer):  # type: ignore[misc] # untyped
 
 @contextmanager
 def writer(kafka: str) -> Iterator[Writer]:
-    """A producer with a transactional id of its own, in no transaction; none may be left open."""
+    """A producer with its own transactional id. The test must not leave a transaction open."""
     producer = Writer(kafka)
     producer.init_transactions(30)
     yield producer
@@ -63,7 +63,7 @@ def writer(kafka: str) -> Iterator[Writer]:
 
 
 def await_decided(kafka: str, topics: Iterable[str], seconds: float = 30) -> None:
-    """Until what is committed can be read: the broker answers a commit before its markers are written."""
+    """Waits until committed records can be read: the broker confirms a commit before it writes the markers."""
     wait_until(
         lambda: all(
             committed == log_reader.high_watermarks(kafka, topic, list(committed))

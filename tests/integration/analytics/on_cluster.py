@@ -1,4 +1,4 @@
-"""`python -m tests.integration.analytics.on_cluster OUT MART…`: the marts' job, and who has worked for it."""
+"""`python -m tests.integration.analytics.on_cluster OUT MART…`: the marts' job, and its executors."""
 
 import json
 import sys
@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from analytics.jobs.inputs import Selection
-from analytics.jobs.marts import run
+from analytics.jobs.marts import Selection, run
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
 
 
 def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Where the Python of an executor runs, and whose code it imports there."""
+    """The working directory of an executor's Python, and the file that it imports the code from."""
     import contracts.lock
 
     for _ in batches:
@@ -29,8 +28,8 @@ def main() -> None:
     session = open_session("marts", settings)
     folders = session.range(0, 16, 1, 8).mapInArrow(seen, "folder string, code string").distinct().collect()
     workers = session.sparkContext._jsc.sc().statusStore().executorList(True)
-    each = [workers.apply(number) for number in range(workers.size())]
-    tasks = {worker.id(): worker.completedTasks() for worker in each}
+    executors = [workers.apply(number) for number in range(workers.size())]
+    tasks = {executor.id(): executor.completedTasks() for executor in executors}
     Path(out, "seen.json").write_text(json.dumps({"places": [tuple(row) for row in folders], "tasks": tasks}))
 
 

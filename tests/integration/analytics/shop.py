@@ -1,4 +1,4 @@
-"""A correct little shop: its log, and read models made by the projection's own code."""
+"""A small correct shop: its log, and read models built by the projection's code."""
 
 import asyncio
 from dataclasses import replace
@@ -106,7 +106,7 @@ def events() -> list[Any]:
 
 
 def write_shop(kafka: str, topics: Topics) -> None:
-    """Each event in a committed transaction, then in an aborted one. `o-3` is of the older schema."""
+    """Writes each event in a committed transaction, then in an aborted one. `o-3` has the older schema."""
     versions: dict[str, int] = {}
     with writer(kafka) as producer:
         for event in events():
@@ -131,7 +131,7 @@ def write_shop(kafka: str, topics: Topics) -> None:
 
 
 class Seen:
-    """A record as the projection wants it."""
+    """A record in the form that the projection reads."""
 
     def __init__(self, record: Any) -> None:
         self.topic, self.partition, self.offset = record.topic(), record.partition(), record.offset()
@@ -139,7 +139,7 @@ class Seen:
 
 
 def project(kafka: str, topics: Topics, database_url: str) -> None:
-    """Make the read models and bring them to the end of the log."""
+    """Builds the read models up to the end of the log."""
     asyncio.run(_project(kafka, topics, database_url))
 
 
@@ -174,11 +174,11 @@ def read(kafka: str, topic: str, number: int, start: int) -> list[Any]:
         }
     )
     consumer.assign([TopicPartition(topic, number, start)])
-    found: list[Any] = []
+    records: list[Any] = []
     while (record := consumer.poll(30)) is not None:
         if record.error() is not None:
             assert record.error().code() == KafkaError._PARTITION_EOF
             break
-        found.append(Seen(record))
+        records.append(Seen(record))
     consumer.close()
-    return found
+    return records

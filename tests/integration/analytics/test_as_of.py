@@ -1,4 +1,4 @@
-"""The whole system as of a moment, beside a log that was really cut there, on the broker."""
+"""The state as of a moment equals the state of a log that ends at that moment, on a real broker."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from analytics.as_of import AsOf, Knowledge
 from analytics.decoder import read_event
-from analytics.events import Events
+from analytics.events import AsOf, Events, Knowledge
 from analytics.marts.catalogue import MARTS, Sources
 from analytics.offsets import Offsets, stable_ends
 from analytics.replay import replay
@@ -34,7 +33,7 @@ def shop(kafka: str) -> Topics:
 
 
 def cut(kafka: str, shop: Topics, keeps: Callable[[str, Seen], bool]) -> Topics:
-    """A log of its own that holds only what `keeps` (of topic and record) lets through."""
+    """Copies the records for which `keeps(topic, record)` is true into fresh topics."""
     fresh = create_topics(kafka)
     with writer(kafka) as producer:
         producer.begin_transaction()
@@ -58,22 +57,22 @@ def rows(frame: DataFrame) -> list[Any]:
 def compare(
     spark: SparkSession, kafka: str, as_of: Events, shorter: Topics, *marts: str
 ) -> dict[str, list[Any]]:
-    """What both say, mart by mart. Each test takes others: every one is a Spark job."""
+    """Compares these marts of both logs and returns their rows. Each mart is a Spark job."""
     rebuilt = replay(spark, kafka, (shorter.orders, shorter.inventory)).kept()
-    said: dict[str, list[Any]] = {}
+    mart_rows: dict[str, list[Any]] = {}
     for name in marts:
-        said[name] = rows(MARTS[name].build(Sources(as_of)))
-        assert said[name] == rows(MARTS[name].build(Sources(rebuilt))), name
+        mart_rows[name] = rows(MARTS[name].build(Sources(as_of)))
+        assert mart_rows[name] == rows(MARTS[name].build(Sources(rebuilt))), name
     rebuilt.log.unpersist()
-    return said
+    return mart_rows
 
 
 def test_as_it_had_happened_by_then(spark: SparkSession, kafka: str, shop: Topics) -> None:
     until = AT + DAY
     log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
     shorter = cut(kafka, shop, lambda _, seen: read_event(seen.value, load_lock()).occurred_at <= until)
-    said = compare(spark, kafka, AsOf(log, instant(until)), shorter, "order_state", "stock_ledger")
-    states = {row[0]: row[1] for row in said["order_state"]}
+    mart_rows = compare(spark, kafka, AsOf(log, instant(until)), shorter, "order_state", "stock_ledger")
+    states = {row[0]: row[1] for row in mart_rows["order_state"]}
     assert states == {"o-1": "shipped", "o-2": "cancelled", "o-3": "rejected", "o-4": "placed"}
     log.log.unpersist()
 
@@ -83,8 +82,8 @@ def test_as_we_knew_it_then(spark: SparkSession, kafka: str, shop: Topics) -> No
     log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
     shorter = cut(kafka, shop, lambda _, seen: read_headers(seen.headers).recorded_at <= until)
     as_of = AsOf(log, instant(until), Knowledge.RECORDED)
-    said = compare(spark, kafka, as_of, shorter, "order_state", "saga_health")
-    states = {row[0]: row[1] for row in said["order_state"]}
+    mart_rows = compare(spark, kafka, as_of, shorter, "order_state", "saga_health")
+    states = {row[0]: row[1] for row in mart_rows["order_state"]}
     assert states == {"o-1": "confirmed", "o-2": "confirmed", "o-3": "rejected", "o-4": "placed"}
     log.log.unpersist()
 
@@ -94,6 +93,6 @@ def test_as_an_earlier_reading_saw_it(spark: SparkSession, kafka: str, shop: Top
     offsets: Offsets = {topic: {n: end // 2 for n, end in parts.items()} for topic, parts in ends.items()}
     log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
     shorter = cut(kafka, shop, lambda topic, seen: seen.offset < offsets[topic][seen.partition])
-    said = compare(spark, kafka, log.before(offsets), shorter, "orders", "stock_state")
-    assert 0 < len(said["orders"]) <= 4
+    mart_rows = compare(spark, kafka, log.before(offsets), shorter, "orders", "stock_state")
+    assert 0 < len(mart_rows["orders"]) <= 4
     log.log.unpersist()

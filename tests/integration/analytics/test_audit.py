@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.audit import AuditSources, audit
-from analytics.evidence.report import to_html
-from analytics.evidence.verdict import Verdict
+from analytics.evidence.report import Verdict, to_html
 from analytics.offsets import AheadOfLog, ReplayIncomplete, stable_ends
 from contracts.order.events import OrderShipped
 from tests.integration.analytics.log_writer import Topics, commit, create_topics, write_raw, writer
@@ -40,7 +39,7 @@ def change(sources: AuditSources, sql: str) -> None:
 
 
 def pretend_read(sources: AuditSources) -> None:
-    """Positions at the end of the log, without rows: a projection that passes over records."""
+    """Moves the positions to the end of the log without rows, like a projection that skips records."""
     for topic, partitions in stable_ends(sources.kafka, (sources.orders, sources.inventory)).items():
         for number, end in partitions.items():
             where = f"topic = '{topic}' AND partition = {number}"
@@ -105,7 +104,7 @@ def test_a_row_left_behind_differs_from_its_next_version_on(
 
 
 def test_a_doubled_record_stops_its_key(spark: SparkSession, sources: AuditSources) -> None:
-    """The accounts agree on everything before it."""
+    """The accounts agree on all records before it."""
     with writer(sources.kafka) as producer:
         commit(producer, sources.orders, [(placed("o-4", "B"), 1)])
     pretend_read(sources)

@@ -1,4 +1,4 @@
-"""The same job on a real cluster, a master and two workers: the same rows, made by both of them."""
+"""The same job on a real cluster of a master and two workers gives the same rows; both workers take part."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.jobs.inputs import Selection, events, sources
+from analytics.jobs.marts import Selection, events, sources
 from analytics.jobs.outputs import LOG_FILE, OutputReading, write
 from analytics.marts.catalogue import MARTS
 from infra.base.ports import HOST
@@ -40,7 +40,7 @@ def daybook(home: Path, base: int, *words: str) -> subprocess.CompletedProcess[s
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[StackSettings]:
-    """It comes with `spark up`, and goes with `down` alone."""
+    """Started by `spark up`; only `down` stops it."""
     base = free_base()
     settings = StackSettings(home=tmp_path / "home", port_base=base)
     try:
@@ -109,7 +109,7 @@ def test_a_job_on_the_cluster_makes_the_local_rows(
     assert all(code.startswith(folder) for folder, code in seen["places"]), "the code travelled with the job"
 
 
-def test_a_taken_port_is_said_and_nothing_stays(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_and_nothing_stays(tmp_path: Path) -> None:
     base = free_base()
     with socket.socket() as taken:
         taken.bind((HOST, base + OFFSETS["spark-worker-2"]))

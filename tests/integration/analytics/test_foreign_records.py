@@ -1,4 +1,4 @@
-"""Spark's replay and the audit of a log with all ten kinds of foreign record; then somebody decides."""
+"""Spark's replay and the audit of a log with all ten kinds of foreign record, before and after decisions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.audit import AuditSources, audit
-from analytics.evidence.verdict import Verdict
-from analytics.lake.log_copy import update
+from analytics.evidence.report import Verdict
 from analytics.lake.reader import open_lake
+from analytics.lake.writer import update
 from analytics.replay import Replay, replay
 from contracts.inventory.events import StockReceived
 from infra.log.topics import catalogue
@@ -26,17 +26,17 @@ from tests.integration.analytics.shop import project, write_shop
 from tests.integration.analytics.test_audit import change, pretend_read
 
 PLANTED = planted()
-STOPPED = {each.key for each in PLANTED if each.stops}
+STOPPED = {plant.key for plant in PLANTED if plant.stops}
 
 
 def counted(log: Iterable[LogRecord], topic: str) -> list[LogRecord]:
-    """The records that count before somebody decides, by the services' rule."""
+    """The records that count before any decision, by the services' rule."""
     reading = Reading(topic, 0, PARTITIONS, Journal(), lambda value: len(value or b"") > 10)
-    return [each for each in log if reading.take(each.key, each.value, each.headers) is Step.NEXT]
+    return [record for record in log if reading.take(record.key, record.value, record.headers) is Step.NEXT]
 
 
 def read_to(sources: AuditSources, twin: Topics) -> None:
-    """The read models' rows are those of `twin`, a log without what is foreign."""
+    """Fills the read models from `twin`, a log without the foreign records."""
     project(sources.kafka, twin, sources.database_url)
     for mine, its in ((sources.orders, twin.orders), (sources.inventory, twin.inventory)):
         change(sources, f"UPDATE position SET topic = '{mine}' WHERE topic = '{its}'")
@@ -44,13 +44,13 @@ def read_to(sources: AuditSources, twin: Topics) -> None:
 
 
 def receipts(log: Replay) -> dict[str, int]:
-    """How many events of each planted key count."""
+    """The number of counted events of each planted key."""
     rows = log.of(StockReceived.TYPE).where("entity LIKE 'planted-%'").groupBy("entity").count().collect()
     return {row["entity"]: row["count"] for row in rows}
 
 
 def aside(log: Replay) -> list[tuple[Any, ...]]:
-    """What does not count, in the log's order."""
+    """The records that do not count, in the log's order."""
     rows = log.set_aside.orderBy("topic", "partition", "offset").collect()
     return [(row["topic"], row["partition"], row["offset"], row["reason"]) for row in rows]
 
@@ -66,14 +66,14 @@ def test_ten_kinds_at_once_then_decided(
     create_catalogue_topics(kafka, {JOURNAL: catalogue()[JOURNAL]})
     topics, twin = create_topics(kafka), create_topics(kafka)
     sources = AuditSources(kafka, fresh_database, topics.orders, topics.inventory)
-    everything = [record for each in PLANTED for record in each.log]
+    everything = [record for plant in PLANTED for record in plant.log]
     for some, records in ((topics, everything), (twin, counted(everything, twin.inventory))):
         write_shop(kafka, some)
         write_log(kafka, records, some.inventory)
     read_to(sources, twin)
 
-    sound = {each.key: EVENTS for each in PLANTED if not each.stops}
-    before = {each.key: len(counted(each.log, twin.inventory)) for each in PLANTED}
+    sound = {plant.key: EVENTS for plant in PLANTED if not plant.stops}
+    before = {plant.key: len(counted(plant.log, twin.inventory)) for plant in PLANTED}
     both, lake = (topics.orders, topics.inventory), tmp_path / "lake"
     update(spark, kafka, lake, print, both)
     log = replay(spark, kafka, both)
@@ -84,10 +84,10 @@ def test_ten_kinds_at_once_then_decided(
     assert {key for _, key, _ in verdict.aside.stopped} == STOPPED
     assert (verdict.aside.foreign, verdict.aside.decided) == (len(PLANTED) - len(STOPPED), 0)
 
-    judge(kafka, [each.record for each in PLANTED if each.stops], topic=topics.inventory)
+    judge(kafka, [plant.record for plant in PLANTED if plant.stops], topic=topics.inventory)
     again = create_topics(kafka)
     write_shop(kafka, again)
-    good = [each for planted in PLANTED for each in planted.log if each is not planted.record]
+    good = [record for plant in PLANTED for record in plant.log if record is not plant.record]
     write_log(kafka, good, again.inventory)
     tables = (
         "orders.orders, orders.content, stock.stock, sales_daily.sales_daily, sales_daily.applied, position"
@@ -96,7 +96,7 @@ def test_ten_kinds_at_once_then_decided(
     read_to(sources, again)
     update(spark, kafka, lake, print, both)
     for log in (replay(spark, kafka, both), open_lake(spark, lake)):
-        assert receipts(log) == {each.key: EVENTS for each in PLANTED}
+        assert receipts(log) == {plant.key: EVENTS for plant in PLANTED}
         assert len(aside(log)) == len(PLANTED)
     verdict = audited(spark, sources)
     assert verdict.identical and verdict.aside.stopped == []

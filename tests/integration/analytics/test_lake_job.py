@@ -14,7 +14,7 @@ from infra.log.topics import create_topics
 from tests.integration.analytics.test_lake import assert_same, everything
 
 
-def test_the_job_fills_the_lake_and_tells_how_far(
+def test_the_job_fills_the_lake_and_reports_how_far(
     spark: SparkSession, kafka: str, tmp_path: Path, spark_environment: Mapping[str, str]
 ) -> None:
     create_topics(kafka)
@@ -32,9 +32,9 @@ def test_the_job_fills_the_lake_and_tells_how_far(
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    said = run("update")
-    assert run("show") == said
+    report = run("update")
+    assert run("show") == report
     assert read_manifest(lake).ends == replay(spark, kafka).ends
     for number, end in replay(spark, kafka).ends["order.events"].items():
-        assert f"complete to order.events/{number}/{end}" in said
+        assert f"complete to order.events/{number}/{end}" in report
     assert_same(spark, kafka, lake)

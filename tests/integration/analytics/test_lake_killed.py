@@ -1,4 +1,4 @@
-"""A lake whose writer is killed: complete to where it says, and whole after the next run."""
+"""A lake whose writer is killed is complete up to its manifest; the next run completes it."""
 
 import os
 import signal
@@ -11,18 +11,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.lake.compaction import compact
-from analytics.lake.log_copy import rebuild, update
 from analytics.lake.manifest import REBUILDING, read_manifest
+from analytics.lake.writer import compact, rebuild, update
 from analytics.replay import replay
 from tests.integration.analytics.log_writer import create_topics
-from tests.integration.analytics.test_lake import assert_same, everything, quiet
+from tests.integration.analytics.test_lake import assert_same, everything, no_progress
 
 EVENTS = range(1, 60)
 
 
 def killed(step: str, point: str, topic: str, lake: Path, environment: Mapping[str, str]) -> None:
-    """Run the job until it is killed there."""
+    """Runs the job until it is killed at `point`."""
     job = subprocess.Popen(
         [sys.executable, "-m", "tests.integration.analytics.killed_jobs", step, point, topic, str(lake)],
         env={**os.environ, **environment},
@@ -45,7 +44,7 @@ def test_a_killed_update_loses_and_doubles_nothing(
     left = read_manifest(lake)
     assert len(left.parts) == (2 if point == "switched" else 1)
     assert_same(spark, kafka, lake)
-    whole = update(spark, kafka, lake, quiet, [topic])
+    whole = update(spark, kafka, lake, no_progress, [topic])
     assert whole.parts[: len(left.parts)] == left.parts
     assert whole.ends == replay(spark, kafka, [topic]).ends
     assert_same(spark, kafka, lake)
@@ -58,13 +57,13 @@ def test_a_killed_rebuild_leaves_the_lake_before_it(
 ) -> None:
     topic, lake = create_topics(kafka).orders, tmp_path / "lake"
     everything(kafka, topic, EVENTS)
-    before = update(spark, kafka, lake, quiet, [topic])
+    before = update(spark, kafka, lake, no_progress, [topic])
     killed("rebuild", "writing", topic, lake, {**spark_environment, "DAYBOOK_KAFKA": kafka})
     assert (lake / REBUILDING).exists()
     assert list(lake.glob("aside/*")), "it was killed too late"
     assert read_manifest(lake) == before
     assert_same(spark, kafka, lake)
-    again = rebuild(spark, kafka, lake, quiet, [topic])
+    again = rebuild(spark, kafka, lake, no_progress, [topic])
     assert (again.ends, again.schemas) == (before.ends, before.schemas)
     assert {part.name for part in again.parts}.isdisjoint(part.name for part in before.parts)
     assert_same(spark, kafka, lake)
@@ -78,7 +77,7 @@ def test_a_killed_compaction_changes_nothing(
 ) -> None:
     topic, lake = create_topics(kafka).orders, tmp_path / "lake"
     everything(kafka, topic, EVENTS)
-    before = update(spark, kafka, lake, quiet, [topic], events_per_batch=80)
+    before = update(spark, kafka, lake, no_progress, [topic], events_per_batch=80)
     killed("compact", "written", topic, lake, spark_environment)
     assert read_manifest(lake) == before
     assert_same(spark, kafka, lake)

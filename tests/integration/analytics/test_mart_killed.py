@@ -1,4 +1,4 @@
-"""A mart whose job is killed while it writes: the output before it stays; the next run replaces it."""
+"""If a mart's job is killed while it writes, the previous output stays; the next run replaces it."""
 
 import os
 import signal

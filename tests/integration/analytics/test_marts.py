@@ -1,4 +1,4 @@
-"""Every mart from the real log and from the lake: equal, written whole, with how far was read."""
+"""Every mart from the log equals the one from the lake; its output is complete and names its end offsets."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.jobs.inputs import Selection, events, sources
+from analytics.jobs.marts import Selection, events, sources
 from analytics.jobs.outputs import LOG_FILE, OutputReading, preview, read_ends, write
 from analytics.marts.catalogue import MARTS
 from analytics.offsets import AheadOfLog, stable_ends
@@ -18,7 +18,7 @@ from tests.integration.analytics.shop import write_shop
 
 @pytest.fixture(scope="module")
 def shop(kafka: str) -> Topics:
-    """A correct shop, and one record that nobody can read."""
+    """A correct shop, and one unreadable record."""
     topics = create_topics(kafka)
     write_shop(kafka, topics)
     with writer(kafka) as producer:

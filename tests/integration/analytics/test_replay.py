@@ -118,7 +118,7 @@ def test_aborted_events_and_markers_alone_are_nothing(
 def test_what_does_not_count_is_set_aside_with_position_and_reason(
     spark: SparkSession, kafka: str, topics: Topics
 ) -> None:
-    """The reasons are proved by the shared table; here, that a real topic gives them."""
+    """The shared table of cases proves the reasons; this test checks them on a real topic."""
     good = framed(V2, {**vars(placed(1)), "lines": [], "charges": []})
     poison = {
         "no_envelope": (good, None),

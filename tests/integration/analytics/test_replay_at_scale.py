@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from analytics.lake.log_copy import update
 from analytics.lake.reader import open_lake
+from analytics.lake.writer import update
 from analytics.replay import Replay, replay
 from contracts.lock import load_lock
 from contracts.order.events import Charge, Line, OrderConfirmed, OrderPlaced
@@ -64,7 +64,7 @@ def fill(kafka: str, topic: str) -> None:
 
 @contextmanager
 def keep_writing(kafka: str, topic: str) -> Iterator[None]:
-    """Somebody confirms the same order again and again, version by version."""
+    """Writes confirmations of one order, version by version, until stopped."""
     stop, started = threading.Event(), threading.Event()
 
     def run() -> None:
@@ -87,7 +87,7 @@ def keep_writing(kafka: str, topic: str) -> Iterator[None]:
 
 
 def numbers_of(log: Replay) -> dict[str, Any]:
-    """What is counted on either way. The digest is of every column of every record, whatever the order."""
+    """The counts to compare. The digest covers every column of every record in any order."""
     digest = F.sum(F.xxhash64(*log.log.columns).cast("decimal(38,0)"))
     bulk = F.col("entity").startswith("o-")
     events = log.events.agg(

@@ -1,4 +1,4 @@
-"""Two streams, windowed and joined: late records count while they may, and every line counts once."""
+"""Two streams, windowed and joined: late records count within the watermark, and every line counts once."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ WRITTEN: Counter[tuple[str, str]] = Counter()
 
 
 def produce(producer: Producer, topics: Topics, event: OrderPlaced | StockReserved, minute: int) -> None:
-    """The event, recorded that many minutes after START."""
+    """Writes an event that was recorded so many minutes after START."""
     topic = topics.orders if isinstance(event, OrderPlaced) else topics.inventory
     entity, at = entity_of(event), START + minute * MINUTE
     WRITTEN[topic, entity] += 1
@@ -60,7 +60,7 @@ def hours(spark: SparkSession, folders: StreamFolders) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def one_partition(spark: SparkSession) -> Iterator[None]:
-    """State is kept by partition: for a handful of records, one is quick."""
+    """State is kept by partition: one partition is fastest for a few records."""
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     yield

@@ -1,4 +1,4 @@
-"""A job under `spark-submit`: its command line says where the job runs; the outputs are the same."""
+"""A job under `spark-submit`: its command line sets where the job runs; the outputs are the same."""
 
 import os
 import subprocess
@@ -22,14 +22,14 @@ def test_the_command_line_of_spark_submit_decides(
     jars = ",".join(str(jar) for jar in Path(spark_environment["DAYBOOK_SPARK_JARS"]).glob("*.jar"))
     own = {
         "DAYBOOK_KAFKA": kafka,
-        "DAYBOOK_SPARK_MASTER": "spark://127.0.0.1:1",  # nobody is there: it must not be asked
+        "DAYBOOK_SPARK_MASTER": "spark://127.0.0.1:1",  # nothing listens there: it must not be used
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
     }
     job = [str(ROOT / "analytics/jobs/marts.py"), "guests", "--out", str(tmp_path)]
-    place = ["--master", "local[2]", "--driver-memory", "768m", "--conf", "spark.ui.enabled=false"]
+    options = ["--master", "local[2]", "--driver-memory", "768m", "--conf", "spark.ui.enabled=false"]
     done = subprocess.run(
-        [str(SUBMIT), *place, "--jars", jars, *job],
+        [str(SUBMIT), *options, "--jars", jars, *job],
         env={**os.environ, **spark_environment, **own},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""A worker of few words: consumes `order.commands` from the broker and answers as the test says."""
+"""A scripted worker: consumes `order.commands` from the broker and sends the outcomes that the test chooses."""
 
 import threading
 from collections.abc import Callable
@@ -38,11 +38,15 @@ def accept(metadata: Metadata, _: Any) -> Outcome:
 
 
 class Responder:
-    """`script` answers a command (None: silence); `heard` is every command, in the order of consumption."""
+    """`script` returns the outcome of a command (None: sends none); `received` is every command, in order.
+
+    `epoch` is what its batches claim; 0: they are those of a worker of an earlier version.
+    """
 
     def __init__(self, kafka: str) -> None:
         self.script: Script = accept
-        self.heard: list[tuple[Metadata, Any]] = []
+        self.epoch = 0
+        self.received: list[tuple[Metadata, Any]] = []
         self._stopping = threading.Event()
         self._producer = Producer({"bootstrap.servers": kafka, "linger.ms": 0})
         self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "responder"})
@@ -62,9 +66,9 @@ class Responder:
             if record is None or record.error():
                 continue
             metadata, body = read_headers(record.headers()), decode(record.value())
-            self.heard.append((metadata, body))
-            answer, address = self.script(metadata, body), metadata.reply_to
-            if answer is not None and address is not None:
-                value = encode(address.topic, OutcomeBatch((answer,)))
+            self.received.append((metadata, body))
+            response, address = self.script(metadata, body), metadata.reply_to
+            if response is not None and address is not None:
+                value = encode(address.topic, OutcomeBatch((response,), self.epoch))
                 self._producer.produce(address.topic, value, partition=address.partition)
                 self._producer.flush()

@@ -1,4 +1,4 @@
-"""Orders that stock does not answer are shown as stuck, or expire; when stock is back, all of them end."""
+"""Orders without replies from inventory are listed as stuck, or expire; when inventory is back, all of them end."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ async def shop(fresh_database: str, tmp_path: Path) -> AsyncIterator[Shop]:
         clients = [httpx.AsyncClient(base_url=url, timeout=PATIENCE) for url in urls]
         for client in clients:
             await stack.enter_async_context(client)
-        patient, hasty, stock, asked = clients
-        yield Shop(kafka, patient, hasty, stock, asked, stock_worker, ports[1])
+        patient, hasty, stock, reads = clients
+        yield Shop(kafka, patient, hasty, stock, reads, stock_worker, ports[1])
 
 
-async def test_orders_without_an_answer_are_stuck_or_expire_and_end_when_stock_is_back(shop: Shop) -> None:
+async def test_orders_without_replies_get_stuck_or_expire_and_end_when_inventory_returns(shop: Shop) -> None:
     sku = "mug"
     receipt = {"quantity": UNITS, "reference": "DN-1"}
     assert (await shop.stock.post(f"/stock/{sku}/receipts", json=receipt)).status_code == 200
@@ -74,8 +74,8 @@ async def test_orders_without_an_answer_are_stuck_or_expire_and_end_when_stock_i
     await until(lambda: status_is(shop, expiring, "expired"), "the order did not expire")
     await until(lambda: stuck_are(shop, {waiting, expiring}), "what is stuck is not shown")
     rows = {row["order_id"]: row for row in await stuck(shop)}
-    assert [(one["step"], one["sku"]) for one in rows[waiting]["awaits"]] == [("reserve", sku)]
-    assert [(one["step"], one["sku"]) for one in rows[expiring]["awaits"]] == [("release", sku)]
+    assert [(pending["step"], pending["sku"]) for pending in rows[waiting]["awaits"]] == [("reserve", sku)]
+    assert [(pending["step"], pending["sku"]) for pending in rows[expiring]["awaits"]] == [("release", sku)]
     assert parse_time(rows[waiting]["since"]) < parse_time(rows[expiring]["since"])
     assert await status_is(shop, waiting, "placed")
 
@@ -90,15 +90,15 @@ async def test_orders_without_an_answer_are_stuck_or_expire_and_end_when_stock_i
 
 async def placed(api: httpx.AsyncClient, sku: str, quantity: int) -> str:
     line = {"sku": sku, "quantity": quantity, "unit_price": "2.55"}
-    answer = await api.post("/orders", json={"country": "France", "currency": "EUR", "lines": [line]})
-    assert (answer.status_code, answer.json()["status"]) == (201, "placed")
-    order_id: str = answer.json()["order_id"]
+    response = await api.post("/orders", json={"country": "France", "currency": "EUR", "lines": [line]})
+    assert (response.status_code, response.json()["status"]) == (201, "placed")
+    order_id: str = response.json()["order_id"]
     return order_id
 
 
 async def stuck(shop: Shop, older_than: int = STUCK_SECONDS) -> list[dict[str, Any]]:
-    answer = await shop.query.get("/conversations/stuck", params={"older_than": older_than})
-    conversations: list[dict[str, Any]] = answer.json()["conversations"]
+    response = await shop.query.get("/conversations/stuck", params={"older_than": older_than})
+    conversations: list[dict[str, Any]] = response.json()["conversations"]
     return conversations
 
 
@@ -107,8 +107,8 @@ async def stuck_are(shop: Shop, order_ids: set[str], older_than: int = STUCK_SEC
 
 
 async def status_is(shop: Shop, order_id: str, status: str) -> bool:
-    answer = await shop.query.get(f"/orders/{order_id}")
-    return answer.status_code == 200 and answer.json()["status"] == status
+    response = await shop.query.get(f"/orders/{order_id}")
+    return response.status_code == 200 and response.json()["status"] == status
 
 
 async def stock_is(shop: Shop, sku: str, on_hand: int, available: int) -> bool:

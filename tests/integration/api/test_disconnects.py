@@ -30,10 +30,10 @@ def port(kafka: str) -> Iterator[int]:
 
 
 @pytest.fixture
-def heard(kafka: str, port: int) -> Iterator[Responder]:
+def responder(kafka: str, port: int) -> Iterator[Responder]:
     assert port, "the API made the topics"
-    with closing(Responder(kafka)) as responder:
-        yield responder
+    with closing(Responder(kafka)) as opened:
+        yield opened
 
 
 def head(order_id: str, framing: str) -> bytes:
@@ -64,7 +64,7 @@ def cut(port: int, sent: bytes, reset: bool) -> None:
 
 
 def whole(port: int, request: bytes) -> bytes:
-    """The status line of the answer to a whole request."""
+    """The status line of the response to a whole request."""
     with socket.create_connection((HOST, port)) as client:
         client.sendall(request)
         return client.recv(65_536).partition(b"\r\n")[0]
@@ -73,15 +73,16 @@ def whole(port: int, request: bytes) -> bytes:
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize("made", [with_length, in_chunks])
 def test_a_cut_at_every_byte_has_no_effect(
-    port: int, heard: Responder, made: Callable[[str], bytes], reset: bool
+    port: int, responder: Responder, made: Callable[[str], bytes], reset: bool
 ) -> None:
     order_id = uuid7()
     request = made(order_id)
     for end in range(1, len(request)):
         cut(port, request[:end], reset)
-    # the commands of one order stand in the order of their sending: this one is behind the others
+    # the commands of one order keep their order: this one is the last
     assert whole(port, request) == b"HTTP/1.1 200 OK"
     eventually(
-        lambda: order_id in [metadata.subject for metadata, _ in heard.heard], "the whole one is heard"
+        lambda: order_id in [metadata.subject for metadata, _ in responder.received],
+        "the whole request has arrived",
     )
-    assert [metadata.subject for metadata, _ in heard.heard].count(order_id) == 1
+    assert [metadata.subject for metadata, _ in responder.received].count(order_id) == 1

@@ -13,7 +13,7 @@ import pytest
 
 from infra.base.ports import free_ports
 from infra.log.topics import create_topics
-from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.kafka import EmbeddedBroker
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder
 
@@ -34,7 +34,7 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     broker.kill()
 
 
-def test_a_frozen_log_is_a_503_that_can_be_repeated(broker: EmbeddedBroker) -> None:
+def test_an_unavailable_log_is_a_repeatable_503(broker: EmbeddedBroker) -> None:
     create_topics(broker.bootstrap)
     (port,) = free_ports(1)
     settings = {"delivery_seconds": "1", "wait_seconds": str(WAIT_SECONDS), "replica": "3"}
@@ -44,10 +44,10 @@ def test_a_frozen_log_is_a_503_that_can_be_repeated(broker: EmbeddedBroker) -> N
     ):
         os.kill(broker.child.pid, signal.SIGSTOP)
         began = time.monotonic()
-        answer = api.post("/orders", json=ORDER)
-        assert (answer.status_code, answer.json()["code"]) == (503, "log_unavailable")
+        response = api.post("/orders", json=ORDER)
+        assert (response.status_code, response.json()["code"]) == (503, "log_unavailable")
         assert time.monotonic() - began < WAIT_SECONDS / 2
         os.kill(broker.child.pid, signal.SIGCONT)
-        key = {"Idempotency-Key": answer.headers["idempotency-key"]}
+        key = {"Idempotency-Key": response.headers["idempotency-key"]}
         with closing(Responder(broker.bootstrap)):
             eventually(lambda: api.post("/orders", json=ORDER, headers=key).status_code == 201, "not taken")

@@ -54,20 +54,19 @@ from starlette.requests import Request
 
 from contracts.voucher.commands import IssueVoucher
 from services.edge.app import api_router
-from services.edge.fields import Quantity, RequestBody
 from services.edge.problems import Code
-from services.edge.write_route import WriteRoute
-from services.edge.write_docs import succeeded, write_problems
-from services.edge.write_headers import EntityId, Headers
-from services.edge.writes import Resource, WriteApi
-from services.kernel.record.envelope import now_micros
+from services.edge.requests import ChangeRequest, EntityId, Headers, Quantity, WriteRoute
+from services.edge.writes import Resource, WriteApi, succeeded, write_problems
 
 ABOUT = {"voucher_id": "V-1"}
 EXAMPLE = {**ABOUT, "version": 1, "status": "issued", "command_id": "7f0f3a52-6a25-5f1e-8a52-0a2d7f2f6c90"}
 
 
-class VoucherRequest(RequestBody):
+class VoucherRequest(ChangeRequest):
     amount: Quantity
+
+    def command(self, voucher_id, now):
+        return IssueVoucher(voucher_id, self.amount, now)
 
 
 class VoucherResponse(BaseModel):
@@ -91,9 +90,7 @@ def create(settings):
         },
     )
     async def issue(request: Request, voucher_id: EntityId, body: VoucherRequest, headers: Headers):
-        write = api.writer.read(request, headers, body)
-        command = IssueVoucher(voucher_id, body.amount, now_micros())
-        return api.writer.respond(await api.writer.send(write, voucher_id, command))
+        return await api.writer.change(request, headers, voucher_id, body)
 
     return api.application(router, title="Vouchers", about="Issue vouchers.")
 ''',

@@ -1,4 +1,4 @@
-"""`daybook parked` on what a real worker could not execute."""
+"""`daybook parked` on commands that a real worker could not execute."""
 
 import asyncio
 from collections.abc import Iterator

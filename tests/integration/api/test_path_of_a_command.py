@@ -1,4 +1,7 @@
-"""How many files run from `POST /orders` to the event and back: a newcomer has to read them."""
+"""How many files run from `POST /orders` to the event and back: a newcomer has to read them.
+
+The target is 16 files. `MAX_FILES` is the number that was measured last; it only shrinks.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ from infra.base.ports import HOST, free_ports
 from tests.integration.api.processes import eventually, ready
 from tests.stack import site_broker
 
-# What was measured; the design asks for 16. It only shrinks.
-MOST_FILES = 47
-LINE = {"sku": "MUG", "quantity": 2, "unit_price": "2.55"}
-ORDER = {"country": "France", "currency": "EUR", "lines": [LINE]}
+MAX_FILES = 28
+SLACK = 4  # periodic tasks run one or two files now and then
+LINES = [{"sku": sku, "quantity": 2, "unit_price": "2.55"} for sku in ("MUG", "LAMP")]
+ORDER = {"country": "France", "currency": "EUR", "lines": LINES}
 
 
 @contextmanager
@@ -68,9 +71,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def test_few_files_run_from_a_request_to_its_event(path: list[str]) -> None:
     print(f"{len(path)} files run from POST /orders to the event and back:", *path, sep="\n  ")
-    assert len(path) <= MOST_FILES
+    assert len(path) <= MAX_FILES, "more files run: merge or remove one"
+    assert len(path) > MAX_FILES - SLACK, f"lower MAX_FILES to {len(path)}"
     assert {
         "services/order/api.py",
         "services/kernel/worker/execution.py",
-        "services/order/domain/placement.py",
+        "services/order/domain/decider.py",
     } <= {*path}

@@ -1,4 +1,4 @@
-"""What the order API makes of outcomes, over a real broker, with a worker that answers what a test wants."""
+"""The order API's responses to outcomes, over a real broker, with a scripted worker."""
 
 import asyncio
 import time
@@ -51,54 +51,54 @@ def worker(kafka: str, address: str) -> Iterator[Responder]:
 
 async def test_an_accepted_order(api: httpx.AsyncClient, worker: Responder) -> None:
     order_id = uuid7()
-    answer = await api.post(
+    response = await api.post(
         "/orders", json={**ORDER, "order_id": order_id}, headers={"X-Correlation-Id": "talk"}
     )
-    (metadata, command), *_ = worker.heard
-    assert answer.status_code == 201
-    assert answer.json() == {
+    (metadata, command), *_ = worker.received
+    assert response.status_code == 201
+    assert response.json() == {
         "order_id": order_id,
         "version": 1,
         "status": "placed",
         "command_id": metadata.id,
     }
-    assert answer.headers["location"].endswith(f"/orders/{order_id}")
-    assert answer.headers["etag"] == '"1"'
-    assert Token.decode(answer.headers["consistency-token"])[:2] == (f"order/{order_id}", 1)
-    assert "idempotency-replayed" not in answer.headers
+    assert response.headers["location"].endswith(f"/orders/{order_id}")
+    assert response.headers["etag"] == '"1"'
+    assert Token.decode(response.headers["consistency-token"])[:2] == (f"order/{order_id}", 1)
+    assert "idempotency-replayed" not in response.headers
     assert (metadata.subject, metadata.correlation_id, metadata.epoch) == (order_id, "talk", 1)
     assert isinstance(command, PlaceOrder)
     assert command.lines[0].unit_price == 2_550_000
 
 
-async def test_a_key_is_an_order_id_and_a_command_id(api: httpx.AsyncClient, worker: Responder) -> None:
+async def test_an_idempotency_key_determines_order_id_and_command_id(
+    api: httpx.AsyncClient, worker: Responder
+) -> None:
     key = {"Idempotency-Key": uuid7()}
     first, again = [await api.post("/orders", json=ORDER, headers=key) for _ in range(2)]
     assert first.json()["order_id"] == again.json()["order_id"]
     assert first.json()["command_id"] == again.json()["command_id"]
-    assert worker.heard[0][0].request_hash == worker.heard[1][0].request_hash
+    assert worker.received[0][0].request_hash == worker.received[1][0].request_hash
     other = await api.post(
         f"/orders/{first.json()['order_id']}/cancellation", json={"reason": "twice"}, headers=key
     )
     assert other.json()["command_id"] == first.json()["command_id"]
-    assert worker.heard[2][0].request_hash != worker.heard[0][0].request_hash
+    assert worker.received[2][0].request_hash != worker.received[0][0].request_hash
 
 
-async def test_a_fingerprint_is_of_the_meaning_not_the_spelling(
-    api: httpx.AsyncClient, worker: Responder
-) -> None:
-    url, one = "/orders/1/cancellation", b'{"reason": "x"}'
+async def test_a_fingerprint_ignores_formatting_of_json(api: httpx.AsyncClient, worker: Responder) -> None:
+    url, cancellation = "/orders/1/cancellation", b'{"reason": "x"}'
     for body, headers in (
-        (one, {}),
+        (cancellation, {}),
         (b' {"reason":"x" }', {}),
         (b'{"reason":"y"}', {}),
-        (one, {"If-Match": '"1"'}),
+        (cancellation, {"If-Match": '"1"'}),
     ):
         await api.post(url, content=body, headers={"Content-Type": "application/json", **headers})
-    hashes = [metadata.request_hash for metadata, _ in worker.heard]
+    hashes = [metadata.request_hash for metadata, _ in worker.received]
     assert hashes[0] == hashes[1]
     assert len(set(hashes)) == 3
-    assert worker.heard[3][0].expected_version == 1
+    assert worker.received[3][0].expected_version == 1
 
 
 @pytest.mark.parametrize(
@@ -111,41 +111,45 @@ async def test_a_fingerprint_is_of_the_meaning_not_the_spelling(
         ({"kind": "failed", "code": "command_failed"}, 500, "command_failed"),
     ],
 )
-async def test_a_denial_is_a_problem(
+async def test_refusals_and_conflicts_are_problems(
     api: httpx.AsyncClient, worker: Responder, changes: dict[str, Any], status: int, code: str
 ) -> None:
     worker.script = lambda metadata, _: outcome(metadata, event_ids=(), replayed=True, **changes)
-    answer = await api.post("/orders/1/cancellation", json={"reason": "x"})
-    assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert answer.headers["content-type"] == "application/problem+json"
+    response = await api.post("/orders/1/cancellation", json={"reason": "x"})
+    assert (response.status_code, response.json()["code"]) == (status, code)
+    assert response.headers["content-type"] == "application/problem+json"
     if status == 412:
-        assert answer.headers["etag"] == '"7"'
+        assert response.headers["etag"] == '"7"'
     if status != 422:
-        assert answer.headers["idempotency-replayed"] == "true"
-    assert isinstance(worker.heard[0][1], CancelOrder)
+        assert response.headers["idempotency-replayed"] == "true"
+    assert isinstance(worker.received[0][1], CancelOrder)
 
 
-async def test_already_so_is_no_creation(api: httpx.AsyncClient, worker: Responder) -> None:
+async def test_a_command_without_an_event_is_not_a_creation(
+    api: httpx.AsyncClient, worker: Responder
+) -> None:
     worker.script = lambda metadata, _: outcome(metadata, event_ids=(), version=4, status="shipped")
-    answer = await api.post("/orders", json=ORDER)
-    assert (answer.status_code, answer.json().get("code")) == (200, None)
-    assert answer.headers["etag"] == '"4"'
+    response = await api.post("/orders", json=ORDER)
+    assert (response.status_code, response.json().get("code")) == (200, None)
+    assert response.headers["etag"] == '"4"'
 
 
-async def test_silence_is_a_503_that_can_be_repeated(api: httpx.AsyncClient, worker: Responder) -> None:
+async def test_a_missing_outcome_is_a_repeatable_503(api: httpx.AsyncClient, worker: Responder) -> None:
     worker.script = lambda *_: None
-    answer = await api.post("/orders", json=ORDER)
-    problem = answer.json()
-    assert (answer.status_code, problem["code"]) == (503, "outcome_unknown")
-    assert answer.headers["retry-after"] == "1"
-    assert answer.headers["idempotency-key"] == problem["idempotency_key"]
+    response = await api.post("/orders", json=ORDER)
+    problem = response.json()
+    assert (response.status_code, problem["code"]) == (503, "outcome_unknown")
+    assert response.headers["retry-after"] == "1"
+    assert response.headers["idempotency-key"] == problem["idempotency_key"]
     worker.script = accept
     repeated = await api.post("/orders", json=ORDER, headers={"Idempotency-Key": problem["idempotency_key"]})
     assert repeated.json()["order_id"] == problem["order_id"]
-    assert worker.heard[0][0].id == worker.heard[1][0].id
+    assert worker.received[0][0].id == worker.received[1][0].id
 
 
-async def test_the_same_key_at_once_answers_everyone(api: httpx.AsyncClient, worker: Responder) -> None:
+async def test_concurrent_requests_with_one_key_get_the_same_response(
+    api: httpx.AsyncClient, worker: Responder
+) -> None:
     held: list[Metadata] = []
 
     def first_two_together(metadata: Metadata, _: Any) -> Outcome | None:
@@ -154,13 +158,13 @@ async def test_the_same_key_at_once_answers_everyone(api: httpx.AsyncClient, wor
 
     worker.script = first_two_together
     key = {"Idempotency-Key": uuid7()}
-    answers = await asyncio.gather(*(api.post("/orders", json=ORDER, headers=key) for _ in range(2)))
-    assert [answer.status_code for answer in answers] == [201, 201]
-    assert len({answer.text for answer in answers}) == 1
-    assert len(worker.heard) == 2
+    responses = await asyncio.gather(*(api.post("/orders", json=ORDER, headers=key) for _ in range(2)))
+    assert [response.status_code for response in responses] == [201, 201]
+    assert len({response.text for response in responses}) == 1
+    assert len(worker.received) == 2
 
 
-async def test_the_same_key_at_once_for_another_request_does_not_get_its_answer(
+async def test_concurrent_requests_with_different_bodies_do_not_share_a_response(
     api: httpx.AsyncClient, worker: Responder
 ) -> None:
     worker.script = lambda metadata, body: outcome(metadata) if body.country == "France" else None
@@ -173,8 +177,8 @@ async def test_the_same_key_at_once_for_another_request_does_not_get_its_answer(
 
 
 async def test_bad_input_never_reaches_the_log(api: httpx.AsyncClient, worker: Responder) -> None:
-    answer = await api.post("/orders", json={**ORDER, "lines": [{**ORDER["lines"][0], "quantity": 0}]})
-    assert (answer.status_code, answer.json()["field"]) == (422, "lines[0].quantity")
+    response = await api.post("/orders", json={**ORDER, "lines": [{**ORDER["lines"][0], "quantity": 0}]})
+    assert (response.status_code, response.json()["field"]) == (422, "lines[0].quantity")
     assert (await api.post("/orders?wait=forever", json=ORDER)).json()["field"] == "wait"
     assert (await api.post("/orders/a%20b/cancellation", json={"reason": "x"})).json()["field"] == "order_id"
     for large in (b"x" * 2**21, b"x" * 2**20 + b"x"):
@@ -187,7 +191,7 @@ async def test_bad_input_never_reaches_the_log(api: httpx.AsyncClient, worker: R
     for name in ("Idempotency-Key", "If-Match"):  # a proxy that adds a line of its own must not choose
         twice = await api.post("/orders", json=ORDER, headers=[(name, '"1"'), (name, '"2"')])
         assert (twice.status_code, twice.json()["field"]) == (422, name)
-    assert worker.heard == []
+    assert worker.received == []
 
 
 async def test_documents_need_no_network(api: httpx.AsyncClient) -> None:
@@ -198,14 +202,14 @@ async def test_documents_need_no_network(api: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-async def test_metrics_count_what_was_answered(api: httpx.AsyncClient) -> None:
+async def test_metrics_count_responses(api: httpx.AsyncClient) -> None:
     await api.post("/orders", json=ORDER)
     text = (await api.get("/metrics")).text
     assert 'daybook_http_commands_total{kind="accepted",type="daybook.order.PlaceOrder"}' in text
     assert 'daybook_gateway_pending{service="order"} 0.0' in text
 
 
-async def test_waiting_for_settled_passes_over_foreign_records(
+async def test_waiting_for_settled_skips_foreign_records(
     api: httpx.AsyncClient, worker: Responder, kafka: str
 ) -> None:
     """The tail neither ends at one nor believes it."""
@@ -222,15 +226,35 @@ async def test_waiting_for_settled_passes_over_foreign_records(
         return accept(metadata, command)
 
     worker.script = script
-    answer = await api.post("/orders?wait=settled", json={**ORDER, "order_id": order_id})
-    assert (answer.status_code, answer.json()["status"]) == (201, "confirmed")
-    token = Token.decode(answer.headers["Consistency-Token"])
+    response = await api.post("/orders?wait=settled", json={**ORDER, "order_id": order_id})
+    assert (response.status_code, response.json()["status"]) == (201, "confirmed")
+    token = Token.decode(response.headers["Consistency-Token"])
     assert (token.version, token.event_id) == (2, confirmed.metadata.id)
 
 
 @pytest.mark.usefixtures("worker")
-async def test_waiting_for_settled_has_a_bound(api: httpx.AsyncClient) -> None:
+async def test_waiting_for_settled_is_limited_in_time(api: httpx.AsyncClient) -> None:
     started = time.monotonic()
-    answer = await api.post("/orders?wait=settled", json=ORDER)
-    assert (answer.status_code, answer.json()["status"]) == (201, "placed")
+    response = await api.post("/orders?wait=settled", json=ORDER)
+    assert (response.status_code, response.json()["status"]) == (201, "placed")
     assert 0.9 < time.monotonic() - started < 10
+
+
+async def test_an_outcome_of_another_epoch_is_dropped(api: httpx.AsyncClient, worker: Responder) -> None:
+    worker.epoch = 2
+    key = {"Idempotency-Key": uuid7()}
+    dropped = await api.post("/orders", json=ORDER, headers=key)
+    assert (dropped.status_code, dropped.json()["code"]) == (503, "outcome_unknown")
+    worker.epoch = 1
+    assert (await api.post("/orders", json=ORDER, headers=key)).status_code == 201
+
+
+async def test_a_token_takes_the_epoch_of_the_outcome(api: httpx.AsyncClient, worker: Responder) -> None:
+    epochs = [7, 0]  # 0: an earlier version recorded it
+
+    def script(metadata: Metadata, _: Any) -> Outcome:
+        return outcome(metadata, epoch=epochs[len(worker.received) - 1])
+
+    worker.script = script
+    responses = [await api.post("/orders", json=ORDER) for _ in epochs]
+    assert [Token.decode(response.headers["Consistency-Token"]).epoch for response in responses] == [7, 1]

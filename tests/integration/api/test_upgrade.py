@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,10 +11,10 @@ import httpx
 import pytest
 
 from infra.base.ports import free_ports
-from infra.base.settings import ROOT
 from infra.log.topics import create_topics
 from tests.integration.api.processes import PATIENCE, process
 from tests.integration.projection.shop_log import fresh_topics
+from tests.older_code import unpack
 
 # The last commit whose write APIs were Starlette's and msgspec's.
 BEFORE = "76d7f9f599a48ec7980008cbe365e2fb825ed417"
@@ -27,13 +24,7 @@ LINE = {"sku": "MUG", "quantity": 2, "unit_price": "2.550"}
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The code of that commit."""
-    there = subprocess.run(["git", "-C", ROOT, "cat-file", "-e", BEFORE], check=False, capture_output=True)
-    if there.returncode:
-        pytest.skip("the history does not reach back to the other version")
-    folder = tmp_path_factory.mktemp("before")
-    packed = subprocess.check_output(["git", "-C", ROOT, "archive", BEFORE, "contracts", "services"])
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(folder, filter="data")
+    folder = unpack(BEFORE, tmp_path_factory.mktemp("before"))
     # what its pages needed, and no request of this test
     (folder / "swagger_ui_bundle.py").write_text("swagger_ui_path = None\n")
     return folder
@@ -80,12 +71,12 @@ def test_a_repeat_after_the_upgrade_gets_the_first_response(
     for number, (path, headers, body, status) in enumerate(REQUESTS):
         key = {"Idempotency-Key": f"{first}-{number}", **headers}
         named = {**body, "order_id": first} if "order_id" in body else body
-        answers = [
+        responses = [
             httpx.post(apis[api] + path.format(name=first), json=named, headers=key, timeout=PATIENCE)
             for api in (first, then)
         ]
-        told, again = answers
-        assert (told.status_code, again.status_code) == (status, status), told.text
-        assert told.json() == again.json()
+        first_response, again = responses
+        assert (first_response.status_code, again.status_code) == (status, status), first_response.text
+        assert first_response.json() == again.json()
         assert again.headers["Idempotency-Replayed"] == "true"
-        assert told.headers.get("ETag") == again.headers.get("ETag")
+        assert first_response.headers.get("ETag") == again.headers.get("ETag")

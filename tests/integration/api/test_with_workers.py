@@ -1,4 +1,4 @@
-"""The write APIs with their real workers: what a client can rely on."""
+"""The write APIs with their real workers: the guarantees for clients."""
 
 import asyncio
 import signal
@@ -13,12 +13,12 @@ import pytest
 
 from infra.base.ports import free_ports
 from infra.log.control import lift_storage_block, write_storage_block
-from infra.log.topics import create_topics
 from services.kernel.log.reader import high_watermarks, read_to_end
-from services.kernel.record.envelope import read_headers, uuid7
+from services.kernel.record.codec import received as messages_in
+from services.kernel.record.envelope import uuid7
 from services.kernel.record.tokens import Token
 from tests.integration.api.processes import PATIENCE, process
-from tests.integration.projection.shop_log import fresh_topics
+from tests.stack import site_broker
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,14 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of its own: other tests leave events that no worker would have written."""
+    with site_broker(tmp_path_factory.mktemp("with-workers")) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture(scope="module")
 def shop(kafka: str) -> Iterator[Shop]:
-    create_topics(kafka)
-    fresh_topics(kafka)  # other tests leave events that no worker would have written
     ports = free_ports(4)
     with ExitStack() as stack:
         worker = stack.enter_context(process("order", "worker", kafka, ports[0]))
@@ -64,9 +69,9 @@ def keyed(key: str | None = None) -> dict[str, str]:
 
 async def received(stock: httpx.AsyncClient, quantity: int = 100) -> str:
     sku = uuid7()
-    answer = await stock.post(f"/stock/{sku}/receipts", json={"quantity": quantity, "reference": "DN-1"})
-    assert answer.status_code == 200
-    assert Token.decode(answer.headers["consistency-token"])[:2] == (f"stock/{sku}", 1)
+    response = await stock.post(f"/stock/{sku}/receipts", json={"quantity": quantity, "reference": "DN-1"})
+    assert response.status_code == 200
+    assert Token.decode(response.headers["consistency-token"])[:2] == (f"stock/{sku}", 1)
     return sku
 
 
@@ -88,39 +93,44 @@ async def test_an_order_is_confirmed_shipped_and_returned(
     assert (refused.status_code, refused.json()["code"]) == (409, "already_shipped")
 
 
-async def test_a_trace_reaches_everything_that_a_request_causes(
+async def test_a_trace_reaches_all_records_that_a_request_causes(
     kafka: str, orders: httpx.AsyncClient, stock: httpx.AsyncClient
 ) -> None:
     sku = await received(stock)
-    topics = ("order.commands", "order.events", "inventory.commands", "inventory.events")
+    topics = ("order.commands", "order.inbox", "order.events", "inventory.inbox", "inventory.events")
     starts = {topic: high_watermarks(kafka, topic, [0, 1]) for topic in topics}
     trace = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
     headers = {**trace, "X-Correlation-Id": sku}
     placed = await orders.post("/orders?wait=settled", json=order(sku), headers=headers)
     assert placed.json()["status"] == "confirmed"
     caused = [
-        (record.topic(), metadata.type.rpartition(".")[2], metadata.traceparent)
+        (record.topic(), message.metadata.type.rpartition(".")[2], message.metadata.traceparent)
         for topic in topics
         for record in read_to_end(kafka, topic, starts[topic])
-        if (metadata := read_headers(record.headers())).correlation_id == sku
+        for message in messages_in(record)
+        if message.metadata.correlation_id == sku
     ]
     assert sorted(caused) == [
-        ("inventory.commands", "ReserveStock", trace["traceparent"]),
         ("inventory.events", "StockReserved", trace["traceparent"]),
-        ("order.commands", "OutcomeBatch", trace["traceparent"]),
+        ("inventory.inbox", "ReserveStock", trace["traceparent"]),
         ("order.commands", "PlaceOrder", trace["traceparent"]),
         ("order.events", "OrderConfirmed", trace["traceparent"]),
         ("order.events", "OrderPlaced", trace["traceparent"]),
+        ("order.inbox", "OutcomeBatch", trace["traceparent"]),
     ]
 
 
-async def test_what_is_short_is_rejected(orders: httpx.AsyncClient, stock: httpx.AsyncClient) -> None:
+async def test_an_order_without_enough_stock_is_rejected(
+    orders: httpx.AsyncClient, stock: httpx.AsyncClient
+) -> None:
     sku = await received(stock, 1)
-    answer = await orders.post("/orders?wait=settled", json=order(sku, 2))
-    assert (answer.status_code, answer.json()["status"]) == (201, "rejected")
+    response = await orders.post("/orders?wait=settled", json=order(sku, 2))
+    assert (response.status_code, response.json()["status"]) == (201, "rejected")
 
 
-async def test_a_repeat_gets_the_same_answer(orders: httpx.AsyncClient, stock: httpx.AsyncClient) -> None:
+async def test_a_repeated_request_gets_the_same_response(
+    orders: httpx.AsyncClient, stock: httpx.AsyncClient
+) -> None:
     key = keyed()
     first = await orders.post("/orders", json=order("none"), headers=key)
     again = await orders.post("/orders", json=order("none"), headers=key)
@@ -163,7 +173,7 @@ async def test_refusals_and_conflicts_are_repeated_too(
         assert (unknown.status_code, unknown.json()["code"]) == (404, "order_not_found")
 
 
-async def test_if_match_asks_for_an_entity_or_for_what_no_tag_is(stock: httpx.AsyncClient) -> None:
+async def test_if_match_supports_the_wildcard_and_refuses_weak_tags(stock: httpx.AsyncClient) -> None:
     sku = uuid7()
     body = {"quantity": 1, "reference": "DN-5"}
 
@@ -188,16 +198,16 @@ async def test_another_request_under_the_key_is_refused(orders: httpx.AsyncClien
     assert with_condition.status_code == 422
 
 
-async def test_one_key_at_once_has_one_effect(orders: httpx.AsyncClient) -> None:
+async def test_concurrent_requests_with_one_key_have_one_effect(orders: httpx.AsyncClient) -> None:
     key, order_id = keyed(), uuid7()
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(
             orders.post("/orders", json={**order("none"), "order_id": order_id}, headers=key)
             for _ in range(20)
         )
     )
-    assert {answer.status_code for answer in answers} == {201}
-    assert len({answer.content for answer in answers}) == 1
+    assert {response.status_code for response in responses} == {201}
+    assert len({response.content for response in responses}) == 1
     second = await orders.post("/orders", json={**order("none"), "order_id": order_id})
     assert (second.status_code, second.json()["code"]) == (409, "order_exists")
 
@@ -211,10 +221,10 @@ async def test_a_nearly_full_disk_refuses_writes_until_there_is_room(
         async with asyncio.timeout(PATIENCE):
             while (refused := await orders.post("/orders", json=order("none"))).status_code != 507:
                 assert refused.status_code == 201
-        answer = await orders.post("/orders", json=order("none"), headers=key)
-        assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
-        assert answer.headers["idempotency-key"] == key["Idempotency-Key"]
-        assert answer.headers["content-type"] == "application/problem+json"
+        response = await orders.post("/orders", json=order("none"), headers=key)
+        assert (response.status_code, response.json()["code"]) == (507, "storage_full")
+        assert response.headers["idempotency-key"] == key["Idempotency-Key"]
+        assert response.headers["content-type"] == "application/problem+json"
     finally:
         lift_storage_block(kafka)
     async with asyncio.timeout(PATIENCE):
@@ -226,14 +236,14 @@ async def test_a_nearly_full_disk_refuses_writes_until_there_is_room(
 async def test_a_stopped_worker_is_a_503_and_nothing_is_lost(shop: Shop, orders: httpx.AsyncClient) -> None:
     shop.order_worker.send_signal(signal.SIGSTOP)
     try:
-        answer = await orders.post("/orders", json=order("none"))
+        response = await orders.post("/orders", json=order("none"))
     finally:
         shop.order_worker.send_signal(signal.SIGCONT)
-    assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
-    key = keyed(answer.headers["idempotency-key"])
+    assert (response.status_code, response.json()["code"]) == (503, "outcome_unknown")
+    key = keyed(response.headers["idempotency-key"])
     repeated, again = [await orders.post("/orders", json=order("none"), headers=key) for _ in range(2)]
     assert repeated.status_code == 201
-    assert repeated.json()["order_id"] == answer.json()["order_id"]
-    # the first repeat may get the outcome of the request that nobody waited for any longer
+    assert repeated.json()["order_id"] == response.json()["order_id"]
+    # the first repeat may get the outcome of the request that timed out
     assert again.headers["idempotency-replayed"] == "true"
     assert again.content == repeated.content

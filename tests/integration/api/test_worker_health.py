@@ -27,7 +27,7 @@ def port(kafka: str) -> Iterator[int]:
         assert worker.wait(30) == 0
 
 
-def test_a_worker_tells_how_it_is(port: int) -> None:
+def test_a_worker_serves_health_and_metrics(port: int) -> None:
     with httpx.Client(base_url=f"http://{HOST}:{port}", trust_env=False) as client:
         assert client.get("/health/live").json() == {"status": "live"}
         ready = client.get("/health/ready").json()

@@ -31,8 +31,8 @@ def main() -> int:
         sys.setprofile(note if threading.current_thread().name == "outcomes" else None)
 
     def write(*_: Any) -> None:
-        found = sorted(str(Path(file).relative_to(ROOT)) for file in files.copy() if file.startswith(ours))
-        Path(f"{target}.part").write_text(json.dumps(found))
+        names = sorted(str(Path(file).relative_to(ROOT)) for file in files.copy() if file.startswith(ours))
+        Path(f"{target}.part").write_text(json.dumps(names))
         Path(f"{target}.part").rename(target)
 
     threading.setprofile(begin)

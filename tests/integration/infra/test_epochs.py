@@ -35,9 +35,9 @@ def test_an_active_site_records_the_epochs_of_its_log_once(old_log: str) -> None
     ensure_site(old_log, "away")
     recorded = Journal(epochs={TOPIC: frozenset({2}), "order.events": frozenset()})
     assert journal_at(old_log) == recorded
-    read = [(each.metadata.version, each.metadata.epoch) for each in read_evidence(old_log)]
+    read = [(record.metadata.version, record.metadata.epoch) for record in read_evidence(old_log)]
     assert read == [(1, 1), (2, 2), (3, 3)]
-    assert [each.reason for each in foreign_records(old_log)] == ["epoch_not_open"]
+    assert [record.reason for record in foreign_records(old_log)] == ["epoch_not_open"]
     # a record of an epoch that nobody opened stays foreign, whenever the site starts again
     write_log(old_log, [event(1, OTHER, epoch=2)])
     ensure_site(old_log, "away")

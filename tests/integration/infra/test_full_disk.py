@@ -9,7 +9,7 @@ from infra.base.errors import NotReady
 from infra.base.ports import free_ports
 from infra.base.settings import ROOT
 from infra.log.topics import create_topics
-from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.kafka import EmbeddedBroker
 from tests.integration.infra.test_stack import read, write_transaction
 from tests.small_disk import small_disk
 

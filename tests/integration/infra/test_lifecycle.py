@@ -143,7 +143,7 @@ def test_a_worker_that_stands_down_is_not_shown_as_dead(tmp_path: Path) -> None:
         return [event["event"] for event in journal.events() if event["process"] == name]
 
     eventually(lambda: "died" in of("dies") and of("stands-down").count("started") > 1)
-    supervisor.ask_to_stop()
+    supervisor.request_stop()
     thread.join(SECONDS)
     assert "stood_down" in of("stands-down")
     assert "died" not in of("stands-down")

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 from infra.cli.main import command as daybook
-from infra.cli.since import moment_of
-from infra.log.rewinding import NotRewindable, Rewind, plan, rewind
+from infra.cli.replay import moment_of
+from infra.log.positions import NotRewindable, Rewind, plan, rewind
 from services.kernel.log.transactions import transactional_producer
 from services.kernel.record.envelope import format_time
 
@@ -100,9 +100,9 @@ def written(number: int) -> str:
     return format_time((first() + number * 1000) * 1000)
 
 
-def run(kafka: str, *arguments: str, answer: str = "") -> Any:
+def run(kafka: str, *arguments: str, typed: str = "") -> Any:
     return CliRunner().invoke(
-        daybook([]), ["replay", *arguments, "--kafka", kafka], input=answer, env={"COLUMNS": "200"}
+        daybook(), ["replay", *arguments, "--kafka", kafka], input=typed, env={"COLUMNS": "200"}
     )
 
 
@@ -111,7 +111,7 @@ def test_what_was_announced_comes_again_and_nothing_is_left_out(kafka: str, grou
     since = ("--group", group, "--topic", topic, "--since", written(24))
 
     # refused: nothing is moved
-    refused = run(kafka, *since, answer="n\n")
+    refused = run(kafka, *since, typed="n\n")
     assert refused.exit_code == 1
     assert "6 records come again" in refused.stderr
     done = run(kafka, *since, "--yes")
@@ -124,7 +124,7 @@ def test_what_was_announced_comes_again_and_nothing_is_left_out(kafka: str, grou
 def test_a_group_is_never_moved_forward(kafka: str, group: str, topic: str) -> None:
     read(kafka, group, topic, until=10)
     late = plan(kafka, group, [topic], first() + 20_000)
-    assert [(one.moves, one.again) for one in late] == [(False, 0)] * 2
+    assert [(rewind.moves, rewind.again) for rewind in late] == [(False, 0)] * 2
     rewind(kafka, group, late)
     assert read(kafka, group, topic) == list(range(10, 40))
 
@@ -187,7 +187,7 @@ def test_another_sites_group_is_not_moved_by_a_left_over_address(
     )
     assert done.returncode == 1
     assert "the stack is not running" in done.stderr
-    assert [one.committed for one in plan(kafka, group, [topic], first())] == [None, None]
+    assert [rewind.committed for rewind in plan(kafka, group, [topic], first())] == [None, None]
 
 
 def test_a_moment_names_its_offset_or_is_an_age() -> None:
@@ -199,8 +199,8 @@ def test_a_moment_names_its_offset_or_is_an_age() -> None:
 
 
 def test_a_long_way_back_is_a_bound(kafka: str, group: str, topic: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("infra.log.rewinding.COUNTED", 5)
+    monkeypatch.setattr("infra.log.positions.COUNTED", 5)
     read(kafka, group, topic)
-    found: list[Rewind] = plan(kafka, group, [topic], first())
-    assert [one.exact for one in found] == [False, False]
-    assert all(one.again >= 20 for one in found)
+    planned: list[Rewind] = plan(kafka, group, [topic], first())
+    assert [rewind.exact for rewind in planned] == [False, False]
+    assert all(rewind.again >= 20 for rewind in planned)

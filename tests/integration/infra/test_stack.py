@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.base.errors import NotReady
+from infra.base.files import KEPT_BYTES
 from infra.base.ports import free_ports
-from infra.base.rotation import KEPT_BYTES
 from infra.base.settings import ROOT
-from infra.stack.embedded.broker import EmbeddedBroker
 from infra.stack.embedded.child import Child, Program
+from infra.stack.embedded.kafka import EmbeddedBroker
 from infra.stack.embedded.postgres import MAJOR, EmbeddedPostgres
 
 
@@ -132,7 +132,7 @@ def test_postgres_starts_over_the_lock_file_of_a_server_that_found_the_disk_full
     server.start()
     try:
         server.stop()
-        (server.place.cluster / "postmaster.pid").touch()
+        (server.layout.cluster / "postmaster.pid").touch()
         server.start()
     finally:
         server.kill()

@@ -22,7 +22,7 @@ def test_it_says_how_far_behind_and_since_when_nothing_was_applied(shop: Shop) -
     eventually(lambda: lag(shop.run("status").stdout, "projection") == "0")
     assert shop.run("status").returncode == 0
 
-    shop.journal.hold("projection")
+    shop.journal.keep_down("projection")
     eventually(lambda: shop.member("projection").held)
     events = order_life("waits", random.Random(1))
     LogWriter(f"127.0.0.1:{shop.base + 92}").write(events)

@@ -9,7 +9,7 @@ import pytest
 from infra.base.ports import free_ports
 from infra.log.control import lift_hold, write_hold
 from infra.log.topics import create_topics, ensure_site
-from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.kafka import EmbeddedBroker
 from infra.stack.storage import StorageWatch
 from services.kernel.log.control import read_control
 

@@ -1,5 +1,5 @@
-"""A client of a service's command topic: sends commands, repeats some of them, and keeps every outcome it
-hears."""
+"""A client of a service's command topic: sends commands, repeats some of them, and keeps every outcome that
+it receives."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from contracts.kernel.records import Outcome
 from infra.base.waiting import wait_until
 from infra.lab.checker import Acknowledged
-from services.kernel.record.codec import decode, encode
+from services.kernel.record.codec import decode, encode, topic_of
 from services.kernel.record.envelope import Metadata, ReplyAddress, now_micros, write_headers
-from services.kernel.record.registry import topic_of
 
 
 class Client:
-    """`send` commands; `outcomes` holds what came back, in order. Reads partition `replica` of the
-    outcomes."""
+    """Sends commands; `outcomes` are the received ones, in order. Reads partition `replica` of the outcomes
+    topic."""
 
     def __init__(self, bootstrap: str, service: str, replica: int = 3) -> None:
         self._service, self._replica = service, replica
@@ -53,9 +52,10 @@ class Client:
         expected: int | None = None,
         epoch: int = 1,
         reply_to: ReplyAddress | None = None,
-        to: str = "commands",
+        to: str = "",
     ) -> None:
-        """`reply_to`: here, unless told otherwise; `to`: commands or inbox."""
+        """`reply_to` defaults to this client; `to` is `commands` or `inbox` and defaults to the command's own
+        topic."""
         metadata = Metadata(
             id=command_id,
             type=command.TYPE,
@@ -69,7 +69,7 @@ class Client:
             reply_to=reply_to or ReplyAddress(f"{self._service}.outcomes", self._replica, "", ""),
             expected_version=expected,
         )
-        topic = f"{self._service}.{to}"
+        topic = f"{self._service}.{to}" if to else topic_of(command.TYPE)
         self.sent[command_id] = (key, command)
         self._producer.produce(
             topic, encode(topic_of(command.TYPE), command), key, headers=write_headers(metadata)
@@ -77,30 +77,30 @@ class Client:
         self._producer.poll(0)
 
     def raw(self, key: str, value: bytes, headers: list[tuple[str, bytes]]) -> None:
-        """A record as it is, whatever it holds."""
+        """Sends a record unchanged, valid or not."""
         self._producer.produce(f"{self._service}.commands", value, key, headers=headers)
         self._producer.flush(10)
 
     def flush(self) -> None:
         self._producer.flush(30)
 
-    def answered(self) -> dict[str, Outcome]:
+    def latest_outcomes(self) -> dict[str, Outcome]:
         """The newest outcome of each command."""
         return {outcome.command_id: outcome for outcome in list(self.outcomes)}
 
     def wait_for(self, command_ids: set[str], seconds: float = 60) -> dict[str, Outcome]:
         """The outcomes of these commands. Raises TimeoutError."""
         wait_until(
-            lambda: sorted(command_ids - self.answered().keys())[:3],
+            lambda: sorted(command_ids - self.latest_outcomes().keys())[:3],
             f"the outcomes of {len(command_ids)} commands",
             seconds,
             enough=lambda missing: not missing,
             every=0.01,
         )
-        return {command_id: self.answered()[command_id] for command_id in command_ids}
+        return {command_id: self.latest_outcomes()[command_id] for command_id in command_ids}
 
     def acknowledged(self) -> list[Acknowledged]:
-        """Everything heard, for the checker: repeats must say the same."""
+        """All received outcomes, for the checker: those of repeats must be equal."""
         return [
             Acknowledged(o.command_id, o.subject, o.kind, o.version, o.event_ids, o.code)
             for o in self.outcomes

@@ -23,7 +23,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def start_worker(bootstrap: str, tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
-    """Start workers (see WorkerProcess); all are ended with the test."""
+    """Starts workers (see WorkerProcess) and ends all of them after the test."""
     started: list[WorkerProcess] = []
 
     def start(service: str, **how: Any) -> WorkerProcess:

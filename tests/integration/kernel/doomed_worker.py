@@ -77,7 +77,7 @@ class Doomed:
 
 def main() -> int:
     service, step, nth, name = sys.argv[1:5]
-    torn_from = "inventory.commands" if service == "order" else ""
+    torn_from = "inventory.inbox" if service == "order" else ""
     real, number = transactions.transactional_producer, signal.Signals[name]
 
     def doomed(bootstrap: str, transactional_id: str, timeout_ms: int) -> Any:

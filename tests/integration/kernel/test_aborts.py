@@ -1,4 +1,4 @@
-"""A transaction that the broker does not take whole is rolled back, and the same commands are done again."""
+"""If the broker rejects a record, the transaction is rolled back and its commands are executed again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 from contracts.order.commands import PlaceOrder
 from infra.lab.checker import Evidence, check, read_evidence, read_sent
 from services.kernel.log.reader import read_to_end
-from services.kernel.record.codec import decode
+from services.kernel.record.codec import decode, received
 from tests.bench import bulk
 from tests.integration.api.processes import eventually
 from tests.integration.kernel.client import Client
@@ -27,7 +27,7 @@ TOO_SMALL = 100  # bytes: no event of an order fits
 ABORTS = 3
 
 
-def test_what_is_rolled_back_is_done_again_and_answered_once(
+def test_what_is_rolled_back_is_executed_again_with_one_outcome(
     bootstrap: str, start_worker: Callable[..., WorkerProcess]
 ) -> None:
     client = Client(bootstrap, "order")
@@ -43,27 +43,28 @@ def test_what_is_rolled_back_is_done_again_and_answered_once(
         lambda: worker.log.read_text().count("transaction_aborted") >= ABORTS, "nothing was rolled back"
     )
     assert client.outcomes == []
-    assert list(read_to_end(bootstrap, "inventory.commands", {0: 0, 1: 0})) == []
+    assert list(read_to_end(bootstrap, "inventory.inbox", {0: 0, 1: 0})) == []
 
     largest_event(bootstrap, None)
-    answers = client.wait_for(orders)
+    outcomes = client.wait_for(orders)
     client.close()
-    assert {(answer.kind, answer.version, answer.replayed) for answer in answers.values()} == {
+    assert {(outcome.kind, outcome.version, outcome.replayed) for outcome in outcomes.values()} == {
         ("accepted", 1, False)
     }
     assert len(client.outcomes) == ORDERS
-    asked = Counter(
-        decode(record.value()).order_id
-        for record in read_to_end(bootstrap, "inventory.commands", {0: 0, 1: 0})
+    reservations = Counter(
+        decode(message.value).order_id
+        for record in read_to_end(bootstrap, "inventory.inbox", {0: 0, 1: 0})
+        for message in received(record)
     )
-    assert asked == dict.fromkeys(orders, LINES)
+    assert reservations == dict.fromkeys(orders, LINES)
     sent = read_sent(bootstrap)
     assert sent
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged(), sent=sent)) == []
 
 
 def largest_event(bootstrap: str, size: str | None, topic: str = "order.events") -> None:
-    """Bound what the topic takes; None: as the broker has it."""
+    """Sets the size of the topic's largest record; None restores the broker's default."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     how = AlterConfigOpType.SET if size else AlterConfigOpType.DELETE
     entry = ConfigEntry("max.message.bytes", size, incremental_operation=how)

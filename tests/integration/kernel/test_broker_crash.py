@@ -1,4 +1,4 @@
-"""The broker is killed or frozen under a working slot: what was acknowledged stays, the slot comes back."""
+"""The broker is killed or frozen under a working slot: acknowledged commands stay, and the slot recovers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence, read_sent
 from infra.log.topics import create_topics, ensure_site
-from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.kafka import EmbeddedBroker
 from services.kernel.exit_codes import EXIT_LOST
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.witness import Witness
 from tests.integration.kernel.workers import WorkerProcess
 
 CRASHES = 3
-# Of a broker's return to the first acknowledgement; on a quiet machine it takes one or two. Before there was
-# a monitor a call hung for ever: every bound shows it.
+# From a broker's return to the first acknowledgement; on an idle machine it takes one or two. Without the
+# monitor a call never returns: any bound shows it.
 BACK_SECONDS = 30.0
 FROZEN_SECONDS = 20.0
 
@@ -44,12 +44,12 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def bootstrap(broker: EmbeddedBroker) -> str:
-    """Where the witness reads."""
+    """The broker that the witness reads."""
     return broker.bootstrap
 
 
 class Kept(Background):
-    """A worker that is started again at once whenever it ends; `codes` are its ends."""
+    """A worker that is restarted whenever it ends; `codes` are its exit codes."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         super().__init__("keeper")
@@ -107,7 +107,7 @@ def test_a_slot_is_back_soon_after_its_broker(
                 broker.kill()
                 broker.start()
                 _await_outcomes(client, 1)
-        # whoever saw the broker away must settle: it ended, and did so once
+        # a worker that lost the broker must settle: it ended, exactly once
         assert kept.codes == [EXIT_LOST] * CRASHES
         _judge(broker, client, witness)
 
@@ -116,7 +116,7 @@ def test_a_slot_is_back_soon_after_its_broker(
 def test_a_worker_ends_while_its_broker_is_frozen(
     broker: EmbeddedBroker, tmp_path: Path, witness: Witness
 ) -> None:
-    """A call that nobody answers cannot be cancelled: it ends with its process."""
+    """A call without a response cannot be cancelled: it ends with its process."""
     client = Client(broker.bootstrap, "inventory")
     worker = WorkerProcess(broker.bootstrap, "inventory", tmp_path)
     try:
@@ -128,7 +128,7 @@ def test_a_worker_ends_while_its_broker_is_frozen(
                 assert worker.process.wait(FROZEN_SECONDS) == EXIT_LOST
             finally:
                 os.killpg(broker.child.pid, signal.SIGCONT)
-        assert "the broker has not answered" in worker.log.read_text()
+        assert "the broker has not responded" in worker.log.read_text()
         with Kept(broker.bootstrap, tmp_path) as kept:
             _judge(broker, client, witness)
         assert kept.codes == []
@@ -137,7 +137,7 @@ def test_a_worker_ends_while_its_broker_is_frozen(
 
 
 class Steady(Background):
-    """50 commands a second, whatever becomes of them."""
+    """Sends 50 commands a second; ignores their outcomes."""
 
     def __init__(self, client: Client) -> None:
         super().__init__("steady")
@@ -152,13 +152,13 @@ class Steady(Background):
 
 
 def _judge(broker: EmbeddedBroker, client: Client, witness: Witness) -> None:
-    """Everything is answered, also what is sent now, and the log says what was answered.
+    """Every command has an outcome, also one sent now, and the log agrees with the outcomes.
 
-    Nobody else may write meanwhile: what is committed after the log was read would look like a lie.
+    No other client may write meanwhile: an event committed after the log was read would look missing.
     """
     _send(client, "after", 20)
     client.wait_for({f"after-{number}" for number in range(20)})
-    _until(lambda: client.sent.keys() <= client.answered().keys(), client)
+    _until(lambda: client.sent.keys() <= client.latest_outcomes().keys(), client)
     client.close()
     events, sent = read_evidence(broker.bootstrap), read_sent(broker.bootstrap)
     assert len(sent) > len(events)
@@ -167,7 +167,7 @@ def _judge(broker: EmbeddedBroker, client: Client, witness: Witness) -> None:
 
 
 def _await_outcomes(client: Client, count: int) -> None:
-    """So many more than there are now."""
+    """Waits for `count` more outcomes."""
     before = len(client.outcomes)
     wait_until(
         lambda: len(client.outcomes) - before,
@@ -185,10 +185,10 @@ def _send(client: Client, name: str, count: int) -> None:
 
 
 def _until(holds: Callable[[], bool], client: Client) -> None:
-    """Repeat what is unanswered under its own id, as clients do, until `holds`."""
+    """Repeats commands without an outcome under their own ids, as clients do, until `holds`."""
 
     def missing() -> list[str]:
-        return sorted(client.sent.keys() - client.answered().keys())
+        return sorted(client.sent.keys() - client.latest_outcomes().keys())
 
     def repeated() -> bool:
         if holds():

@@ -1,4 +1,4 @@
-"""What somebody else writes into an events topic stops the key that it is about, at most."""
+"""A foreign record in an events topic stops at most its own key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.integration.kernel.workers import WorkerProcess
 
 TOPIC, STATE = "inventory.events", "inventory.state"
 GOOD = "good"
-# Of each of these keys the worker has written version 1 when the record comes.
+# The worker has written version 1 of each of these keys before the record arrives.
 FOREIGN: dict[str, LogRecord] = {
     "no-headers": LogRecord(b"no-headers", b"\x01", ()),
     "no-key": replace(event(2, "no-key"), key=None),
@@ -48,7 +48,7 @@ STOPPING: dict[str, LogRecord] = {
 
 
 def put(bootstrap: str, key: str, record: LogRecord) -> None:
-    """As a foreign producer would: no transaction. Under its key's partition, but for the misplaced one."""
+    """Writes like a foreign producer, without a transaction, to the key's partition; `misplaced` to the other."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 3})
     number = partition_of(key, 2)
     where = 1 - number if key == "misplaced" else number
@@ -57,21 +57,21 @@ def put(bootstrap: str, key: str, record: LogRecord) -> None:
 
 
 class Stock:
-    """Receives one piece at a time, under ever new command ids."""
+    """Receives one piece at a time, with a new command id each time."""
 
     def __init__(self, client: Client) -> None:
         self._client, self._number, self.epoch = client, 0, 1
 
     def receive(self, *keys: str) -> dict[str, Outcome]:
-        """What became of one receipt for each key."""
+        """The outcomes of one receipt for each key."""
         ids = {}
         for key in keys:
             self._number += 1
             ids[key] = f"receipt-{self._number}"
             self._client.send(ReceiveStock(key, 1, "", 1), key, ids[key], epoch=self.epoch)
         self._client.flush()
-        found = self._client.wait_for(set(ids.values()))
-        return {key: found[name] for key, name in ids.items()}
+        outcomes = self._client.wait_for(set(ids.values()))
+        return {key: outcomes[name] for key, name in ids.items()}
 
 
 @pytest.fixture
@@ -80,12 +80,12 @@ def stock(inventory_client: Client) -> Stock:
 
 
 def require(stock: Stock, version: int) -> None:
-    """Only the keys that a record of theirs stops are refused; the others go on at this version."""
-    found = stock.receive(GOOD, *FOREIGN, *STOPPING)
+    """Commands fail only for the keys in STOPPING; the other keys are now at this version."""
+    outcomes = stock.receive(GOOD, *FOREIGN, *STOPPING)
     for key in (GOOD, *FOREIGN):
-        assert (key, found[key].kind, found[key].version) == (key, "accepted", version)
+        assert (key, outcomes[key].kind, outcomes[key].version) == (key, "accepted", version)
     for key in STOPPING:
-        assert (key, found[key].kind, found[key].code) == (key, "failed", "stream_forked")
+        assert (key, outcomes[key].kind, outcomes[key].code) == (key, "failed", "stream_forked")
 
 
 def delete_state(bootstrap: str) -> None:
@@ -100,22 +100,22 @@ def judge(bootstrap: str, record: LogRecord, key: str) -> None:
     about = dict(record.headers)
     version, event_id = int(about["ce_sequence"] or b""), (about["ce_id"] or b"").decode()
     stream = f"stock/{key}"
-    said = RecordJudged(stream, version, event_id, digest_of(record.value), "foreign", "test", now_micros())
-    write_journal(bootstrap, [(stream, said)])
+    judged = RecordJudged(stream, version, event_id, digest_of(record.value), "foreign", "test", now_micros())
+    write_journal(bootstrap, [(stream, judged)])
 
 
 def openings(bootstrap: str) -> list[tuple[int, int]]:
     """Partition and epoch of each opening, in order."""
-    found = []
+    opened = []
     for record in read_to_end(bootstrap, TOPIC, {0: 0, 1: 0}):
         if record.key() == OPENING_KEY.encode():
-            found.append((record.partition(), int(dict(record.headers() or ())["ce_epoch"])))
-    return found
+            opened.append((record.partition(), int(dict(record.headers() or ())["ce_epoch"])))
+    return opened
 
 
 @pytest.fixture
 def restarting(start_worker: Callable[..., WorkerProcess]) -> Iterator[Callable[..., WorkerProcess]]:
-    """Kill the worker that runs, if any, and start the next."""
+    """Kills the running worker, if any, and starts the next."""
     running: list[WorkerProcess] = []
 
     def restart(**settings: object) -> WorkerProcess:
@@ -162,8 +162,8 @@ def test_a_record_of_somebody_else_stops_its_own_key_at_most(
         judge(bootstrap, record, key)
     for restarted in range(2):
         restarting(snapshot_seconds=0.3)
-        found = stock.receive(*STOPPING)
-        assert {key: (each.kind, each.version) for key, each in found.items()} == dict.fromkeys(
+        outcomes = stock.receive(*STOPPING)
+        assert {key: (outcome.kind, outcome.version) for key, outcome in outcomes.items()} == dict.fromkeys(
             STOPPING, ("accepted", 2 + restarted)
         )
         time.sleep(1)
@@ -186,9 +186,9 @@ def test_a_standby_decides_alike_and_a_promotion_closes_the_epochs_before(
     wait_until(lambda: '"slot_ready"' in standby.log.read_text(), standby.log.read_text, 60)
     lift_hold(bootstrap)
     assert sorted(openings(bootstrap))[-2:] == [(0, 2), (1, 2)]
-    put(bootstrap, "late", late)  # what a mirror of the lost site might still bring
+    put(bootstrap, "late", late)  # a mirror of the lost site might still write it
     time.sleep(1)
     stock.epoch = 2
-    found = stock.receive(other, "late", *(f"standby-{key}" for key in STOPPING))
-    assert (found[other].version, found["late"].version) == (1, 1), "an event of a closed epoch counted"
-    assert {found[f"standby-{key}"].code for key in STOPPING if key != "forged-next"} == {"stream_forked"}
+    outcomes = stock.receive(other, "late", *(f"standby-{key}" for key in STOPPING))
+    assert (outcomes[other].version, outcomes["late"].version) == (1, 1), "an event of a closed epoch counted"
+    assert {outcomes[f"standby-{key}"].code for key in STOPPING if key != "forged-next"} == {"stream_forked"}

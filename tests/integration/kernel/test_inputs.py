@@ -1,4 +1,4 @@
-"""A service's two inputs: in one batch, in one transaction, each with its fair share."""
+"""A service's two inputs: in one batch, in one transaction, each with its share."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from contracts.inventory.commands import ReceiveStock, ReserveStock
-from infra.dr.draining import unconsumed
+from contracts.kernel.records import Header, ParkedCommand
+from infra.dr.inputs import unconsumed
 from infra.lab.checker import Evidence, check, read_evidence
+from infra.log.parked import parked_command, parked_commands, retry
 from services.kernel.log.reader import high_watermarks, read_to_end
-from services.kernel.record.envelope import read_headers
+from services.kernel.record.codec import MessageGroup, OutgoingMessage, Record, batch_records, encode
+from services.kernel.record.envelope import Metadata, now_micros, partition_of, read_headers
 from tests.integration.api.processes import eventually
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.test_aborts import TOO_SMALL, largest_event
@@ -20,7 +23,7 @@ from tests.integration.kernel.workers import WorkerProcess
 
 Start = Callable[..., WorkerProcess]
 INPUTS = ("inventory.inbox", "inventory.commands")
-EACH, BACKLOG = 20, 6000
+EACH, BACKLOG, IN_ONE_RECORD = 20, 6000, 100
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def skus(name: str, count: int) -> list[str]:
 
 
 def in_stock(client: Client, some: list[str], start_worker: Start) -> None:
-    """Deliver all of them, by a worker that has ended at the return."""
+    """Delivers all SKUs; the worker has ended on return."""
     worker = start_worker("inventory")
     for sku in some:
         client.send(ReceiveStock(sku, 5, "delivery", 1), sku, f"{sku}-first")
@@ -45,7 +48,7 @@ def in_stock(client: Client, some: list[str], start_worker: Start) -> None:
 
 
 def fill(client: Client, some: list[str]) -> set[str]:
-    """A reservation in the inbox and a delivery among the commands, for each; their ids."""
+    """Sends a reservation to the inbox and a delivery to the commands for each SKU. Returns their ids."""
     for sku in some:
         client.send(ReceiveStock(sku, 5, "delivery", 1), sku, f"{sku}-received")
         client.send(ReserveStock(sku, "an-order", 2, 1), sku, f"{sku}-reserved", to="inbox")
@@ -56,15 +59,13 @@ def fill(client: Client, some: list[str]) -> set[str]:
 def committed(bootstrap: str) -> dict[tuple[str, int], int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "inventory-workers"})
     try:
-        places = [TopicPartition(topic, number) for topic in INPUTS for number in (0, 1)]
-        return {(at.topic, at.partition): at.offset for at in consumer.committed(places, 30)}
+        partitions = [TopicPartition(topic, number) for topic in INPUTS for number in (0, 1)]
+        return {(at.topic, at.partition): at.offset for at in consumer.committed(partitions, 30)}
     finally:
         consumer.close()
 
 
-def test_a_worker_says_that_it_reads_its_inbox_before_there_is_anything_in_it(
-    bootstrap: str, start_worker: Start
-) -> None:
+def test_a_worker_commits_offsets_of_its_inbox_while_it_is_empty(bootstrap: str, start_worker: Start) -> None:
     assert set(committed(bootstrap).values()) == {-1001}
     start_worker("inventory").wait_ready()
     assert set(committed(bootstrap).values()) == {0}
@@ -80,20 +81,20 @@ def test_an_abort_with_both_inputs_in_one_batch_goes_back_in_both(
     largest_event(bootstrap, str(TOO_SMALL), "inventory.events")
     worker = start_worker("inventory")
     eventually(lambda: worker.log.read_text().count("transaction_aborted") >= 3, "nothing was rolled back")
-    assert not both & client.answered().keys()
+    assert not both & client.latest_outcomes().keys()
     assert committed(bootstrap) == before
     largest_event(bootstrap, None, "inventory.events")
-    answers = client.wait_for(both)
-    assert {(answer.kind, answer.replayed) for answer in answers.values()} == {("accepted", False)}
+    outcomes = client.wait_for(both)
+    assert {(outcome.kind, outcome.replayed) for outcome in outcomes.values()} == {("accepted", False)}
     ends = {topic: high_watermarks(bootstrap, topic, [0, 1]) for topic in INPUTS}
     eventually(lambda: not unconsumed(bootstrap, "inventory", ends), "the offsets of an input are missing")
 
     worker.end()
     start_worker("inventory").wait_ready()
-    heard = len(client.outcomes)
+    received = len(client.outcomes)
     fill(client, some)
-    eventually(lambda: len(client.outcomes) == heard + 2 * EACH, "not every repeat is answered")
-    assert all(answer.replayed for answer in client.outcomes[heard:])
+    eventually(lambda: len(client.outcomes) == received + 2 * EACH, "not every repeat has an outcome")
+    assert all(outcome.replayed for outcome in client.outcomes[received:])
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
 
 
@@ -113,5 +114,82 @@ def test_each_input_has_its_share_of_a_batch_and_the_inbox_goes_first(
         batches.setdefault(transaction, []).append((int(index), metadata.type.rpartition(".")[2]))
     full = [[kind for _, kind in sorted(batch)] for batch in batches.values() if len(batch) == 500]
     shared = [kinds for kinds in full if kinds == ["StockReserved"] * 250 + ["StockReceived"] * 250]
-    # the first batch, and the last ones, may find one input only
+    # the first batch and the last ones may contain one input only
     assert len(shared) >= 3, [Counter(kinds) for kinds in full]
+
+
+def test_a_backlog_of_batches_leaves_the_commands_their_half_also_after_an_abort(
+    bootstrap: str, start_worker: Start, client: Client
+) -> None:
+    """Records of 100 messages: what a batch has no room for waits, and is read again if the batch fails."""
+    some = skus("B", BACKLOG)
+    in_stock(client, some, start_worker)
+    start = high_watermarks(bootstrap, "inventory.events", [0, 1])
+    for sku in some:
+        client.send(ReceiveStock(sku, 5, "delivery", 1), sku, f"{sku}-received")
+    client.flush()
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for topic, value, key, more in batches(some):
+        producer.produce(topic, value, key, **more)
+    assert producer.flush(30) == 0
+    largest_event(bootstrap, str(TOO_SMALL), "inventory.events")
+    worker = start_worker("inventory")
+    eventually(lambda: worker.log.read_text().count("transaction_aborted") >= 3, "nothing was rolled back")
+    largest_event(bootstrap, None, "inventory.events")
+    client.wait_for({f"{sku}-received" for sku in some})
+    ends = {topic: high_watermarks(bootstrap, topic, [0, 1]) for topic in INPUTS}
+    eventually(lambda: not unconsumed(bootstrap, "inventory", ends), "the inbox is not read to its end")
+    transactions: dict[str, Counter[str]] = {}
+    for record in read_to_end(bootstrap, "inventory.events", start):
+        metadata = read_headers(record.headers())
+        kinds = transactions.setdefault(metadata.transaction.partition("/")[0], Counter())
+        kinds[metadata.type.rpartition(".")[2]] += 1
+    assert sum(transactions.values(), Counter()) == {"StockReserved": BACKLOG, "StockReceived": BACKLOG}
+    assert max(kinds.total() for kinds in transactions.values()) <= 500 + IN_ONE_RECORD
+    shared = [kinds for kinds in transactions.values() if 250 <= kinds["StockReserved"] < 250 + IN_ONE_RECORD]
+    assert len([kinds for kinds in shared if kinds["StockReceived"] >= 150]) >= 3, list(transactions.values())
+    assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
+
+
+def test_a_batch_that_an_earlier_worker_parked_is_retried_message_by_message(
+    bootstrap: str, start_worker: Start, client: Client
+) -> None:
+    some = skus("P", EACH)
+    in_stock(client, some, start_worker)
+    records = list(batches(some))
+    positions = [f"{topic}/{more['partition']}/0" for topic, _, _, more in records]
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for position, (topic, value, _, more) in zip(positions, records, strict=True):
+        headers = tuple(Header(name, text) for name, text in more["headers"])
+        parked = ParkedCommand(
+            topic, more["partition"], 0, "schema id 51 is not in the lock", b"", value, headers, 1
+        )
+        producer.produce("inventory.parked", encode("inventory.parked", parked), position)
+    assert producer.flush(30) == 0
+    start_worker("inventory")
+    start = high_watermarks(bootstrap, "inventory.events", [0, 1])
+    for position in positions:
+        retry(bootstrap, parked_command(bootstrap, position))
+
+    def reserved() -> set[bytes]:
+        return {record.key() for record in read_to_end(bootstrap, "inventory.events", start)}
+
+    eventually(lambda: reserved() == {sku.encode() for sku in some}, "not every message was executed")
+    assert not parked_commands(bootstrap)
+
+
+def batches(some: list[str]) -> Iterator[Record]:
+    """A reservation for each SKU, in records of at most 100 messages."""
+    sender = Metadata("", "", "", "daybook/order", now_micros(), "", "", epoch=1)
+    about = ReserveStock.TYPE, "c", "e", "", "order.inbox", "an-order"
+    for number in (0, 1):
+        own = [sku for sku in some if partition_of(sku, 2) == number]
+        for first in range(0, len(own), IN_ONE_RECORD):
+            messages = [
+                OutgoingMessage(
+                    f"{sku}-reserved", sku, "", encode(INPUTS[0], ReserveStock(sku, "an-order", 2, 1))
+                )
+                for sku in own[first : first + IN_ONE_RECORD]
+            ]
+            group = MessageGroup(INPUTS[0], number, *about, messages)
+            yield from batch_records([group], sender)

@@ -1,4 +1,4 @@
-"""A worker's lag is measured at each scrape: true while its loop hangs, absent while nobody can know it."""
+"""A worker's lag is measured at each scrape: correct while its loop hangs, absent while it is unknown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contracts.inventory.commands import ReceiveStock
 from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
 from infra.log.topics import create_topics
-from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.kafka import EmbeddedBroker
 from services.kernel.log.transactions import Aborted, Transactions, produce
 from services.kernel.record.codec import encode
 from services.kernel.worker.worker_metrics import Followed, WorkerLag
@@ -26,12 +26,12 @@ LAG = 'daybook_lag_events{service="inventory"}'
 PATIENCE = 60.0
 
 
-def until(asked: Callable[[], dict[str, float]], wanted: dict[str, float]) -> None:
-    wait_until(asked, f"the lag is {wanted}", PATIENCE, enough=lambda found: found == wanted)
+def until(read: Callable[[], dict[str, float]], expected: dict[str, float]) -> None:
+    wait_until(read, f"the lag is {expected}", PATIENCE, enough=lambda current: current == expected)
 
 
 def send(bootstrap: str, count: int, *, abort: bool = False) -> None:
-    """Commands as another service sends them: in a transaction, whose marker stands behind them."""
+    """Sends commands like another service: in a transaction, with a marker after them."""
     writer = Transactions(bootstrap, ["another-service"], 10_000)
     writer.fence()
 
@@ -79,22 +79,22 @@ def test_commands_wait_while_the_loop_does_nothing_and_nobody_knows_without_a_br
             WorkerLag("inventory", broker.bootstrap, lambda: followed[-1] if followed else None)
         )
 
-        def asked() -> dict[str, float]:
+        def read_lags() -> dict[str, float]:
             return lags(generate_latest(registry).decode())
 
-        assert asked() == {KNOWN: 0.0}, "nothing is restored yet"
+        assert read_lags() == {KNOWN: 0.0}, "nothing is restored yet"
         followed.append(Followed("daybook_lag_events", "", lambda: {TOPIC: executed}))
-        until(asked, {KNOWN: 1.0, LAG: 0.0})
+        until(read_lags, {KNOWN: 1.0, LAG: 0.0})
         send(broker.bootstrap, 7)
-        until(asked, {KNOWN: 1.0, LAG: 7.0})
+        until(read_lags, {KNOWN: 1.0, LAG: 7.0})
         frozen = psutil.Process(broker.child.pid)
         frozen.suspend()
-        until(asked, {KNOWN: 0.0})
+        until(read_lags, {KNOWN: 0.0})
         frozen.resume()
-        until(asked, {KNOWN: 1.0, LAG: 7.0})
+        until(read_lags, {KNOWN: 1.0, LAG: 7.0})
         broker.stop()
-        until(asked, {KNOWN: 0.0})
+        until(read_lags, {KNOWN: 0.0})
         broker.start()
-        until(asked, {KNOWN: 1.0, LAG: 7.0})
+        until(read_lags, {KNOWN: 1.0, LAG: 7.0})
     finally:
         broker.kill()

@@ -1,4 +1,4 @@
-"""What is large does not stop a slot: poison of several megabytes, and an entity with a long memory."""
+"""Large records do not stop a slot: poison of several megabytes, and an entity with a large state."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from services.kernel.log.rule import Journal
 from services.kernel.log.transactions import LARGEST_RECORD
 from services.kernel.record.codec import decode
 from services.kernel.record.envelope import Metadata, read_headers, write_headers
-from services.kernel.worker import snapshot_writer, snapshots
-from services.kernel.worker.command_loop import MAX_RECORDS
-from services.kernel.worker.restoring import restore
+from services.kernel.worker import snapshots
+from services.kernel.worker.command_loop import MAX_EFFECTS
+from services.kernel.worker.restore import restore
 from services.kernel.worker.retry_window import Window
 from services.kernel.worker.slot import Slot, SlotConfig
 from services.kernel.worker.snapshots import StateCodec
@@ -59,11 +59,11 @@ def test_large_poison_is_parked_and_the_slot_goes_on(
     ]
     assert sorted(len(command.value) for command in parked) == [0, POISON_BYTES]
     assert all(0 < len(command.reason) < 1000 for command in parked)
-    (whole,) = [found for found in parked_commands(bootstrap) if found.command.value]
+    (whole,) = [entry for entry in parked_commands(bootstrap) if entry.command.value]
     retry(bootstrap, whole)
     inventory_client.send(ReceiveStock("P", 3, "delivery", 1), "P", "P-later")
     assert inventory_client.wait_for({"P-later"}, 30)["P-later"].version == 2
-    assert len([found for found in parked_commands(bootstrap) if found.command.value]) == 1
+    assert len([entry for entry in parked_commands(bootstrap) if entry.command.value]) == 1
 
 
 def test_a_popular_sku_is_restored_from_its_snapshot(
@@ -72,6 +72,7 @@ def test_a_popular_sku_is_restored_from_its_snapshot(
     client = inventory_client
     worker = start_worker("inventory", snapshot_seconds=0.5)
     client.send(ReceiveStock("HOT", STEPS, "delivery", 1), "HOT", "received")
+    client.wait_for({"received"})  # the other input: nothing orders it before the reservations
     for number in range(STEPS):
         order_id = f"{LONG_NAME}{number}"
         client.send(ReserveStock("HOT", order_id, 1, 1), "HOT", f"r-{number}", request_hash="")
@@ -101,23 +102,23 @@ def test_a_snapshot_too_large_for_its_topic_holds_up_the_watermark_and_nobody_el
     )
     large = bulk.event("large", 1, placed)
     bulk.put_events(bootstrap, [*bulk.interleaved(bulk.lives(ORDERS)), large], 50)
-    monkeypatch.setattr(snapshot_writer, "LARGEST", 2_000)
+    monkeypatch.setattr(snapshots, "LARGEST", 2_000)
     config = SlotConfig(bootstrap, 0, 1, 1, 10_000, WINDOW, snapshot_seconds=3600)
     slot: Slot[Any, Any, Any] = Slot(ORDER, config, print)
     consumer = slot.open()
     try:
-        with capture_logs() as said:
+        with capture_logs() as entries:
             assert slot.snapshot() == ORDERS
-        assert [(entry["event"], entry["keys"]) for entry in said] == [("snapshot_too_large", ["large"])]
+        assert [(entry["event"], entry["keys"]) for entry in entries] == [("snapshot_too_large", ["large"])]
         assert not watermarks(bootstrap)
-        monkeypatch.setattr(snapshot_writer, "LARGEST", LARGEST_RECORD)
+        monkeypatch.setattr(snapshots, "LARGEST", LARGEST_RECORD)
         assert slot.snapshot() == 1
         assert len(watermarks(bootstrap)) == 2
     finally:
         slot.close()
         consumer.close()
         del slot, consumer
-        gc.collect()  # its producers would go on looking for the broker after the last test
+        gc.collect()  # its producers would keep connecting to the broker after the last test
 
 
 def watermarks(bootstrap: str) -> list[Message]:
@@ -133,28 +134,28 @@ def test_large_orders_are_cut_into_transactions_of_bounded_size(bootstrap: str, 
     start_worker("order")
     eventually(lambda: len(of_a_transaction(bootstrap, orders)) == count, "not all are placed")
     placed = of_a_transaction(bootstrap, orders)
-    assert max(placed.values()) <= MAX_RECORDS // 1000
+    assert max(placed.values()) <= MAX_EFFECTS // 1000
 
 
 def of_a_transaction(bootstrap: str, orders: Sequence[PlaceOrder]) -> dict[str, int]:
-    """How many events there are in the transaction in which each of these orders was placed."""
-    ours, found = {order.order_id for order in orders}, dict[str, int]()
+    """For each order, the number of events in the transaction that placed it."""
+    ours, counts = {order.order_id for order in orders}, dict[str, int]()
     for record in read_to_end(bootstrap, "order.events", {0: 0, 1: 0}):
         about = read_headers(record.headers())
         if about.subject in ours and about.version == 1:
-            assert about.subject not in found
-            found[about.subject] = int(about.transaction.rpartition("/")[2])
-    return found
+            assert about.subject not in counts
+            counts[about.subject] = int(about.transaction.rpartition("/")[2])
+    return counts
 
 
 def is_whole(snapshot: Snapshot, version: int) -> bool:
-    """Whether it is of the version, and its worker had read all its own events back: what it had not is read
-    from the log by a restore."""
+    """Whether the snapshot has this version, and its worker had read back all its own events: a restore reads
+    the others from the log."""
     return snapshot.version == version and not snapshot.unread
 
 
 def last_snapshot(bootstrap: str, key: str) -> Snapshot:
-    """The newest one of this entity; of version 0 where there is none."""
+    """The newest snapshot of this entity; one of version 0 if there is none."""
     newest = Snapshot("", 0, 0, b"", ())
     for record in read_to_end(bootstrap, "inventory.state", {0: 0, 1: 0}):
         if record.key().decode() == key:

@@ -1,4 +1,4 @@
-"""An old standby never passes an event that it cannot read; newer code in its place goes on from there."""
+"""An old standby stops at an event that it cannot read; newer code in its place continues from there."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 from contracts.inventory.commands import AdjustStock, ReceiveStock
 from contracts.inventory.events import StockAdjusted
 from services.inventory.service import INVENTORY
-from services.kernel.record.codec import Undecodable, decode
-from services.kernel.record.registry import schema_id
+from services.kernel.record.codec import Undecodable, decode, schema_id
 from services.kernel.worker import fold
 from services.kernel.worker.retry_window import Window
 from services.kernel.worker.slot import Slot, SlotConfig

@@ -1,4 +1,4 @@
-"""I1-I9 over kill -9 of the order worker at every step: an event and what it makes the order send are one."""
+"""I1-I9 over kill -9 of the order worker at every step: an event and its commands are atomic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contracts.inventory.commands import ReceiveStock
 from contracts.order import events as order
 from contracts.order.commands import CancelOrder, PlaceOrder, ReturnedLine, ReturnLines, ShipOrder
 from infra.lab.checker import Evidence, Recorded, check, read_evidence, read_sent
-from infra.lab.checker.conversations import conversations_end
+from infra.lab.checker.invariants import conversations_end
 from tests.bench import bulk
 from tests.integration.api.processes import eventually
 from tests.integration.kernel.client import Client
@@ -22,14 +22,12 @@ from tests.integration.kernel.witness import Witness, aborted
 from tests.integration.kernel.workers import WorkerProcess, killed_at_every_step
 
 RATE = 60  # commands per second
-RETRY_SECONDS = (
-    1  # so soon that what a crash has torn would be repaired, and could be seen by its repair only
-)
+RETRY_SECONDS = 1  # short: a retry would repair a torn transaction, and only the repair would show it
 PLENTY, SCARCE = ("sku-0", "sku-1", "sku-2", "sku-3"), "sku-4"
 
 
 class Load(threading.Thread):
-    """Orders at a steady rate, and what becomes of them later; one command in twenty is a repeat."""
+    """Orders at a steady rate, and later commands on them; one command in twenty is a repeat."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(daemon=True)
@@ -88,11 +86,11 @@ def test_kills_at_every_step_tear_no_event_from_its_commands(
     events = at_rest(bootstrap)
 
     witness.has_seen({recorded.metadata.id for recorded in events})
-    told = [*client.acknowledged(), *inventory_client.acknowledged()]
+    acknowledged = [*client.acknowledged(), *inventory_client.acknowledged()]
     sent = read_sent(bootstrap)
     assert len(sent) > len(events), "there is nothing to pair them with"
-    assert check(Evidence(events, told, witness.seen, sent, at_rest=True)) == []
-    for topic in ("order.events", "inventory.commands"):
+    assert check(Evidence(events, acknowledged, witness.seen, sent, at_rest=True)) == []
+    for topic in ("order.events", "inventory.inbox"):
         assert aborted(bootstrap, topic), f"nothing was rolled back in {topic}"
     assert any(outcome.replayed for outcome in client.outcomes)
     kinds = Counter(type(recorded.event) for recorded in events)
@@ -101,11 +99,11 @@ def test_kills_at_every_step_tear_no_event_from_its_commands(
 
 
 def at_rest(bootstrap: str) -> list[Recorded]:
-    """The log once every conversation has ended."""
+    """The log after every saga has ended."""
 
     def ended() -> list[Recorded]:
         events = read_evidence(bootstrap)
         return events if not list(conversations_end(events, at_rest=True)) else []
 
-    found: list[Recorded] = eventually(ended, "some conversation does not end")
-    return found
+    recorded: list[Recorded] = eventually(ended, "some saga does not end")
+    return recorded

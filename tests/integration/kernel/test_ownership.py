@@ -11,10 +11,11 @@ import pytest
 from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import Snapshot
 from infra.lab.checker import Evidence, check, read_evidence
+from infra.log.control import change_layout
 from services.inventory.domain.state import Stock
 from services.inventory.service import INVENTORY
 from services.kernel.exit_codes import EXIT_LAYOUT, EXIT_LOST
-from services.kernel.log.control import change_layout, read_control, snapshot_id
+from services.kernel.log.control import snapshot_id
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.transactions import Fenced, Transactions, produce
 from services.kernel.record.codec import decode
@@ -54,8 +55,8 @@ def test_a_zombies_late_snapshot_is_refused(bootstrap: str) -> None:
     value = b"an old snapshot"
     with pytest.raises(Fenced):
         zombie.run(lambda producer: produce(producer, "inventory.state", value, "SKU-z0"), [], None)
-    found = [record.value() for record in read_to_end(bootstrap, "inventory.state", {0: 0, 1: 0})]
-    assert value not in found
+    values = [record.value() for record in read_to_end(bootstrap, "inventory.state", {0: 0, 1: 0})]
+    assert value not in values
 
 
 def test_snapshots_hold_the_states(
@@ -73,26 +74,51 @@ def test_snapshots_hold_the_states(
     snapshot: Snapshot = decode(newest[b"SKU-snap"])
     stock: Stock = StateCodec(INVENTORY.states).decode(snapshot.state)
     assert (snapshot.version, stock.on_hand) == (1, 7)
-    assert [answer.outcome.command_id for answer in snapshot.answers] == ["snap-1"]
+    assert [recorded.outcome.command_id for recorded in snapshot.answers] == ["snap-1"]
 
 
-def test_a_changed_layout_shuts_out_the_old_one(
+def test_workers_follow_the_layout(
     bootstrap: str, start_worker: Callable[..., WorkerProcess], inventory_client: Client
 ) -> None:
+    """An idle worker ends when the layout changes; one whose slot does not exist yet waits for it."""
     client = inventory_client
-    old = start_worker("inventory")
+    waiting, old = start_worker("inventory", slot=1), start_worker("inventory")
     old.wait_ready()
-    number = read_control(bootstrap).layout("inventory").number + 1
     change_layout(bootstrap, "inventory", 2)
-    new = [start_worker("inventory", slot=slot, slots=2, layout=number) for slot in (0, 1)]
-    for worker in new:
-        worker.wait_ready()
-    names = {f"l{index}" for index in range(40)}
+    assert old.process.wait(60) in (EXIT_LAYOUT, EXIT_LOST), old.log.read_text()
+    waiting.wait_ready()
+    start_worker("inventory").wait_ready()
+    send(client, names := {f"l{index}" for index in range(40)})
+    client.wait_for(names)
+    change_layout(bootstrap, "inventory", 1)
+    assert waiting.process.wait(60) in (EXIT_LAYOUT, EXIT_LOST), waiting.log.read_text()
+    assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
+
+
+def test_a_worker_of_the_old_layout_that_wakes_up_writes_nothing(
+    bootstrap: str, start_worker: Callable[..., WorkerProcess], inventory_client: Client
+) -> None:
+    """It has read commands and began a transaction, of which the broker does not know yet: only the fence stops it."""
+    client = inventory_client
+    change_layout(bootstrap, "inventory", 2)
+    for slot in (0, 1):
+        start_worker("inventory", slot=slot).wait_ready()
+    frozen = start_worker("inventory", slot=1, doom=("begin_transaction:after", FIRST_BATCH, "SIGSTOP"))
+    frozen.wait_ready()
+    send(client, names := {f"w{number}" for number in range(20)})
+    frozen.wait_stopped()
+    change_layout(bootstrap, "inventory", 1)
+    start_worker("inventory").wait_ready()
+    client.wait_for(names)
+    os.kill(frozen.process.pid, signal.SIGCONT)
+    assert frozen.process.wait(60) in (EXIT_LAYOUT, EXIT_LOST), frozen.log.read_text()
+    send(client, later := {f"v{number}" for number in range(20)})
+    client.wait_for(later)
+    assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
+
+
+def send(client: Client, names: set[str]) -> None:
+    """A delivery for each name, to a SKU of its own."""
     for name in sorted(names):
         client.send(ReceiveStock(f"SKU-{name}", 1, "delivery", 1), f"SKU-{name}", name)
-    client.wait_for(names)
-    back = start_worker("inventory")
-    assert back.process.wait(60) == EXIT_LAYOUT, back.log.read_text()
-    assert old.process.wait(60) == EXIT_LOST, old.log.read_text()
-    change_layout(bootstrap, "inventory", 1)
-    assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
+    client.flush()

@@ -1,5 +1,5 @@
-"""What is remembered, parked, skipped and restored: over crashes, with markers and aborted data at the
-tail."""
+"""Recorded outcomes, parked commands and restores: over crashes, with markers and aborted data at the end of
+the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contracts.kernel.records import ParkedCommand
 from contracts.order.events import ReservationsRecorded
 from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence
-from services.kernel.log.control import change_layout, read_control
+from infra.log.control import change_layout
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.transactions import transactional_producer
 from services.kernel.record.codec import decode, encode
@@ -28,7 +28,7 @@ NEVER = 1000  # seconds: no snapshot during the test
 
 
 def commands_of_every_kind(client: Client, sku: str) -> set[str]:
-    """Accepted, refused, conflict, refused for an unknown entity: each under an id of its own."""
+    """Commands that are accepted, refused, in conflict, and refused for an unknown entity; returns their ids."""
     client.send(ReceiveStock(sku, 5, "delivery", 1), sku, f"{sku}-accepted")
     client.send(AdjustStock(sku, -9, "broken", 1), sku, f"{sku}-refused")
     client.send(ReceiveStock(sku, 5, "delivery", 1), sku, f"{sku}-conflict", expected=7)
@@ -37,8 +37,8 @@ def commands_of_every_kind(client: Client, sku: str) -> set[str]:
 
 
 def repeat(client: Client, ids: set[str]) -> None:
-    """The same commands again, after something that would change the answer of a forgetful worker."""
-    first = client.answered()
+    """Repeats the commands, after one that would change the outcomes if they were decided again."""
+    first = client.latest_outcomes()
     client.send(ReceiveStock("tail", 1, "delivery", 1), "tail", f"tail-{time.monotonic()}")
     for command_id in sorted(ids):
         key, command = client.sent[command_id]
@@ -51,21 +51,21 @@ def repeat(client: Client, ids: set[str]) -> None:
         every=0.02,
     )
     for command_id in ids:
-        again, before = client.answered()[command_id], first[command_id]
+        again, before = client.latest_outcomes()[command_id], first[command_id]
         assert (again.kind, again.version, again.code, again.reason, again.status) == (
             (before.kind, before.version, before.code, before.reason, before.status)
         )
         assert again.event_ids == before.event_ids
 
 
-def test_every_kind_of_answer_is_remembered_over_crashes(
+def test_every_kind_of_outcome_survives_crashes(
     bootstrap: str, start_worker: Start, inventory_client: Client
 ) -> None:
     client = inventory_client
     worker = start_worker("inventory", snapshot_seconds=NEVER)
     ids = commands_of_every_kind(client, "R")
-    answers = client.wait_for(ids)
-    assert {name: answer.kind for name, answer in answers.items()} == {
+    outcomes = client.wait_for(ids)
+    assert {name: outcome.kind for name, outcome in outcomes.items()} == {
         "R-accepted": "accepted",
         "R-refused": "refused",
         "R-conflict": "conflict",
@@ -83,7 +83,7 @@ def test_every_kind_of_answer_is_remembered_over_crashes(
     repeat(client, ids)
     client.send(ReceiveStock("R", 5, "delivery", 1), "R", "R-accepted", request_hash="another request")
     wait_until(
-        lambda: client.answered()["R-accepted"].code,
+        lambda: client.latest_outcomes()["R-accepted"].code,
         "another request under the same key is refused",
         30,
         enough=lambda code: code == "idempotency_key_reused",
@@ -92,14 +92,12 @@ def test_every_kind_of_answer_is_remembered_over_crashes(
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
 
 
-def test_every_kind_of_answer_is_remembered_by_what_rests(
-    start_worker: Start, inventory_client: Client
-) -> None:
+def test_every_kind_of_outcome_survives_eviction(start_worker: Start, inventory_client: Client) -> None:
     worker = start_worker("inventory", snapshot_seconds=0.3)
     ids = commands_of_every_kind(inventory_client, "S")
     inventory_client.wait_for(ids)
     wait_until(lambda: metric(worker.port, "daybook_entities_rested_total") >= 1, "an entity rests", 30)
-    time.sleep(1.5)  # where it was between two of the commands, the SKU is at rest again
+    time.sleep(1.5)  # the SKU is evicted again, also if that happened between two of the commands
     repeat(inventory_client, ids)
     inventory_client.send(ReceiveStock("S", 1, "delivery", 1), "S", "S-later")
     assert inventory_client.wait_for({"S-later"})["S-later"].version == 2
@@ -163,8 +161,8 @@ def test_poison_is_parked_and_the_slot_goes_on(
     client.raw("P", wrong_type, headers("p-6"))
     nowhere = Metadata("p-8", ReceiveStock.TYPE, "P", "test", 1, "c", "c", 1)
     no_such_topic = ReplyAddress("billing.commands", None, "", "B")
-    for place in (no_such_topic, ReplyAddress("order.commands", None, "", "")):
-        client.raw("P", good, write_headers(nowhere._replace(reply_to=place)))
+    for address in (no_such_topic, ReplyAddress("order.commands", None, "", "")):
+        client.raw("P", good, write_headers(nowhere._replace(reply_to=address)))
     astray = Producer({"bootstrap.servers": bootstrap, "log_level": 3})
     elsewhere = 1 - partition_of("astray", 2)
     astray.produce(
@@ -173,7 +171,7 @@ def test_poison_is_parked_and_the_slot_goes_on(
     astray.flush(10)
     client.send(ReceiveStock("P", 3, "delivery", 1), "P", "P-good")
     assert client.wait_for({"P-good"})["P-good"].version == 1
-    time.sleep(0.5)  # the other partition's turn
+    time.sleep(0.5)  # the worker polls the other partition
     parked: list[ParkedCommand] = [
         decode(record.value()) for record in read_to_end(bootstrap, "inventory.parked", {0: 0, 1: 0})
     ]
@@ -182,7 +180,7 @@ def test_poison_is_parked_and_the_slot_goes_on(
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
 
 
-def test_an_outcome_that_nobody_can_hear_stops_nobody(start_worker: Start, inventory_client: Client) -> None:
+def test_an_undeliverable_outcome_stops_nobody(start_worker: Start, inventory_client: Client) -> None:
     client = inventory_client
     start_worker("inventory")
     nowhere = ReplyAddress("inventory.outcomes", 99, "", "")
@@ -197,24 +195,20 @@ def test_a_command_of_an_older_epoch_never_wakes_up(start_worker: Start, invento
     client.send(ReceiveStock("E", 1, "delivery", 1), "E", "E-old", epoch=0)
     client.send(ReceiveStock("E", 2, "delivery", 1), "E", "E-new")
     assert client.wait_for({"E-new"})["E-new"].version == 1
-    assert "E-old" not in client.answered()
+    assert "E-old" not in client.latest_outcomes()
 
 
 def test_a_frozen_slot_does_not_hold_up_the_others_for_long(
     bootstrap: str, start_worker: Start, inventory_client: Client
 ) -> None:
     client = inventory_client
-    number = read_control(bootstrap).layout("inventory").number + 1
     change_layout(bootstrap, "inventory", 2)
     frozen = start_worker(
         "inventory",
         doom=("send_offsets_to_transaction:after", FIRST_BATCH, "SIGSTOP"),
-        slot=0,
-        slots=2,
-        layout=number,
         transaction_timeout_ms=2000,
     )
-    healthy = start_worker("inventory", slot=1, slots=2, layout=number)
+    healthy = start_worker("inventory", slot=1)
     frozen.wait_ready()
     healthy.wait_ready()
     skus = {partition_of(f"F{index}", 2): f"F{index}" for index in range(20)}
@@ -228,18 +222,18 @@ def test_a_frozen_slot_does_not_hold_up_the_others_for_long(
     frozen.process.send_signal(signal.SIGKILL)
     change_layout(bootstrap, "inventory", 1)
     assert waited < 10, f"{waited:.1f} s behind a transaction whose time is 2 s"
-    assert "F-frozen" not in client.answered()
+    assert "F-frozen" not in client.latest_outcomes()
 
 
-def test_a_conversation_answers_a_repeat_from_the_state_it_left(
-    bootstrap: str, start_worker: Start, inventory_client: Client
+def test_a_repeated_reservation_is_accepted_from_the_state(
+    start_worker: Start, inventory_client: Client
 ) -> None:
     client = inventory_client
-    number = read_control(bootstrap).layout("inventory").number
-    start_worker("inventory", layout=number)
+    start_worker("inventory")
     client.send(ReceiveStock("C", 5, "delivery", 1), "C", "C-receive")
+    client.wait_for({"C-receive"})  # the inbox is read before the commands
     for name in ("C-reserve", "C-again"):
         client.send(ReserveStock("C", "order-c", 2, 1), "C", name, request_hash="")
-    answers = client.wait_for({"C-receive", "C-reserve", "C-again"})
-    assert [answers[name].kind for name in ("C-reserve", "C-again")] == ["accepted", "accepted"]
-    assert (answers["C-reserve"].version, answers["C-again"].event_ids) == (2, ())
+    outcomes = client.wait_for({"C-receive", "C-reserve", "C-again"})
+    assert [outcomes[name].kind for name in ("C-reserve", "C-again")] == ["accepted", "accepted"]
+    assert (outcomes["C-reserve"].version, outcomes["C-again"].event_ids) == (2, ())

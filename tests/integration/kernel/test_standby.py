@@ -1,4 +1,4 @@
-"""A worker on a passive site stands by, mute; made active it goes on warm; told of a later epoch it stops."""
+"""A worker on a passive site is a standby; on promotion it starts warm; a later epoch demotes it."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ SKU = "22423"
 
 
 def status(worker: WorkerProcess) -> dict[str, Any]:
-    """What it says of itself; nothing while it is not ready, as for a moment between standby and active."""
+    """The status that it reports; empty while it is not ready, for example between standby and active."""
     try:
         response = local_http().get(f"http://127.0.0.1:{worker.port}/health/ready", timeout=2)
     except httpx.HTTPError:
         return {}
-    found: dict[str, Any] = response.json() if response.is_success else {}
-    return found
+    body: dict[str, Any] = response.json() if response.is_success else {}
+    return body
 
 
-def wait_for_status(worker: WorkerProcess, wanted: dict[str, Any], seconds: float = 60) -> None:
+def wait_for_status(worker: WorkerProcess, expected: dict[str, Any], seconds: float = 60) -> None:
     wait_until(
         lambda: status(worker),
-        lambda: f"{wanted}:\n{worker.log.read_text()}",
+        lambda: f"{expected}:\n{worker.log.read_text()}",
         seconds,
-        enough=lambda found: found == wanted,
+        enough=lambda current: expected.items() <= current.items(),
         every=0.02,
     )
 
 
 def wait_until_folded(worker: WorkerProcess, seconds: float = 60) -> None:
-    """Markers behind the last event are no events."""
+    """Waits until the standby has no lag. Markers after the last event do not count."""
     label = '{service="inventory"}'
     caught_up = {f"daybook_lag_known{label}": 1.0, f"daybook_standby_lag_events{label}": 0.0}
     wait_until(worker.lags, "the standby is caught up", seconds, enough=lambda lags: lags == caught_up)
@@ -61,7 +61,7 @@ def receive(client: Client, name: str, **how: Any) -> None:
 
 
 def mirrored(bootstrap: str, version: int, cause: str) -> None:
-    """One event of epoch 1, as the mirror would bring it."""
+    """Writes one event of epoch 1, like the mirror."""
     event = StockReceived(SKU, 1, "delivery", 1)
     metadata = Metadata(
         id=uuid7(),
@@ -88,7 +88,7 @@ def mirrored(bootstrap: str, version: int, cause: str) -> None:
     )
 
 
-def test_a_site_stands_down_stands_by_and_takes_over(
+def test_a_site_is_demoted_stands_by_and_takes_over(
     bootstrap: str, start_worker: Callable[..., WorkerProcess], inventory_client: Client
 ) -> None:
     client = inventory_client
@@ -120,7 +120,7 @@ def test_a_site_stands_down_stands_by_and_takes_over(
     assert again["first"].event_ids == first["first"].event_ids
     assert (again["refused"].kind, again["refused"].version) == ("conflict", first["refused"].version)
     assert all(again[name].replayed for name in ("first", "refused", "crossed"))
-    assert "of epoch 1" not in client.answered(), "a command of an older epoch woke up"
+    assert "of epoch 1" not in client.latest_outcomes(), "a command of an older epoch woke up"
 
     receive(client, "of an epoch that never was", epoch=3)
     assert client.wait_for({"of an epoch that never was"})["of an epoch that never was"].kind == "failed"
@@ -129,7 +129,7 @@ def test_a_site_stands_down_stands_by_and_takes_over(
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
 
 
-def test_a_site_that_is_not_proven_alone_is_mute(
+def test_a_site_that_is_not_proven_alone_writes_nothing(
     bootstrap: str, start_worker: Callable[..., WorkerProcess]
 ) -> None:
     epoch = read_control(bootstrap).role.epoch + 1
@@ -143,10 +143,10 @@ def test_a_site_that_is_not_proven_alone_is_mute(
     assert worker.process.wait(30) == EXIT_STOOD_DOWN, worker.log.read_text()
 
 
-def test_a_worker_that_feels_the_fence_before_it_reads_why_stands_down_too(
+def test_a_worker_that_is_fenced_before_it_reads_the_role_is_demoted_too(
     bootstrap: str, start_worker: Callable[..., WorkerProcess], inventory_client: Client
 ) -> None:
-    """A planned switchover is no loss of ownership."""
+    """A planned switchover does not count as loss of ownership."""
     lift_hold(bootstrap)
     epoch = read_control(bootstrap).role.epoch + 1
     write_role(bootstrap, SiteRole("home", "active", epoch))

@@ -1,4 +1,4 @@
-"""A batch that nobody waits for gathers longer, until somebody does: see also the unit tests."""
+"""A batch window is longer while no client waits, until one does. See also the unit tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.kernel.workers import WorkerProcess
 from tests.scraped import metric
 
 Start = Callable[..., WorkerProcess]
-CONVERSATION = ReplyAddress("order.commands", None, "step", "an-order")
+CONVERSATION = ReplyAddress("order.inbox", None, "step", "an-order")
 FULL_BATCHES = 1500
 
 
@@ -35,7 +35,7 @@ def await_taken(worker: WorkerProcess, commands: int) -> None:
 def test_who_waits_does_not_wait_for_a_long_window(
     bootstrap: str, start_worker: Start, inventory_client: Client
 ) -> None:
-    """After full batches a window lasts 0.1 s here, and a second where nobody waits."""
+    """After full batches a window lasts 0.1 s here, and one second while no client waits."""
     client = inventory_client
     for number in range(FULL_BATCHES):
         receive(client, f"full-{number}", CONVERSATION)

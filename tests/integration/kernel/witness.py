@@ -1,4 +1,4 @@
-"""A reader of both logs that is there while workers die: what it is given counts as seen (I5)."""
+"""A reader of both logs that runs while workers are killed: every record that it receives is visible (I5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.integration.api.processes import eventually
 
 
 class Witness(threading.Thread):
-    """Reads as a read model does, from the first record on; `seen` are the ids of the events."""
+    """Reads like a read model, from the first record; `seen` are the ids of the events."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -49,7 +49,7 @@ class Witness(threading.Thread):
             self.seen.add(about.id)
 
     def has_seen(self, event_ids: set[str]) -> None:
-        """Wait until it has read all of these: a reader that was given nothing proves nothing."""
+        """Waits until it has read all of these: a reader without records would prove nothing."""
         eventually(lambda: event_ids <= self.seen, "the witness did not read the whole log")
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class Witness(threading.Thread):
 
 
 def aborted(bootstrap: str, topic: str) -> int:
-    """How many records of the topic were written and never committed, but for what settling leaves behind."""
+    """Number of records of the topic that were written and never committed, apart from those of settling."""
     starts = dict.fromkeys(partitions_of(bootstrap, topic), 0)
     everything = sum(
         1 for record in read_to_end(bootstrap, topic, starts, committed_only=False) if record.headers()

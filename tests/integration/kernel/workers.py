@@ -1,4 +1,4 @@
-"""Worker processes of a test: started, hit by signals, and always ended."""
+"""Worker processes of a test: started, signalled, and always ended."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ STEPS = (
     "commit_transaction:after",
 )
 KILLS_PER_STEP = 2
-FIRST_BATCH = 3  # the call at which a doom hits the first batch: the start settles under both ids
+FIRST_BATCH = 3  # the number of the first batch's call: the start settles with both ids before it
 
 
 class WorkerProcess:
-    """A real worker in a process of its own; `doom` is (step, nth call, signal), see doomed_worker;
-    `code` is the folder of another version."""
+    """A real worker in its own process; `doom` is (step, nth call, signal), see doomed_worker;
+    `code` is the folder of another version's code."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class WorkerProcess:
         return lags(scrape(self.port, 20))
 
     def wait_stopped(self, seconds: float = 60) -> None:
-        """Until a SIGSTOP has hit it."""
+        """Waits until SIGSTOP has stopped the process."""
         wait_until(
             lambda: Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T",
             lambda: f"the worker is stopped:\n{self.log.read_text()[-3000:]}",
@@ -86,21 +86,21 @@ class WorkerProcess:
         )
 
     def end(self) -> int:
-        """Stop it, whatever state it is in; its exit code."""
+        """Kills it in any state. Returns its exit code."""
         self.process.kill()
         return self.process.wait(10)
 
 
 def lags(text: str) -> dict[str, float]:
-    """What /metrics says of the lag, by name and labels as they are written."""
-    found = re.findall(r"^(daybook_\w*lag\w*\{.*\}) (\S+)$", text, re.MULTILINE)
-    return {name: float(value) for name, value in found}
+    """The lag metrics of /metrics, by name and labels as written there."""
+    matches = re.findall(r"^(daybook_\w*lag\w*\{.*\}) (\S+)$", text, re.MULTILINE)
+    return {name: float(value) for name, value in matches}
 
 
 def killed_at_every_step(
     start_worker: Callable[..., WorkerProcess], service: str, **settings: object
 ) -> None:
-    """Worker after worker, each killed at a step of some transaction; under load, or it would never come."""
+    """Starts workers one after the other; each is killed at a step of a transaction. Needs load."""
     pick = random.Random(3)
     for step in STEPS * KILLS_PER_STEP:
         nth = pick.randint(40, 400) if step.startswith("produce") else pick.randint(10, 40)

@@ -1,7 +1,7 @@
 """Two active sites, for reads near users: each writes its own topics and reads the other's under a prefix.
 
 At away, home's `order.events` is called `home.order.events`, and the other way round. MirrorMaker2 never
-copies a topic back that bears its target's name, so nothing goes round. When to do this, and when not to:
+copies a topic back that has its target's name as prefix, so no record circulates. When to do this, and when not to:
 docs/explanation/active-active.md.
 
     python -m tests.integration.patterns.active_active --folder F --port P --home HOST:PORT --away HOST:PORT
@@ -19,7 +19,7 @@ import typer
 from contracts.topics import TOPICS
 from infra.log.topics import Topic, catalogue, create_topics, mirrored_topics
 from infra.stack.embedded.child import Program
-from infra.stack.embedded.mirror import mirror_program
+from infra.stack.embedded.kafka import mirror_program
 from infra.stack.mirror_settings import MirrorPlace, cluster_lines, flow_lines, setting_lines
 from infra.stack.site import AWAY, HOME
 from services.projection.engine.read_model import ReadModel, Row
@@ -28,41 +28,40 @@ _POLICY = "replication.policy.class = org.apache.kafka.connect.mirror.DefaultRep
 
 
 def shared_topics() -> list[str]:
-    """What readers at the other site need: the logs of events. Answers are the writer's own."""
+    """The topics that readers at the other site need: the logs of events, without recorded outcomes."""
     logs = {own.events for own in TOPICS.values()}
     return [name for name in mirrored_topics() if name in logs]
 
 
 def arriving(peer: str) -> dict[str, Topic]:
-    """The catalogue of what comes from `peer`, as the broker that it comes to must have it."""
-    wanted = catalogue()
-    topics = [replace(wanted[name], name=f"{peer}.{name}") for name in shared_topics()]
+    """The catalogue of the topics that arrive from `peer`, for the broker that receives them."""
+    own_topics = catalogue()
+    topics = [replace(own_topics[name], name=f"{peer}.{name}") for name in shared_topics()]
     return {topic.name: topic for topic in topics}
 
 
 def of_both_sites(model: ReadModel[Row], peer: str) -> ReadModel[Row]:
-    """The same read model over the site's own log and what comes from `peer`.
+    """The same read model over the site's own log and the one from `peer`.
 
-    Right only where every entity is written at one site: rows are per entity, and a second writer's event
-    forks the stream.
+    Correct only if every entity is written at one site: a second writer's event forks its stream.
     """
     return replace(model, topics=(*model.topics, *(f"{peer}.{topic}" for topic in model.topics)))
 
 
-def both_ways_properties(place: MirrorPlace) -> str:
-    """MirrorMaker2's configuration: both directions of `place`, exactly once, with prefixes."""
-    back = replace(place, source=place.target, target=place.source)
-    return cluster_lines(place) + flow_lines(place) + flow_lines(back) + _POLICY + setting_lines(place)
+def both_ways_properties(mirror: MirrorPlace) -> str:
+    """MirrorMaker2's configuration: both directions of `mirror`, exactly once, with prefixes."""
+    back = replace(mirror, source=mirror.target, target=mirror.source)
+    return cluster_lines(mirror) + flow_lines(mirror) + flow_lines(back) + _POLICY + setting_lines(mirror)
 
 
-def prepare_both_ways(place: MirrorPlace) -> Program:
-    """Make the topics that will arrive at either side, write the configuration, and return what to run.
+def prepare_both_ways(mirror: MirrorPlace) -> Program:
+    """Creates the topics that will arrive at both sites and writes the configuration; returns the program.
 
-    Raises KafkaException, or TimeoutError where a broker does not answer.
+    Raises KafkaException, or TimeoutError if a broker does not respond.
     """
-    create_topics(place.target_bootstrap, arriving(place.source))
-    create_topics(place.source_bootstrap, arriving(place.target))
-    return mirror_program(place, both_ways_properties(place))
+    create_topics(mirror.target_bootstrap, arriving(mirror.source))
+    create_topics(mirror.source_bootstrap, arriving(mirror.target))
+    return mirror_program(mirror, both_ways_properties(mirror))
 
 
 def mirror_both_ways(
@@ -73,8 +72,8 @@ def mirror_both_ways(
     topics: Annotated[list[str] | None, typer.Option("--topic", help="A name or pattern; repeat it.")] = None,
 ) -> None:
     """Mirror both sites' events to each other, under prefixes."""
-    place = MirrorPlace(folder, port, HOME, AWAY, home, away, topics or shared_topics())
-    program = prepare_both_ways(place)
+    mirror = MirrorPlace(folder, port, HOME, AWAY, home, away, topics or shared_topics())
+    program = prepare_both_ways(mirror)
     os.execve(program.command[0], program.command, program.environment)
 
 

@@ -1,7 +1,7 @@
 """A producer that writes each event to both sites, and a consumer that takes it once.
 
-For sources outside the shop, a till or a scale, that must not wait for a failover. The topic is not mirrored.
-What makes it safe is what makes the shop's own log safe: one writer per entity, which counts its versions.
+For sources outside the shop, for example a till, that must not wait for a failover. The topic is not mirrored.
+It is safe for the same reason as the shop's log: each entity has one writer, which counts its versions.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Event: TypeAlias = Envelope[bytes]
 
 
 class TwoWriters(DaybookError):
-    """Another event under a version that was taken: the entity has two writers, and neither is right."""
+    """Two events have the same version: the entity has two writers, and neither is right."""
 
 
 class BothSites:
-    """Sends each event to every site under the same id and version; remembers which site still lacks it.
+    """Sends each event to every site with the same id and version, and keeps what a site has not received.
 
-    `bootstraps` are addresses by site. A site that is away costs `seconds` and no event: what it lacks is
-    owed, and is sent again whenever the caller likes. A record that was taken and not confirmed comes twice
-    then; the version tells.
+    `bootstraps` are addresses by site. An unreachable site delays for `seconds` and loses no event: the caller
+    sends its missing events again at any time. A record that was stored but not confirmed then arrives
+    twice; its version shows it.
     """
 
     def __init__(self, bootstraps: Mapping[str, str], topic: str, seconds: float = 10.0) -> None:
@@ -36,14 +36,14 @@ class BothSites:
         self._owed: dict[str, list[Event]] = {site: [] for site in bootstraps}
 
     def send(self, event: Event) -> None:
-        """Queue it for all sites."""
+        """Queues the event for all sites."""
         for site in self._producers:
             self._send(site, event)
 
     def settle(self) -> dict[str, list[Event]]:
-        """Wait until each site has taken or missed what was sent; answers what each site lacks, in order.
+        """Waits until each site has received or missed every event; returns the missed ones by site, in order.
 
-        An event that *every* site lacks was not accepted by anybody: its source must keep it.
+        No site has accepted an event that *every* site missed: its source must keep it.
         """
         for producer in self._producers.values():
             producer.flush(2 * self._seconds)
@@ -53,7 +53,7 @@ class BothSites:
         }
 
     def send_owed(self) -> None:
-        """Queue what sites lack for them once more."""
+        """Queues each site's missing events again."""
         for site, events in self._owed.items():
             self._owed[site] = []
             for event in events:
@@ -72,8 +72,8 @@ class BothSites:
 class Once:
     """Takes each event once, in the order of its entity's versions, from whichever site it comes first.
 
-    `versions` is what the consumer's own store holds: write it in one transaction with the effects, as every
-    read model does. What arrives ahead of its turn waits in memory: store positions while nothing waits.
+    `versions` come from the consumer's own store: write them in one transaction with the effects, as every
+    read model does. An event that arrives early waits in memory: store positions only while none waits.
     """
 
     def __init__(self, versions: Mapping[str, int] | None = None) -> None:
@@ -89,20 +89,20 @@ class Once:
 
     @property
     def waiting(self) -> int:
-        """Events whose predecessor no site has delivered yet. One that stays is a gap: look for it."""
+        """Number of events whose predecessor no site has delivered yet. If one stays, the stream has a gap."""
         return sum(map(len, self._waiting.values()))
 
     def take(self, event: Event) -> Iterable[Event]:
-        """What may be applied now: nothing, this event, or it and those that waited for it.
+        """The events to apply now: none, this event, or this event and those that waited for it.
 
-        Raises TwoWriters where the newest version of the entity, or a waiting one, bears another event's id.
+        Raises TwoWriters if the entity's newest version, or a waiting one, has another event's id.
         """
         entity, version = event.metadata.subject, event.metadata.version
         last, last_id = self._taken.get(entity, (0, ""))
         waiting = self._waiting.setdefault(entity, {})
-        known = last_id if version == last else waiting[version].metadata.id if version in waiting else ""
-        if known and known != event.metadata.id:
-            raise TwoWriters(f"{entity} version {version}: {event.metadata.id} and {known}")
+        known_id = last_id if version == last else waiting[version].metadata.id if version in waiting else ""
+        if known_id and known_id != event.metadata.id:
+            raise TwoWriters(f"{entity} version {version}: {event.metadata.id} and {known_id}")
         if version <= last or version in waiting:
             self.dropped += 1
             return []
@@ -118,7 +118,7 @@ class Once:
 
 
 def event_of(record: Message) -> Event:
-    """Raises Malformed where the headers are no envelope."""
+    """Raises Malformed if the headers are not a valid envelope."""
     metadata: Metadata = read_headers(record.headers())
     return Envelope(metadata, record.value() or b"")
 

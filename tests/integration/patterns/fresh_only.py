@@ -1,8 +1,8 @@
-"""A consumer that is late skips what is stale: a live board, never a read model.
+"""A late consumer skips stale records: for a live board, never for a read model.
 
-Allowed only where each record tells the whole value, so that the next one makes the last one worthless: a
-price that was paid, a temperature, a position. Stock events are *changes*, orders are *histories*: who skips
-one of those is wrong for ever, and a read model parks the entity: its stream has forked.
+Correct only if each record contains the whole value and replaces the one before it: a price, a temperature, a
+position. Stock events are *changes* and orders are *histories*: a consumer that skips one of them stays wrong,
+and a read model parks the entity, because its stream has a gap.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from services.kernel.record.envelope import Malformed, now_micros, read_headers
 
 
 class FreshOnly:
-    """Lets records pass that are younger than `seconds` by their recorded time, and counts the others.
+    """Passes records that are younger than `seconds` by their recorded time, and counts the others.
 
-    The count belongs on the consumer's page of metrics: a board that skips is up to date, not complete.
+    Publish the count as a metric of the consumer: a board that skips is current, not complete.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], int] = now_micros) -> None:
@@ -28,7 +28,7 @@ class FreshOnly:
         self.skipped = 0
 
     def passes(self, recorded_at: int) -> bool:
-        """`recorded_at` is `ce_time` in micros, by the writer's clock; business time tells no lateness."""
+        """`recorded_at` is `ce_time` in micros, by the writer's clock; business time does not show lateness."""
         if self._clock() - recorded_at <= self._micros:
             return True
         self.skipped += 1
@@ -37,7 +37,7 @@ class FreshOnly:
 
 @dataclass(frozen=True)
 class Price:
-    """What one unit was last sold at: micros of the currency, and when that was recorded (micros UTC)."""
+    """The last price of one unit, in micros of the currency, and when it was recorded (micros UTC)."""
 
     unit_price: int
     currency: str
@@ -45,15 +45,15 @@ class Price:
 
 
 class PriceBoard:
-    """The last price paid for each SKU, live from `order.events`, of the last `seconds` alone."""
+    """The last price paid for each SKU, live from `order.events`, from the last `seconds` only."""
 
     def __init__(self, seconds: float, clock: Callable[[], int] = now_micros) -> None:
         self.fresh = FreshOnly(seconds, clock)
         self.prices: dict[str, Price] = {}
 
     def see(self, record: Message) -> None:
-        """One record of the log. A stale one is told by its headers, and not even decoded; one without an
-        envelope is not of the log."""
+        """Processes one record of the log. The headers show that a record is stale: it is not decoded. A record
+        without an envelope is foreign."""
         try:
             metadata = read_headers(record.headers())
         except Malformed:
@@ -63,6 +63,6 @@ class PriceBoard:
         placed: OrderPlaced = decode(record.value() or b"")
         for line in placed.lines:
             shown = self.prices.get(line.sku)
-            # orders come from several partitions: arrival is no order
+            # orders arrive from several partitions, in any order
             if shown is None or shown.recorded_at <= metadata.recorded_at:
                 self.prices[line.sku] = Price(line.unit_price, placed.currency, metadata.recorded_at)

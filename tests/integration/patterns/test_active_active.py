@@ -1,4 +1,4 @@
-"""Both sites active, on two real brokers: events cross under a prefix, and nothing goes round."""
+"""Both sites active, on two real brokers: events are mirrored under a prefix, and none circulates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.integration.patterns.active_active import arriving, of_both_sites
 from tests.integration.patterns.seen import arrivals, records
 from tests.integration.projection.shop_log import LogWriter, history, order_life
 
-# A pattern that the copies' names match too: that they stay where they are is the naming's doing.
+# The copies' names match these patterns too: only the prefix keeps them from being mirrored back.
 PATTERNS = [r".*order\.events", r".*inventory\.events"]
 SECONDS = 120
 
@@ -52,7 +52,7 @@ def test_both_sites_events_arrive_under_a_prefix_and_nothing_goes_round(sites: t
     _until(lambda: _content(away, "home.inventory.events") == _content(home, "inventory.events"))
     assert drift(away, catalogue() | arriving("home")) == drift(home, catalogue() | arriving("away")) == []
 
-    # time enough for a second round, were there one: topics are looked up every 10 s
+    # enough time for a copy of a copy: MirrorMaker2 looks for topics every 10 s
     time.sleep(12)
     for bootstrap, peer in ((home, "away"), (away, "home")):
         names = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
@@ -60,14 +60,14 @@ def test_both_sites_events_arrive_under_a_prefix_and_nothing_goes_round(sites: t
     own = sum(len(records) for records in _content(home, "order.events"))
     assert own == sum(event.body.TYPE.startswith("daybook.order.") for event in at_home)
 
-    # one read model over both logs says the same at both sites
+    # one read model over both logs is the same at both sites
     rows = fold(ORDERS, {}, _arrivals(home, of_both_sites(ORDERS, "away").topics)).rows
     assert rows == fold(ORDERS, {}, _arrivals(away, of_both_sites(ORDERS, "home").topics)).rows
     assert len(rows) == 40
 
 
 def test_a_second_writer_of_one_entity_forks_its_stream(sites: tuple[str, str]) -> None:
-    """Two active sites do not merge: that entity stops at both sites."""
+    """Two active sites do not merge events: that entity stops at both sites."""
     home, away = sites
     for bootstrap in sites:
         LogWriter(bootstrap).write(order_life("contested", random.Random(3))[:1])
@@ -83,11 +83,15 @@ def _until_there(bootstrap: str, topic: str, key: bytes) -> None:
 
 
 def _content(bootstrap: str, topic: str) -> list[list[tuple[object, ...]]]:
-    """Each partition's committed records, offsets apart."""
-    found: dict[int, list[tuple[object, ...]]] = {number: [] for number in partitions_of(bootstrap, topic)}
+    """Each partition's committed records, without offsets."""
+    by_partition: dict[int, list[tuple[object, ...]]] = {
+        number: [] for number in partitions_of(bootstrap, topic)
+    }
     for record in records(bootstrap, topic):
-        found[record.partition()].append((record.key(), record.value(), record.headers(), record.timestamp()))
-    return list(found.values())
+        by_partition[record.partition()].append(
+            (record.key(), record.value(), record.headers(), record.timestamp())
+        )
+    return list(by_partition.values())
 
 
 def _arrivals(bootstrap: str, topics: Iterable[str]) -> list[Arrival]:
@@ -95,5 +99,5 @@ def _arrivals(bootstrap: str, topics: Iterable[str]) -> list[Arrival]:
 
 
 def _until(true: Callable[[], bool]) -> None:
-    # the process that makes the topics may still be starting
+    # the process that creates the topics may still be starting
     wait_until(true, "the other site's records arrive", SECONDS, later=(KeyError,), every=0.2)

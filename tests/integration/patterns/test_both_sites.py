@@ -1,4 +1,4 @@
-"""One event sent to two real brokers is taken once, also when one of them was away for a while."""
+"""An event sent to two real brokers is taken once, also if one of them was unreachable for a while."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def taken(once: Once, arriving: list[Message]) -> list[tuple[str, int]]:
     ]
 
 
-def per_till(found: list[tuple[str, int]]) -> dict[str, list[int]]:
-    return {till: [version for entity, version in found if entity == till] for till in TILLS}
+def per_till(sales: list[tuple[str, int]]) -> dict[str, list[int]]:
+    return {till: [version for entity, version in sales if entity == till] for till in TILLS}
 
 
 def all_tills(first: int, last: int) -> dict[str, list[int]]:
@@ -69,7 +69,7 @@ def test_what_is_sent_to_both_is_taken_once(sites: tuple[str, str], topic: str) 
 
 
 def test_a_site_that_was_away_costs_no_event(sites: tuple[str, str], topic: str) -> None:
-    """Home is away for sales 6 to 10: they are owed, come late, and change nothing for who reads both."""
+    """Home is unreachable for sales 6 to 10: they arrive late, and change nothing for a reader of both sites."""
     home, away = sites
     before, during, after = day(1, 5), day(6, 10), day(11, 15)
     nowhere = f"{HOST}:{free_ports(1)[0]}"
@@ -84,14 +84,14 @@ def test_a_site_that_was_away_costs_no_event(sites: tuple[str, str], topic: str)
     for event in [*before, *after]:
         alive.send(event)
     assert alive.settle() == {"home": []}
-    # who reads home alone holds back what came after the hole
+    # a reader of home alone keeps back the events after the gap
     once = Once()
     assert per_till(taken(once, records(home, topic))) == all_tills(1, 5)
     assert once.waiting == len(after)
-    # away has what is missing
+    # away has the missing events
     assert per_till(taken(once, records(away, topic))) == all_tills(6, 15)
     assert once.waiting == 0
-    # what was owed arrives at last
+    # the missing events arrive
     for event in lacking["home"]:
         alive.send(event)
     assert alive.settle() == {"home": []}

@@ -1,4 +1,4 @@
-"""A board that is late shows what is fresh and counts what it skipped; a read model cannot do that."""
+"""A late board shows fresh records and counts those it skipped; a read model cannot do that."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def written(bootstrap: str, events: Sequence[Envelope[Any]]) -> list[Message]:
 
 
 def test_a_late_board_skips_what_is_stale_and_counts_it(sites: tuple[str, str]) -> None:
-    """100 orders of an hour ago, which the board was not there to see, then 20 of the last seconds."""
+    """100 orders of an hour ago, while the board was not running, then 20 of the last seconds."""
     stale = [placed(n, f"sku-{n % 8}", 1_000_000, NOW - HOUR + n) for n in range(100)]
     fresh = [placed(100 + n, f"sku-{n % 4}", 2_000_000 + n, NOW - 10 * SECOND + n) for n in range(20)]
     log = written(sites[0], [*stale, *fresh])
@@ -54,7 +54,7 @@ def test_a_late_board_skips_what_is_stale_and_counts_it(sites: tuple[str, str]) 
     for record in log:
         board.see(record)
     assert board.fresh.skipped == 100
-    # the newest of each, whatever partition it came from; what was not sold lately is not shown at all
+    # the newest price of each SKU from any partition; a SKU without a recent sale is not shown
     assert board.prices == {
         f"sku-{n % 4}": Price(2_000_000 + n, "EUR", NOW - 10 * SECOND + n) for n in range(16, 20)
     }
@@ -65,7 +65,7 @@ def test_a_late_board_skips_what_is_stale_and_counts_it(sites: tuple[str, str]) 
 
 
 def test_a_read_model_that_skips_is_stopped(sites: tuple[str, str]) -> None:
-    """What is skipped of a history is missed at once: this is nothing for the log's read models."""
+    """A read model notices a skipped event at once: its key is parked."""
     first, *others = order_life("o-1", random.Random(1))
     late = replace(first, metadata=first.metadata._replace(recorded_at=NOW - HOUR))
     log = written(sites[0], [late, *others])

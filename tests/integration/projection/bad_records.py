@@ -48,7 +48,7 @@ def life(order_id: str) -> list[Event]:
 
 @dataclass
 class Planted:
-    """One order each, with a record of the kind between its second and its third event."""
+    """Writes one order for each kind, with a record of that kind between its second and its third event."""
 
     writer: LogWriter
     lives: dict[str, list[Event]] = field(default_factory=dict)
@@ -64,11 +64,11 @@ class Planted:
 
     @property
     def events(self) -> list[Event]:
-        """What the owner of the streams wrote."""
+        """The events of the streams' owner."""
         return [event for own in self.lives.values() for event in own]
 
     def judge(self, kafka: str, *kinds: str, verdict: RecordVerdict = "foreign") -> None:
-        """What `./daybook streams resolve` writes."""
+        """Writes the decisions that `./daybook streams resolve` writes."""
         judged = []
         for kind in kinds:
             metadata = self.records[kind].metadata

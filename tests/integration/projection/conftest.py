@@ -1,4 +1,4 @@
-"""One running projection for the tests of a module that only read, and empty logs for the others."""
+"""One running projection for the tests of a module that only reads, and empty logs for the other tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integration.projection.shop_log import Event, LogWriter, fresh_topics
 
 @dataclass
 class Shop:
-    """A log, a database, and a projection between them that is ready."""
+    """A log, a database, and a projection that is ready."""
 
     kafka: str
     database_url: str
@@ -37,7 +37,7 @@ async def shop(kafka: str, fresh_database: str, tmp_path: Path) -> AsyncIterator
 
 
 async def lived(shop: Shop, seed: int, orders: int) -> list[Event]:
-    """A history with aborted transactions, applied by the live projection."""
+    """Writes a history with aborted transactions and waits until the live projection has applied it."""
     events = history(seed, orders)
     await asyncio.to_thread(shop.writer.write_all, events, 20, spoil=0.2)
     await until(lambda: applied(shop.connection, events), "not all events were applied")

@@ -1,6 +1,6 @@
 """The projection as it was before an event's schema was locked: `python -m … project`.
 
-DAYBOOK_TEST_WITHOUT names the type that its lock does not have.
+DAYBOOK_TEST_WITHOUT is the type that its lock lacks.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The shop with read models of another folder: `python -m … project|query|<command of daybook>`.
 
-DAYBOOK_TEST_FOLDER holds their folders; one that has the name of a read model of the shop takes its place.
+DAYBOOK_TEST_FOLDER contains their folders; one with the name of a read model of the shop replaces it.
 DAYBOOK_TEST_REGISTER names one to register, which reads `order.events`.
-DAYBOOK_TEST_STATEMENTS is how many statements PostgreSQL gets to see before the process kills itself.
+DAYBOOK_TEST_STATEMENTS is the number of statements after which the process kills itself.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""The projection and the query API as child processes, and what their tables must hold."""
+"""The projection and the query API as child processes, and the expected rows of their tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE = 60.0
 
 
 class Process:
-    """`python -m services.projection.main <room>` with its own port; restarted at will."""
+    """`python -m services.projection.main <room>` with its own port; tests restart it."""
 
     def __init__(self, room: str, kafka: str, database_url: str, log: Path, **settings: str) -> None:
         self.port = free_ports(1)[0]
@@ -51,7 +51,7 @@ class Process:
             self.child = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
     def restart_if_ended(self) -> None:
-        """A supervisor's part."""
+        """Restarts an ended process, as a supervisor does."""
         if self.child.poll() is not None:
             self.start()
 
@@ -77,11 +77,11 @@ class Process:
         except httpx.TransportError:
             return False
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def tail(self) -> str:
-        return self.said()[-3000:]
+        return self.log_text()[-3000:]
 
 
 # A folder in which no stack was ever started.
@@ -92,7 +92,7 @@ WITH_OTHER_MODELS = "tests.integration.projection.other_models"
 def daybook(
     kafka: str, database_url: str, *arguments: str, module: str = "infra.cli", **settings: str
 ) -> subprocess.CompletedProcess[str]:
-    """A command of `daybook` on these stores, in a process of its own."""
+    """Runs a `daybook` command on these stores, in its own process."""
     settings |= {"kafka": kafka, "database_url": database_url, "home": NO_STACK}
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
@@ -128,7 +128,7 @@ async def until(met: Callable[[], Any], otherwise: str, seconds: float = PATIENC
 
 
 def folded(model: ReadModel[Any], events: Iterable[Event]) -> dict[str, Versioned[Any]]:
-    """The pure fold: what the tables must say."""
+    """The pure fold: the expected rows."""
     rows: dict[str, Versioned[Any]] = {}
     for event in events:
         if topic_of(event) in model.topics:
@@ -144,12 +144,12 @@ async def stored_versions(connection: Any, model: ReadModel[Any], keys: Iterable
 
 async def applied(connection: Any, events: Iterable[Event]) -> bool:
     """Whether every read model has reached the last version of every entity."""
-    wanted: dict[str, dict[str, int]] = {}
+    expected: dict[str, dict[str, int]] = {}
     for event in events:
-        wanted.setdefault(topic_of(event), {})[event.metadata.subject] = event.metadata.version
+        expected.setdefault(topic_of(event), {})[event.metadata.subject] = event.metadata.version
     try:
         for model in READ_MODELS:
-            versions = wanted.get(model.topics[0], {})
+            versions = expected.get(model.topics[0], {})
             if versions and await stored_versions(connection, model, versions) != versions:
                 return False
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
@@ -164,8 +164,8 @@ async def tables(connection: Any, model: ReadModel[Any], schema: str = "") -> di
     )
     return {
         row[0]: [
-            tuple(one)
-            for one in await connection.fetch(
+            tuple(record)
+            for record in await connection.fetch(
                 f"SELECT t::text FROM {schema or model.name}.{row[0]} t ORDER BY 1"
             )
         ]
@@ -176,8 +176,8 @@ async def tables(connection: Any, model: ReadModel[Any], schema: str = "") -> di
 async def differences(
     connection: Any, events: Iterable[Event], models: Iterable[ReadModel[Any]] = READ_MODELS
 ) -> list[str]:
-    """The rows that differ from the pure fold, which is stored in a schema of its own for the comparison."""
-    events, found = list(events), []
+    """The rows that differ from the pure fold, which is stored in a scratch schema for the comparison."""
+    events, report = list(events), []
     for model in models:
         stored = await tables(connection, model)
         scratch = replace(model, name=f"{model.name}_expected")
@@ -190,5 +190,5 @@ async def differences(
         for table, rows in expected.items():
             differing = Counter(rows)
             differing.subtract(stored[table])
-            found += [f"{model.name}.{table}: {row[0]}" for row, count in differing.items() if count]
-    return found
+            report += [f"{model.name}.{table}: {row[0]}" for row, count in differing.items() if count]
+    return report

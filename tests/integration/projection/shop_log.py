@@ -1,4 +1,4 @@
-"""A shop's history made up from a seed, written to the real log in transactions, some of them aborted."""
+"""A shop's history generated from a seed, written to the real log in transactions, some of them aborted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def envelope(subject: str, version: int, body: Any, *, epoch: int = 1, at: int =
 
 
 def opening(epoch: int) -> Event:
-    """From this record on its partition is written in `epoch`."""
+    """The record that opens `epoch` in its partition."""
     event = envelope(OPENING_KEY, 1, EpochOpened(epoch, "home", now_micros()), epoch=epoch)
     return replace(event, metadata=event.metadata._replace(version=0))
 
@@ -69,20 +69,20 @@ def topic_of(event: Event) -> str:
     return TOPICS[0] if event.body.TYPE.startswith("daybook.order.") else TOPICS[1]
 
 
-def order_life(order_id: str, chance: random.Random) -> list[Event]:
-    """One order's events, from placed to some end."""
-    at = 1_291_000_000_000_000 + chance.randrange(60) * DAY
+def order_life(order_id: str, rng: random.Random) -> list[Event]:
+    """One order's events, from placed to a final state."""
+    at = 1_291_000_000_000_000 + rng.randrange(60) * DAY
     lines = tuple(
-        Line(f"sku-{chance.randrange(50)}", chance.randint(1, 9), chance.randint(0, 9) * 850_000 + 1)
-        for _ in range(chance.randint(1, 6))
+        Line(f"sku-{rng.randrange(50)}", rng.randint(1, 9), rng.randint(0, 9) * 850_000 + 1)
+        for _ in range(rng.randint(1, 6))
     )
-    charges = (Charge("POST", 18_000_000),) if chance.random() < 0.2 else ()
-    gross = sum(line.quantity * line.unit_price for line in lines) + sum(one.amount for one in charges)
+    charges = (Charge("POST", 18_000_000),) if rng.random() < 0.2 else ()
+    gross = sum(line.quantity * line.unit_price for line in lines) + sum(charge.amount for charge in charges)
     skus = tuple(dict.fromkeys(line.sku for line in lines))
     units = sum(line.quantity for line in lines)
-    country = chance.choice(("United Kingdom", "France", "Norway"))
-    place: Any = {"country": country, "currency": "GBP"}
-    customer = chance.choice((None, "c-1", "c-2"))
+    country = rng.choice(("United Kingdom", "France", "Norway"))
+    market: Any = {"country": country, "currency": "GBP"}
+    customer = rng.choice((None, "c-1", "c-2"))
     bodies: list[Any] = [
         OrderPlaced(
             order_id=order_id,
@@ -91,41 +91,41 @@ def order_life(order_id: str, chance: random.Random) -> list[Event]:
             charges=charges,
             gross=gross,
             customer_id=customer,
-            **place,
+            **market,
         )
     ]
     if len(skus) > 1:
         bodies.append(ReservationsRecorded(order_id, at, skus[:1]))
-    if chance.random() < 0.1:
+    if rng.random() < 0.1:
         return _numbered(order_id, [*bodies, OrderRejected(order_id, at, skus[-1:], skus[:-1])])
-    bodies.append(OrderConfirmed(order_id, at, skus[1:], units=units, gross=gross, **place))
-    if chance.random() < 0.2:
+    bodies.append(OrderConfirmed(order_id, at, skus[1:], units=units, gross=gross, **market))
+    if rng.random() < 0.2:
         gone = OrderCancelled(
-            order_id, at + DAY, "changed mind", True, at, units=units, gross=gross, release=skus, **place
+            order_id, at + DAY, "changed mind", True, at, units=units, gross=gross, release=skus, **market
         )
         return _numbered(order_id, [*bodies, gone])
     bodies.append(OrderShipped(order_id, at + DAY, skus, "post", "r-1"))
     bodies.append(
         MovementsRecorded(order_id, at + DAY, tuple(Movement("issue", sku, 0, True, "") for sku in skus))
     )
-    if chance.random() < 0.3:
+    if rng.random() < 0.3:
         first = lines[0]
         back = RefundedLine(first.sku, first.quantity, first.quantity * first.unit_price)
         bodies.append(
             OrderReturned(
                 order_id, at + 3 * DAY, 1, "broken", lines=(back,), units=back.quantity, refund=back.refund,
-                complete=len(lines) == 1, **place,
+                complete=len(lines) == 1, **market,
             )
         )  # fmt: skip
     return _numbered(order_id, bodies)
 
 
-def stock_life(sku: str, chance: random.Random) -> list[Event]:
+def stock_life(sku: str, rng: random.Random) -> list[Event]:
     at = 1_291_000_000_000_000
     bodies: list[Any] = [StockReceived(sku, 1000, "delivery", at)]
-    for number in range(chance.randint(3, 30)):
+    for number in range(rng.randint(3, 30)):
         bodies.append(StockReserved(sku, f"o-{number}", 3, at))
-        if chance.random() < 0.5:
+        if rng.random() < 0.5:
             bodies.append(StockIssued(sku, f"o-{number}", 3, at))
     return _numbered(sku, [*bodies, StockAdjusted(sku, -1, "broken", at)])
 
@@ -135,14 +135,14 @@ def _numbered(subject: str, bodies: Iterable[Any]) -> list[Event]:
 
 
 def history(seed: int, orders: int) -> list[Event]:
-    """Many lives, interleaved; each entity's own events in order."""
-    chance = random.Random(seed)
-    lives = [iter(order_life(f"order-{seed}-{number}", chance)) for number in range(orders)]
-    lives += [iter(stock_life(f"sku-{seed}-{number}", chance)) for number in range(max(1, orders // 20))]
+    """Events of many entities, interleaved; each entity's events are in order."""
+    rng = random.Random(seed)
+    lives = [iter(order_life(f"order-{seed}-{number}", rng)) for number in range(orders)]
+    lives += [iter(stock_life(f"sku-{seed}-{number}", rng)) for number in range(max(1, orders // 20))]
     events: list[Event] = []
     while lives:
-        life = lives[chance.randrange(min(len(lives), 40))]
-        some = list(islice(life, chance.randint(1, 2)))
+        life = lives[rng.randrange(min(len(lives), 40))]
+        some = list(islice(life, rng.randint(1, 2)))
         events += some
         if not some:
             lives.remove(life)
@@ -155,9 +155,9 @@ def batches(events: Sequence[Event], size: int) -> Iterator[Sequence[Event]]:
 
 
 def fresh_topics(kafka: str) -> None:
-    """The two logs of events, empty, and nothing decided.
+    """Creates the two event topics and the journal anew, all empty.
 
-    The controller deletes and creates topics; the broker learns of it a moment later. Waits for both.
+    The controller deletes and creates topics; the broker sees it a moment later. Waits for both.
     """
     admin = AdminClient({"bootstrap.servers": kafka, "log_level": 3})
     topics = {**dict.fromkeys(TOPICS, PARTITIONS), JOURNAL: 1}
@@ -171,18 +171,20 @@ def fresh_topics(kafka: str) -> None:
 
 
 def _await_known(kafka: str, topics: Mapping[str, int | None]) -> None:
-    """Until the broker knows topics with so many partitions; None: it knows none of that name."""
+    """Waits until the broker knows the topics with these partition counts; None: no topic of that name."""
 
-    def known() -> dict[str, int | None]:
+    def counts_by_name() -> dict[str, int | None]:
         counts = partition_counts(kafka)
         return {name: counts.get(name) for name in topics}
 
-    wait_until(known, f"the broker knows {topics}", 60, enough=lambda found: found == topics, every=0.01)
+    wait_until(
+        counts_by_name, f"the broker knows {topics}", 60, enough=lambda current: current == topics, every=0.01
+    )
 
 
 @dataclass
 class LogWriter:
-    """A transactional producer that spoils some transactions: what it aborts must never be seen."""
+    """A transactional producer that aborts some transactions: no reader may see their records."""
 
     kafka: str
 
@@ -209,7 +211,7 @@ class LogWriter:
 
     @contextmanager
     def undecided(self, events: Iterable[Event]) -> Iterator[None]:
-        """The events in a transaction that is open meanwhile, and committed then."""
+        """Keeps the events in an open transaction during the block, then commits it."""
         self._begin_with(events)
         self._producer.flush(30)
         yield
@@ -222,7 +224,7 @@ class LogWriter:
             self._send(topic, event.metadata, encode(topic, event.body))
 
     def open_epoch(self, epoch: int) -> None:
-        """In every partition, as a site does that was promoted."""
+        """Opens the epoch in every partition, like a promoted site."""
         event = opening(epoch)
         headers: list[tuple[str, bytes | None]] = [*write_headers(event.metadata)]
         for topic in TOPICS:
@@ -242,7 +244,7 @@ class LogWriter:
         value: bytes | None,
         headers: list[tuple[str, bytes | None]],
     ) -> None:
-        """A record as somebody else's producer may write it."""
+        """Writes a record like a foreign producer."""
         self._producer.begin_transaction()
         self._producer.produce(topic, value, key, partition, headers=headers)
         self._producer.commit_transaction(30)
@@ -259,10 +261,10 @@ class LogWriter:
                 self._producer.poll(0.1)
 
     def write_all(self, events: Sequence[Event], size: int, *, spoil: float = 0.0, seed: int = 1) -> None:
-        """All events, `size` a transaction, with spoiled copies in aborted transactions between them."""
-        chance = random.Random(seed)
+        """Writes all events, `size` per transaction, with altered copies in aborted transactions between them."""
+        rng = random.Random(seed)
         for some in batches(events, size):
-            if chance.random() < spoil:
+            if rng.random() < spoil:
                 self.write([_spoiled(event) for event in some], abort=True)
             self.write(some)
 

@@ -13,8 +13,8 @@ import pytest
 
 from services.kernel.record.envelope import format_time
 from services.kernel.record.tokens import Token
-from services.projection.parameters import to_cursor
 from services.projection.read_models import READ_MODELS
+from services.projection.reads import to_cursor
 from tests.integration.projection.bad_records import Planted, life
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until
@@ -90,8 +90,8 @@ async def one_order_now_and_then(api: httpx.AsyncClient, life: list[Event]) -> N
     first = await api.get(path, params={"at": "version:1"})
     assert (first.json()["status"], first.headers["etag"]) == ("placed", '"1"')
     assert (await api.get(path, params={"at": f"version:{len(life)}"})).json() == now.json()
-    known = format_time(life[1].metadata.recorded_at)
-    assert (await api.get(path, params={"at": known})).json()["version"] == 2
+    recorded_at = format_time(life[1].metadata.recorded_at)
+    assert (await api.get(path, params={"at": recorded_at})).json()["version"] == 2
     for beyond in (99, 10**18 - 1):
         missing = await api.get(path, params={"at": f"version:{beyond}"})
         assert missing.json()["code"] == "order_not_found"
@@ -124,16 +124,16 @@ async def one_order_now_and_then(api: httpx.AsyncClient, life: list[Event]) -> N
     ],
 )
 async def test_a_wrong_parameter_is_named(parameters_api: httpx.AsyncClient, path: str, field: str) -> None:
-    answer = await parameters_api.get(path)
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["field"] == field
+    response = await parameters_api.get(path)
+    assert response.status_code == 422
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["field"] == field
 
 
 @pytest.mark.parametrize("token", [Token("order/o-1", 2**70, "", 1), Token("order/o-1", 1, "", 2**31)])
 async def test_a_token_of_no_writer_is_refused(parameters_api: httpx.AsyncClient, token: Token) -> None:
-    answer = await parameters_api.get("/orders/o-1", headers={"Consistency-Token": token.encode()})
-    assert (answer.status_code, answer.json()["field"]) == (422, "Consistency-Token")
+    response = await parameters_api.get("/orders/o-1", headers={"Consistency-Token": token.encode()})
+    assert (response.status_code, response.json()["field"]) == (422, "Consistency-Token")
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ async def test_a_token_waits_for_its_write(shop: Shop, api: httpx.AsyncClient) -
     assert not reading.done()
     shop.writer.write(life)
     begun = time.monotonic()
-    answer = await reading
-    assert answer.json()["version"] == len(life)
+    response = await reading
+    assert response.json()["version"] == len(life)
     assert time.monotonic() - begun < 10
     for path in ("/orders/mine/history", "/sales/daily", "/conversations/stuck", "/orders?status=shipped"):
         assert (await api.get(path, headers=token(life[-1]))).status_code == 200
@@ -174,15 +174,17 @@ async def test_what_has_not_arrived_is_not_shown(shop: Shop, api: httpx.AsyncCli
     shop.writer.write(life[:1])
     assert (await api.get("/orders/late", headers=token(life[0]), params={"wait": "10"})).status_code == 200
     begun = time.monotonic()
-    answer = await api.get("/orders/late", headers=token(life[1]), params={"wait": "300ms"})
+    response = await api.get("/orders/late", headers=token(life[1]), params={"wait": "300ms"})
     assert 0.3 <= time.monotonic() - begun < 2
-    assert (answer.status_code, answer.json()["code"]) == (503, "not_yet_visible")
-    assert int(answer.headers["retry-after"]) >= 1
-    answer = await api.get("/orders/late", headers={"Consistency-Token": "nonsense"})
-    assert (answer.status_code, answer.json()["field"]) == (422, "Consistency-Token")
+    assert (response.status_code, response.json()["code"]) == (503, "not_yet_visible")
+    assert int(response.headers["retry-after"]) >= 1
+    response = await api.get("/orders/late", headers={"Consistency-Token": "nonsense"})
+    assert (response.status_code, response.json()["field"]) == (422, "Consistency-Token")
 
 
-async def test_a_write_that_was_lost_in_a_failover_is_said_to_be(shop: Shop, api: httpx.AsyncClient) -> None:
+async def test_a_write_that_was_lost_in_a_failover_is_reported_as_lost(
+    shop: Shop, api: httpx.AsyncClient
+) -> None:
     sku = stock_life("sku-1", random.Random(1))
     mine, theirs = sku[:3], [envelope("sku-1", n, e.body, epoch=2) for n, e in enumerate(sku[2:6], start=3)]
     shop.writer.write(mine[:2])
@@ -193,14 +195,16 @@ async def test_a_write_that_was_lost_in_a_failover_is_said_to_be(shop: Shop, api
     ).status_code == 200
     assert (await api.get("/stock/sku-1", headers=token(mine[1]))).status_code == 200
     for lost in (mine[2], sku[8]):  # written again by the new epoch; beyond the stream's end
-        answer = await api.get("/stock/sku-1", headers=token(lost), params={"wait": "5"})
-        assert (answer.status_code, answer.json()["code"]) == (410, "lost_in_failover"), answer.text
+        response = await api.get("/stock/sku-1", headers=token(lost), params={"wait": "5"})
+        assert (response.status_code, response.json()["code"]) == (410, "lost_in_failover"), response.text
     forged = {"event_id": "another"}
-    answer = await api.get("/stock/sku-1", headers=token(theirs[-1], **forged))
-    assert (answer.status_code, answer.json()["code"]) == (503, "stream_forked"), "no failover between them"
+    response = await api.get("/stock/sku-1", headers=token(theirs[-1], **forged))
+    assert (response.status_code, response.json()["code"]) == (503, "stream_forked"), (
+        "no failover between them"
+    )
 
 
-async def test_without_a_failover_nothing_is_said_to_be_lost(shop: Shop, api: httpx.AsyncClient) -> None:
+async def test_without_a_failover_nothing_is_reported_as_lost(shop: Shop, api: httpx.AsyncClient) -> None:
     """A huge epoch opens nothing; an event that waits behind a fork is not lost, also after a failover."""
     planted = Planted(shop.writer)
     planted.plant("huge epoch", "forged next version")
@@ -213,19 +217,19 @@ async def test_without_a_failover_nothing_is_said_to_be_lost(shop: Shop, api: ht
     assert (await api.get(order, headers=beyond, params={"wait": "0s"})).json()["code"] == "not_yet_visible"
 
     order = f"/orders/{forked[0].metadata.subject}"
-    answer = await api.get(order, headers=token(forked[2]), params=quick)
-    assert (answer.status_code, answer.json()["code"]) == (503, "stream_forked"), answer.text
+    response = await api.get(order, headers=token(forked[2]), params=quick)
+    assert (response.status_code, response.json()["code"]) == (503, "stream_forked"), response.text
     shop.writer.open_epoch(2)
     after = [replace(event, metadata=event.metadata._replace(epoch=2)) for event in life("order-later")]
     shop.writer.write(after)
     await until(lambda: applied(shop.connection, after), "the next epoch was not applied")
-    answer = await api.get(order, headers=token(forked[-1]), params={"wait": "0s"})
-    assert answer.status_code == 503, answer.text
+    response = await api.get(order, headers=token(forked[-1]), params={"wait": "0s"})
+    assert response.status_code == 503, response.text
 
 
 @pytest.fixture
 async def parameters_api(fresh_database: str) -> AsyncIterator[httpx.AsyncClient]:
-    """In this process: the parameters need no projection."""
+    """Runs the API in this process: the checks of parameters need no projection."""
     from services.projection.api import query_app
     from services.projection.engine.settings import QuerySettings
 
@@ -246,7 +250,7 @@ async def test_a_token_beyond_the_end_of_a_promoted_site_is_lost(shop: Shop, api
     rows = await shop.connection.fetch(
         "SELECT topic, partition, next_offset FROM position WHERE read_model = 'orders'"
     )
-    # what had come over is not applied yet: the token's event may be in it
+    # not every mirrored record is applied yet: the token's event may be among them
     await shop.connection.executemany(
         "INSERT INTO promotion VALUES (2, $1, $2, $3 + 1)", [tuple(row) for row in rows]
     )
@@ -258,16 +262,14 @@ async def test_a_token_beyond_the_end_of_a_promoted_site_is_lost(shop: Shop, api
     assert (await api.get(path, params=quick, headers=token(life[1]))).status_code == 200
 
 
-async def test_answers_say_which_site_they_come_from_and_how_old_they_may_be(
-    shop: Shop, api: httpx.AsyncClient
-) -> None:
+async def test_responses_name_their_site_and_how_old_they_may_be(shop: Shop, api: httpx.AsyncClient) -> None:
     alone = await api.get("/projections")
     assert alone.headers["daybook-site"] == "home"
     assert "daybook-role" not in alone.headers
     await shop.connection.execute("INSERT INTO site VALUES ('home', 'passive', 2, 7, 1.5, now())")
 
-    async def told() -> bool:
+    async def headers_followed() -> bool:
         headers = (await api.get("/projections")).headers
         return headers.get("daybook-role") == "passive" and float(headers["daybook-lag-seconds"]) >= 1.5
 
-    await until(told, "the headers did not follow")
+    await until(headers_followed, "the headers did not follow")

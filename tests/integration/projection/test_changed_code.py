@@ -1,4 +1,4 @@
-"""A rebuild with changed code while the old code serves, and back: one of them is live, whole and correct."""
+"""A rebuild with changed code while the old code serves, and back: one of them is live, complete and correct."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.integration.projection.processes import (
 from tests.integration.projection.shop_log import Event, history
 
 BEFORE, AFTER = "the code before", "the code after"
-# A column and its fold: how many movements a SKU has seen, which is its version.
+# A column and its fold: the number of a SKU's movements, which is its version.
 CHANGES = {
     "schema.sql": [
         ("    reserved   bigint ", "    movements  bigint      NOT NULL,\n    reserved   bigint ")
@@ -45,7 +45,7 @@ STRIDE = 3  # statements from one kill to the next
 
 
 class Changing:
-    """A shop of which `stock` has two codes: `code` says which one a process runs."""
+    """A shop with two versions of the code of `stock`; `code` is the one that a process runs."""
 
     def __init__(self, shop: Shop) -> None:
         self.shop, self.events = shop, list[Event]()
@@ -85,7 +85,7 @@ class Changing:
         return BEFORE if await self.shop.connection.fetchval(comment) == STOCK.fingerprint else AFTER
 
     async def wrong(self) -> list[str]:
-        """The rows of the live tables that are not the fold of the log under their own code."""
+        """The rows of the live tables that differ from the fold of the log with their own code."""
         if await self.live() is BEFORE:
             return await differences(self.shop.connection, self.events, [STOCK])
         expected = folded(STOCK, self.events)
@@ -97,7 +97,7 @@ class Changing:
         ]
 
     async def whole(self, code: str) -> None:
-        """Wait until the live tables are those of `code`, and everything written is in them."""
+        """Waits until the live tables are those of `code` and contain every event."""
 
         async def met() -> bool:
             return not await self.wrong()
@@ -151,7 +151,7 @@ async def test_changed_code_takes_over_under_load_and_gives_back(changing: Chang
         await projection.ready()
         await writing
         await changing.whole(BEFORE)
-        # and forth again, without another rebuild
+        # and forward again, without another rebuild
         assert (await asyncio.to_thread(changing.rebuild, AFTER, "--rollback")).returncode == 0
         assert await ended(projection) == EXIT_REBUILT
     await changing.whole(AFTER)

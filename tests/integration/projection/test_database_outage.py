@@ -1,4 +1,4 @@
-"""The query API while its database is gone, and while it stands still."""
+"""The query API while its database is stopped, and while it is frozen."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from services.projection.engine.database import QUERY_SECONDS
 from tests.integration.projection.processes import Process, running, until
 from tests.integration.projection.shop_log import fresh_topics
 
-NOBODY = "127.0.0.1:1"  # without a broker the lag is not known, and reads go on
+NOBODY = "127.0.0.1:1"  # without a broker the lag is unknown, and reads continue
 
 
 @pytest.fixture
 def postgres(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
-    """A server of its own: it is stopped, and frozen."""
+    """A server for this test, which stops and freezes it."""
     server = EmbeddedPostgres(tmp_path / "postgres", *free_ports(1))
     server.start()
     yield server
@@ -39,25 +39,25 @@ async def api(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[httpx
 
 
 async def code(api: httpx.AsyncClient, path: str) -> str:
-    answer = await api.get(path)
-    return str(answer.json().get("code", answer.status_code))
+    response = await api.get(path)
+    return str(response.json().get("code", response.status_code))
 
 
-async def test_a_database_that_is_gone_is_said_and_found_again(
+async def test_a_database_outage_is_reported_and_the_database_is_used_again(
     postgres: EmbeddedPostgres, api: httpx.AsyncClient
 ) -> None:
     assert await code(api, "/orders/o-1") == "order_not_found"
     postgres.stop()
     for path in ("/orders/o-1", "/orders", "/stock/a", "/projections"):
-        answer = await api.get(path)
-        assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
-        assert answer.headers["retry-after"] == "1"
+        response = await api.get(path)
+        assert (response.status_code, response.json()["code"]) == (503, "database_unavailable")
+        assert response.headers["retry-after"] == "1"
     postgres.start()
 
     async def found_again() -> bool:
         return await code(api, "/orders/o-1") == "order_not_found"
 
-    await until(found_again, "the database is back and not asked")
+    await until(found_again, "the database is back and not used")
 
 
 async def test_a_projection_waits_for_a_database_that_starts_later(
@@ -73,7 +73,7 @@ async def test_a_projection_waits_for_a_database_that_starts_later(
 
 
 async def serving(process: Process) -> bool:
-    """It answers, and has had the time to look for its database once."""
+    """It responds, and has had time to try its database once."""
     assert process.child.poll() is None, process.tail()
     try:
         async with httpx.AsyncClient() as client:

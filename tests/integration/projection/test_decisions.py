@@ -1,4 +1,4 @@
-"""Decisions of `site.journal` make the rows right again, live, after a restart and in a rebuild."""
+"""Decisions in `site.journal` correct the rows: live, after a restart and in a rebuild."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from services.kernel.log.journal import write_journal
 from services.kernel.log.rule import identity
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import uuid7
-from services.projection.engine.bulk import replay_into
 from services.projection.engine.parked_keys import parked_keys
+from services.projection.engine.rebuild import replay_into
 from services.projection.read_models import ORDERS, READ_MODELS
 from tests.integration.projection.bad_records import STOPS, TOPIC, Planted, life
 from tests.integration.projection.conftest import Shop
@@ -22,7 +22,7 @@ from tests.integration.projection.shop_log import Event, history
 
 
 async def whole(shop: Shop, events: list[Event]) -> bool:
-    """Every read model is the fold of what the owners wrote, and nothing waits."""
+    """Whether every read model is the fold of the owners' events, and no key is parked."""
     return not await parked_keys(shop.connection) and not await differences(shop.connection, events)
 
 
@@ -52,7 +52,7 @@ async def test_every_kind_is_resolved(shop: Shop) -> None:
     events = [*others, *planted.events]
     await stops(shop, len(STOPS))
     planted.judge(shop.kafka, *STOPS)
-    await until(lambda: whole(shop, events), "the decisions were not honoured")
+    await until(lambda: whole(shop, events), "the decisions were not applied")
 
     shop.projection.kill()
     shop.projection.start()
@@ -62,17 +62,17 @@ async def test_every_kind_is_resolved(shop: Shop) -> None:
     await until(lambda: whole(shop, [*events, *more]), "after a restart the rows are others")
     before = {model.name: await tables(shop.connection, model) for model in READ_MODELS}
     replayed = await replay_into(shop.kafka, shop.database_url, READ_MODELS)
-    assert [one.parked for one in replayed.values()] == [0] * len(READ_MODELS)
+    assert [report.parked for report in replayed.values()] == [0] * len(READ_MODELS)
     assert {model.name: await tables(shop.connection, model) for model in READ_MODELS} == before
 
 
 async def test_a_forged_sale_that_was_applied_is_taken_back(shop: Shop) -> None:
-    """It came first: row and sums hold it until it is judged. A suspect one stops its stream."""
+    """The forged event came first: row and sums contain it until the decision. A suspect one stops its stream."""
     own, others = life("victim"), history(5, 20)
-    place = next(n for n, event in enumerate(own) if isinstance(event.body, OrderConfirmed))
+    index = next(n for n, event in enumerate(own) if isinstance(event.body, OrderConfirmed))
     forged = forged_sale(own)
     shop.writer.write_all(others, 20)
-    shop.writer.write([*own[:place], forged, *own[place:]])
+    shop.writer.write([*own[:index], forged, *own[index:]])
     events = [*others, *own]
     sums = "SELECT coalesce(sum(units), 0) FROM sales_daily.sales_daily WHERE country = 'Nowhere'"
 
@@ -84,17 +84,17 @@ async def test_a_forged_sale_that_was_applied_is_taken_back(shop: Shop) -> None:
 
     async def taken_back() -> bool:
         versions = await stored_versions(shop.connection, ORDERS, ["victim"])
-        return versions == {"victim": place} and not await shop.connection.fetchval(sums)
+        return versions == {"victim": index} and not await shop.connection.fetchval(sums)
 
     await until(taken_back, "the suspect event is still in the rows")
     assert {key.kind for key in await parked_keys(shop.connection)} == {"forked"}
     judge(shop, forged, "foreign")
-    await until(lambda: whole(shop, events), "the decision was not honoured")
-    # and back: an operator may be wrong
+    await until(lambda: whole(shop, events), "the decision was not applied")
+    # and back: an operator may correct a decision
     judge(shop, forged, "genuine")
-    await until(sold, "the last decision was not honoured")
+    await until(sold, "the last decision was not applied")
     judge(shop, forged, "foreign")
-    await until(lambda: whole(shop, events), "the last decision was not honoured")
+    await until(lambda: whole(shop, events), "the last decision was not applied")
 
 
 async def test_copies_of_genuine_records_change_nothing(shop: Shop) -> None:
@@ -107,7 +107,7 @@ async def test_copies_of_genuine_records_change_nothing(shop: Shop) -> None:
 
 
 async def test_a_rebuild_with_newer_decisions_makes_the_projection_begin_anew(shop: Shop) -> None:
-    """It stood still while something was decided and rebuilt: it must not go on as it was."""
+    """The projection was frozen during a decision and a rebuild: it must not continue with its old state."""
     planted = Planted(shop.writer)
     planted.plant("forged next version")
     await stops(shop, 1)
@@ -115,7 +115,7 @@ async def test_a_rebuild_with_newer_decisions_makes_the_projection_begin_anew(sh
     try:
         planted.judge(shop.kafka, "forged next version")
         rebuilt = await replay_into(shop.kafka, shop.database_url, READ_MODELS)
-        assert [one.parked for one in rebuilt.values()] == [0] * len(READ_MODELS)
+        assert [report.parked for report in rebuilt.values()] == [0] * len(READ_MODELS)
         counted = await shop.connection.fetch(
             "SELECT DISTINCT read_model, generation FROM position WHERE read_model = ANY($1)",
             [model.name for model in READ_MODELS],

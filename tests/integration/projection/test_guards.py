@@ -1,4 +1,4 @@
-"""The guards of the projection's transaction, each against the fault it is there for. Real PostgreSQL."""
+"""The guards of the projection's transaction, each against its fault. Real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ import pytest
 
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import write_headers
-from services.projection.engine import parking
+from services.projection.engine import row_fold
 from services.projection.engine.database import MIGRATIONS, migrate, pool
-from services.projection.engine.parked_keys import StoredRecord
 from services.projection.engine.position import lock_positions, require_own_tables
 from services.projection.engine.projector import Projector
-from services.projection.engine.read_model import Batch, ForeignRecord, OtherCode, PositionLost, SourceGap
+from services.projection.engine.read_model import (
+    Batch,
+    ForeignRecord,
+    OtherCode,
+    PositionLost,
+    Record,
+    SourceGap,
+)
 from services.projection.read_models import READ_MODELS, STOCK
 from tests.integration.projection.shop_log import Event, envelope, opening, stock_life
 
@@ -33,7 +39,7 @@ class Bench:
     async def apply(
         self, events: Sequence[Event], start: int, first: int | None = None, seek: int = 0
     ) -> int:
-        """Apply events as one run that was fetched from `start`; their offsets begin at `first`."""
+        """Applies events as one batch that was fetched from `start`; their offsets begin at `first`."""
         begin = start if first is None else first
         records = [record(event, offset) for offset, event in enumerate(events, start=begin)]
         batch = Batch(PLACE, seek or self.projector.seek, start, records)
@@ -43,9 +49,9 @@ class Bench:
         return int(await self.pool.fetchval("SELECT coalesce(max(version), 0) FROM stock.stock"))
 
 
-def record(event: Event, offset: int) -> StoredRecord:
+def record(event: Event, offset: int) -> Record:
     value = encode(PLACE[0], event.body)
-    return StoredRecord(*PLACE, offset, event.metadata.subject.encode(), value, write_headers(event.metadata))
+    return Record(*PLACE, offset, event.metadata.subject.encode(), value, write_headers(event.metadata))
 
 
 @pytest.fixture
@@ -102,7 +108,7 @@ async def test_a_missing_or_doubled_event_parks_its_key_with_both_records_named(
 
 
 async def test_a_key_that_another_process_parked_stops_here_too(bench: Bench) -> None:
-    """A rebuild parks what forked; the projection beside it must not go on with the next version."""
+    """A rebuild parks a forked key; the projection beside it must not apply the next version."""
     await bench.apply(LIFE[:3], 0)
     await bench.pool.execute(
         "INSERT INTO parked VALUES ('stock', 'sku-1', 3, $1, 0, 2, '', '', '', 'forked', now(), 'forked')",
@@ -133,15 +139,15 @@ async def test_an_epoch_is_open_from_its_opening_on_and_closes_those_before(benc
 
 
 async def test_foreign_records_are_counted_once_however_often_they_are_read(bench: Bench) -> None:
-    found: list[ForeignRecord] = []
+    foreign: list[ForeignRecord] = []
     huge = envelope("sku-1", 1, LIFE[0].body, epoch=2**31 - 1)
-    for told in (found.extend, found.extend):
-        projector = Projector(bench.pool, [STOCK], skipped=told)
+    for report in (foreign.extend, foreign.extend):
+        projector = Projector(bench.pool, [STOCK], skipped=report)
         await projector.assigned([PLACE], {PLACE[0]: 1})
         await bench.pool.execute("UPDATE position SET next_offset = 0")
         await projector.assigned([PLACE], {PLACE[0]: 1})
         await Bench(bench.pool, projector).apply([huge, huge], 0)
-    assert found == [ForeignRecord(*PLACE, offset, "epoch_not_open") for offset in (0, 1)]
+    assert foreign == [ForeignRecord(*PLACE, offset, "epoch_not_open") for offset in (0, 1)]
     assert await bench.pool.fetchval("SELECT records FROM foreign_count") == 2
     assert await bench.pool.fetchval("SELECT count(*) FROM foreign_record") == 2
     assert await bench.pool.fetchval("SELECT next_offset FROM position WHERE read_model = 'stock'") == 2
@@ -150,7 +156,7 @@ async def test_foreign_records_are_counted_once_however_often_they_are_read(benc
 async def test_of_many_foreign_records_the_first_are_kept_and_all_are_counted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parking, "KEPT", 3)
+    monkeypatch.setattr(row_fold, "KEPT", 3)
     huge = envelope("sku-1", 1, LIFE[0].body, epoch=2**31 - 1)
     await bench.apply([huge] * 2, 0)
     await bench.apply([huge] * 4, 2)
@@ -160,7 +166,7 @@ async def test_of_many_foreign_records_the_first_are_kept_and_all_are_counted(
 
 
 async def test_rows_that_a_rebuild_made_under_other_decisions_stop_the_process(bench: Bench) -> None:
-    """It would go on with the decisions that it read at its start."""
+    """The process still has the decisions that it read at its start."""
     await bench.apply(LIFE[:3], 0)
     await bench.pool.execute("UPDATE position SET generation = generation + 1")
     with pytest.raises(PositionLost):
@@ -187,7 +193,7 @@ async def test_tables_from_before_fingerprints_are_those_of_the_code_that_migrat
 
 
 async def test_rows_and_position_are_one(bench: Bench) -> None:
-    """A batch of which one part cannot be committed leaves neither."""
+    """If the commit of a batch fails, neither rows nor position change."""
     await bench.apply(LIFE[:3], 0)
     await bench.pool.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "

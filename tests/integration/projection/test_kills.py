@@ -18,10 +18,10 @@ LONGER_THAN_A_SESSION = 8.0
 
 
 async def test_kills_and_freezes_under_load(shop: Shop) -> None:
-    events, chance = history(7, 1500), random.Random(7)
+    events, rng = history(7, 1500), random.Random(7)
     writing = asyncio.create_task(asyncio.to_thread(shop.writer.write_all, events, 3, spoil=0.2))
     for _ in range(KILLS):
-        await asyncio.sleep(chance.uniform(0.3, 1.5))
+        await asyncio.sleep(rng.uniform(0.3, 1.5))
         shop.projection.kill()
         shop.projection.start()
         await shop.projection.ready()
@@ -30,7 +30,7 @@ async def test_kills_and_freezes_under_load(shop: Shop) -> None:
         projection_group=f"projection-{shop.folder.name}", session_seconds="6",
     ) as second:  # fmt: skip
         for frozen in (shop.projection, second)[:FREEZES]:
-            await asyncio.sleep(chance.uniform(0.3, 1.5))
+            await asyncio.sleep(rng.uniform(0.3, 1.5))
             frozen.signal(signal.SIGSTOP)
             await asyncio.sleep(LONGER_THAN_A_SESSION)
             frozen.signal(signal.SIGCONT)
@@ -41,20 +41,20 @@ async def test_kills_and_freezes_under_load(shop: Shop) -> None:
         assert await differences(shop.connection, events) == []
     await positions_are_where_the_rows_are(shop, len(events))
     seen = await asyncio.to_thread(read_seen, shop.database_url)
-    found = check(Evidence(read_evidence(shop.kafka), seen=seen))
+    violations = check(Evidence(read_evidence(shop.kafka), seen=seen))
     assert len(seen) > len(events) / 2
-    assert [violation for violation in found if violation.invariant == "I5"] == []
+    assert [violation for violation in violations if violation.invariant == "I5"] == []
 
 
 async def applied_with(shop: Shop, second: Process, events: list) -> bool:  # type: ignore[type-arg]
-    """A supervisor's part: a process that found itself to be a zombie, and stopped, is started again."""
+    """Restarts a process that was fenced and stopped, as a supervisor does; whether all events are applied."""
     shop.projection.restart_if_ended()
     second.restart_if_ended()
     return await applied(shop.connection, events)
 
 
 async def positions_are_where_the_rows_are(shop: Shop, count: int) -> None:
-    """All read models of one log stand at the same offsets, and every event is counted once."""
+    """All read models of one log have the same positions, and every event is counted once."""
     rows = await shop.connection.fetch("SELECT * FROM position")
     stands: dict[tuple[str, int], set[int]] = {}
     for row in rows:

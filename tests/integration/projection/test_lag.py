@@ -15,7 +15,7 @@ import pytest
 
 from infra.base.ports import free_ports
 from infra.log.topics import create_topics
-from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.kafka import EmbeddedBroker
 from infra.stack.embedded.postgres import EmbeddedPostgres
 from services.kernel.record.envelope import now_micros, parse_time
 from services.projection.engine.lag import STALLED_SECONDS
@@ -37,10 +37,10 @@ async def api(shop: Shop) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def series(api: httpx.AsyncClient, name: str) -> dict[str, float]:
-    """A metric's values by their labels, as they are written."""
+    """A metric's values by their labels, as written."""
     lines = (await api.get("/metrics")).text.splitlines()
-    found = [re.fullmatch(rf"{name}(\{{.*\}})? (\S+)", line) for line in lines]
-    return {line[1] or "": float(line[2]) for line in found if line}
+    matches = [re.fullmatch(rf"{name}(\{{.*\}})? (\S+)", line) for line in lines]
+    return {line[1] or "": float(line[2]) for line in matches if line}
 
 
 async def lag_of(api: httpx.AsyncClient, name: str, read_model: str) -> float:
@@ -50,11 +50,11 @@ async def lag_of(api: httpx.AsyncClient, name: str, read_model: str) -> float:
 
 
 async def header(api: httpx.AsyncClient) -> float | None:
-    found = (await api.get("/docs")).headers.get("daybook-lag-seconds")
-    return None if found is None else float(found)
+    value = (await api.get("/docs")).headers.get("daybook-lag-seconds")
+    return None if value is None else float(value)
 
 
-async def known(api: httpx.AsyncClient) -> bool:
+async def lag_is_known(api: httpx.AsyncClient) -> bool:
     return await series(api, "daybook_lag_known") == {"": 1.0} and await header(api) is not None
 
 
@@ -63,8 +63,8 @@ async def at_rest(api: httpx.AsyncClient) -> bool:
     return len(lags) == SERIES and set(lags.values()) == {0.0} and await header(api) == 0.0
 
 
-async def not_known(api: httpx.AsyncClient) -> bool:
-    """Everywhere: no metric, no header, null in `/projections` where that answers."""
+async def lag_is_unknown(api: httpx.AsyncClient) -> bool:
+    """Whether the lag is unknown everywhere: no metric and no header."""
     if await series(api, "daybook_lag_known") != {"": 0.0} or await header(api) is not None:
         return False
     assert not await series(api, "daybook_lag_events")
@@ -73,19 +73,19 @@ async def not_known(api: httpx.AsyncClient) -> bool:
 
 
 async def reason(api: httpx.AsyncClient) -> str:
-    """Why it is not ready; empty when it is."""
-    found: dict[str, str] = (await api.get("/health/ready")).json()
-    return found.get("reason", "")
+    """The reason why the API is not ready; empty if it is."""
+    body: dict[str, str] = (await api.get("/health/ready")).json()
+    return body.get("reason", "")
 
 
-def said(api: httpx.AsyncClient, what: str) -> Callable[[], Awaitable[bool]]:
-    async def is_said() -> bool:
+def reason_contains(api: httpx.AsyncClient, what: str) -> Callable[[], Awaitable[bool]]:
+    async def contains() -> bool:
         try:
             return what in await reason(api)
-        except httpx.TransportError:  # it starts
+        except httpx.TransportError:  # the API is starting
             return False
 
-    return is_said
+    return contains
 
 
 async def test_an_idle_shop_is_not_behind_whatever_closes_its_log(shop: Shop, api: httpx.AsyncClient) -> None:
@@ -94,10 +94,12 @@ async def test_an_idle_shop_is_not_behind_whatever_closes_its_log(shop: Shop, ap
     shop.writer.write_all(events, 10, spoil=0.2)
     shop.writer.write(events[:10], abort=True)
     await until(lambda: applied(shop.connection, events), "not all events were applied")
-    await until(lambda: at_rest(api), "markers and aborted records were taken for events")
+    await until(lambda: at_rest(api), "markers and aborted records were counted as events")
     assert set((await series(api, "daybook_lag_seconds")).values()) == {0.0}
     projections = (await api.get("/projections")).json()["projections"]
-    assert all(place["lag_events"] == 0 for one in projections for place in one["partitions"])
+    assert all(
+        partition["lag_events"] == 0 for projection in projections for partition in projection["partitions"]
+    )
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
@@ -120,10 +122,12 @@ async def test_lag_grows_while_the_projection_does_nothing(
     for name in MODELS:
         assert await lag_of(api, "daybook_lag_events", name) == len(after)
     assert await lag_of(api, "daybook_lag_events", "stock") == 0
-    await until(said(api, "nothing was applied to orders"), "it is called ready, and its subject is dead")
-    told = await reason(api)
-    since = re.search(r"since (\S+), and (\d+) events wait", told)
-    assert since is not None, told
+    await until(
+        reason_contains(api, "nothing was applied to orders"), "it reports ready while the projection is dead"
+    )
+    text = await reason(api)
+    since = re.search(r"since (\S+), and (\d+) events wait", text)
+    assert since is not None, text
     assert began - 1_000_000 <= parse_time(since[1]) <= now_micros() - STALLED_SECONDS * 1_000_000
     assert int(since[2]) == len(after)
     assert (await header(api) or 0) > STALLED_SECONDS
@@ -134,16 +138,18 @@ async def test_lag_grows_while_the_projection_does_nothing(
         shop.projection.child.wait()
         shop.projection.start()
 
-    async def made_up_for() -> bool:
-        # frozen in a transaction that PostgreSQL has ended since, it ends too
+    async def caught_up() -> bool:
+        # if it was frozen in a transaction, PostgreSQL has ended that, and the process ends too
         shop.projection.restart_if_ended()
         return await at_rest(api)
 
-    await until(made_up_for, "it is back, and the lag was not made up for")
+    await until(caught_up, "it is back, and the lag did not go back to zero")
     assert await reason(api) == ""
 
 
-async def test_more_than_a_window_of_events_is_told_as_a_bound(shop: Shop, api: httpx.AsyncClient) -> None:
+async def test_more_than_a_window_of_events_is_reported_as_a_bound(
+    shop: Shop, api: httpx.AsyncClient
+) -> None:
     shop.projection.kill()
     events = [event for number in range(80) for event in stock_life(f"sku-{number}", random.Random(number))]
     shop.writer.write(events)
@@ -160,10 +166,10 @@ async def test_a_position_outside_the_log_is_no_lag(shop: Shop, api: httpx.Async
     events = history(1, 20)
     shop.writer.write_all(events, 10)
     await until(lambda: applied(shop.connection, events), "not all events were applied")
-    await until(lambda: known(api), "the lag is not known though everything answers")
+    await until(lambda: lag_is_known(api), "the lag is not known though every store responds")
     shop.projection.kill()
     fresh_topics(shop.kafka)
-    await until(lambda: not_known(api), "a lag was computed from a position that the log does not hold")
+    await until(lambda: lag_is_unknown(api), "a lag was computed from a position that the log does not hold")
 
 
 @pytest.fixture
@@ -188,14 +194,14 @@ def postgres(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
 def frozen(pid: int) -> Iterator[None]:
     process = psutil.Process(pid)
     family = [process, *process.children(recursive=True)]
-    for each in family:
-        each.suspend()
+    for member in family:
+        member.suspend()
     try:
         yield
     finally:
-        for each in family:
-            if each.is_running():
-                each.resume()
+        for member in family:
+            if member.is_running():
+                member.resume()
 
 
 async def test_without_one_of_its_stores_the_lag_is_not_known(
@@ -205,25 +211,27 @@ async def test_without_one_of_its_stores_the_lag_is_not_known(
     with running("query", broker.bootstrap, postgres.url(), tmp_path / "query.log") as query:
         await query.ready()
         async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
-            await until(lambda: known(client), "the lag is not known though everything answers")
+            await until(lambda: lag_is_known(client), "the lag is not known though every store responds")
             for store in stores:
                 with frozen(store.child.pid):
-                    await until(lambda: not_known(client), f"{store} is frozen and the lag is known")
-                    await answers_what_it_can(client, store)
-                await until(lambda: known(client), f"{store} is back and was not asked")
+                    await until(lambda: lag_is_unknown(client), f"{store} is frozen and the lag is known")
+                    await responds_as_far_as_possible(client, store)
+                await until(lambda: lag_is_known(client), f"{store} is back and was not used")
                 store.stop()
-                await until(lambda: not_known(client), f"{store} is gone and the lag is known")
-                await answers_what_it_can(client, store)
+                await until(lambda: lag_is_unknown(client), f"{store} is gone and the lag is known")
+                await responds_as_far_as_possible(client, store)
                 store.start()
-                await until(lambda: known(client), f"{store} is back and was not asked")
+                await until(lambda: lag_is_known(client), f"{store} is back and was not used")
             assert await reason(client) == ""
 
 
-async def answers_what_it_can(api: httpx.AsyncClient, store: EmbeddedPostgres | EmbeddedBroker) -> None:
-    """Without PostgreSQL nothing; without the broker reads go on, of an age that nobody knows."""
+async def responds_as_far_as_possible(
+    api: httpx.AsyncClient, store: EmbeddedPostgres | EmbeddedBroker
+) -> None:
+    """Without PostgreSQL no reads; without the broker reads continue, with unknown lag."""
     if isinstance(store, EmbeddedPostgres):
         assert not await series(api, "daybook_position")
-        await until(said(api, "PostgreSQL"), "it is called ready without PostgreSQL")
+        await until(reason_contains(api, "PostgreSQL"), "it reports ready without PostgreSQL")
     else:
         assert (await api.get("/orders")).status_code == 200
         assert await reason(api) == ""
@@ -232,11 +240,11 @@ async def answers_what_it_can(api: httpx.AsyncClient, store: EmbeddedPostgres | 
 async def test_readiness_does_not_come_back_because_the_broker_is_gone_too(
     broker: EmbeddedBroker, fresh_database: str, tmp_path: Path
 ) -> None:
-    """Nothing is applied by then either."""
+    """No event is applied then either."""
     LogWriter(broker.bootstrap).write(order_life("waits", random.Random(1)))
     with running("query", broker.bootstrap, fresh_database, tmp_path / "query.log") as query:
         async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
-            await until(said(client, "nothing was applied"), "it is called ready")
+            await until(reason_contains(client, "nothing was applied"), "it reports ready")
             broker.stop()
-            await until(lambda: not_known(client), "the broker is gone and the lag is known")
+            await until(lambda: lag_is_unknown(client), "the broker is gone and the lag is known")
             assert "nothing was applied" in await reason(client)

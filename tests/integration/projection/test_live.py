@@ -1,4 +1,4 @@
-"""The projection on the real log: what is committed arrives once, what is aborted never."""
+"""The projection on the real log: committed events arrive once, aborted ones never."""
 
 from __future__ import annotations
 

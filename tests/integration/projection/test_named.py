@@ -1,4 +1,4 @@
-"""A projection with a name in its group: killed, it is back without waiting; twice, one of them ends."""
+"""A projection with a static name in its group: it returns at once after a kill; of two, one ends."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from tests.integration.projection.processes import Process, applied, connected, differences, running, until
 from tests.integration.projection.shop_log import LogWriter, fresh_topics, history
 
-# Whoever waits for its predecessor's session is seen to wait.
+# Long enough to notice a process that waits for its predecessor's session.
 SESSION_SECONDS, BACK_SECONDS = 60, 50.0
 KILLS = 3
 
 
 class Named:
-    """Starts projections that all have one name."""
+    """Starts projections with the same name."""
 
     def __init__(self, kafka: str, database_url: str, folder: Path) -> None:
         self.kafka, self.database_url, self.folder = kafka, database_url, folder
@@ -58,8 +58,8 @@ async def test_a_killed_projection_does_not_wait_for_its_own_session(named: Name
 async def test_of_two_with_one_name_one_ends_and_no_row_is_wrong(named: Named) -> None:
     events = history(12, 300)
     half = len(events) // 2
-    # frozen in a rebalance, the older one holds its successor up until its session is over; frozen in a
-    # transaction, until PostgreSQL ends that
+    # if the older one is frozen in a rebalance, its successor waits until its session expires; if it is frozen
+    # in a transaction, until PostgreSQL ends that
     named.session_seconds = 15
     with named.running("older.log") as older:
         await older.ready()
@@ -69,18 +69,24 @@ async def test_of_two_with_one_name_one_ends_and_no_row_is_wrong(named: Named) -
             await newer.ready()
             older.signal(signal.SIGCONT)
             await asyncio.to_thread(named.writer.write_all, events[half:], 20, spoil=0.2)
-            # whose transaction comes second finds that the position is not its own
+            # the one whose transaction comes second finds that it does not own the position
             await until(lambda: ended(older, newer), "both go on", BACK_SECONDS)
             older.kill()
-            newer.restart_if_ended()
-            await all_applied(named, events)
+            # both may end: the older one's last transaction may come first, before it is fenced
+            await all_applied(named, events, newer)
 
 
 async def ended(*processes: Process) -> bool:
     return any(process.child.poll() is not None for process in processes)
 
 
-async def all_applied(named: Named, events: list) -> None:  # type: ignore[type-arg]
+async def all_applied(named: Named, events: list, restarted: Process | None = None) -> None:  # type: ignore[type-arg]
     async with connected(named.database_url) as connection:
-        await until(lambda: applied(connection, events), "not all events were applied")
+
+        async def done() -> bool:
+            if restarted is not None:
+                restarted.restart_if_ended()
+            return bool(await applied(connection, events))
+
+        await until(done, "not all events were applied")
         assert await differences(connection, events) == []

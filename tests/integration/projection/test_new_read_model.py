@@ -1,4 +1,4 @@
-"""A read model is one folder and one line that registers it: everything else knows it from there."""
+"""A read model is one folder and one line that registers it; no other code changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import services.projection
 from contracts.order.events import OrderShipped
-from infra.lab.drills.digests import digests
+from infra.lab.drills.judgement import digests
 from services.kernel.record.tokens import Token
 from services.projection.engine.parked_keys import parked_keys
 from services.projection.engine.read_model import ReadModel
@@ -94,11 +94,11 @@ STORE = ParcelStore
 from pydantic import BaseModel
 
 from services.edge.app import api_router
-from services.projection.parameters import OrderId
-from services.projection.read_docs import of_entity
+from services.projection.reads import OrderId
+from services.projection.reads import of_entity
 from services.projection.read_models import READ_MODELS
-from services.projection.reader import ReadRoute, Reads, missing
-from services.projection.engine.staleness import stale
+from services.projection.reads import ReadRoute, Reads, missing
+from services.projection.engine.visibility import stale
 
 (PARCELS,) = (model for model in READ_MODELS if model.name == "parcels")
 
@@ -140,7 +140,7 @@ def registered(shop: Shop) -> dict[str, str]:
     return {"test_folder": str(shop.folder / "models"), "test_register": "parcels"}
 
 
-async def said(shop: Shop, *arguments: str) -> str:
+async def output_of(shop: Shop, *arguments: str) -> str:
     own = {**registered(shop), "module": WITH_OTHER_MODELS}
     done = await asyncio.to_thread(daybook, shop.kafka, shop.database_url, *arguments, **own)
     assert done.returncode == 0, done.stderr
@@ -148,7 +148,7 @@ async def said(shop: Shop, *arguments: str) -> str:
 
 
 def carried_by_pigeon() -> list[Event]:
-    """Whole lives of orders, one of which the toy cannot fold."""
+    """Complete orders, one of which the example read model cannot fold."""
     events = history(22, 40)
     at = next(number for number, event in enumerate(events) if isinstance(event.body, OrderShipped))
     events[at] = replace(events[at], body=replace(events[at].body, carrier="pigeon"))
@@ -182,10 +182,10 @@ async def test_a_read_model_is_one_folder_and_one_line(shop: Shop, parcels: Read
         await until(parked, "the order was not parked in it alone")
         await until(lambda: all_but_it(shop, [*events, *more]), "the others did not go on")
         before = await tables(shop.connection, parcels)
-        assert (await said(shop, "rebuild", "parcels")).startswith("parcels: ")
+        assert (await output_of(shop, "rebuild", "parcels")).startswith("parcels: ")
         assert await tables(shop.connection, parcels) == before
         url = ("--database-url", shop.database_url)
-        await said(shop, "parked", "skip", f"parcels:{pigeon.subject}", *url)
+        await output_of(shop, "parked", "skip", f"parcels:{pigeon.subject}", *url)
         assert await parked_keys(shop.connection) == []
         last = max(event.metadata.version for event in more if event.metadata.subject == pigeon.subject)
         assert await stored_versions(shop.connection, parcels, [pigeon.subject]) == {pigeon.subject: last}

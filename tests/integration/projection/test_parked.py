@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from services.kernel.record.codec import encode
-from services.projection.engine.bulk import replay_into
 from services.projection.engine.parked_keys import NothingParked, StreamForked, parked_keys, retry, show, skip
-from services.projection.engine.rebuild import roll_back
+from services.projection.engine.rebuild import replay_into, roll_back
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, READ_MODELS, SALES_DAILY
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import (
@@ -146,7 +145,7 @@ async def test_a_fork_is_not_skipped_by_its_version(shop: Shop) -> None:
 async def test_what_an_older_reader_could_not_read_is_read_after_the_upgrade(
     shop: Shop, tmp_path: Path
 ) -> None:
-    """A newer writer's event has a schema that this reader's lock does not have yet."""
+    """A newer writer's event has a schema that is not in this reader's lock yet."""
     victim, others = order_life("victim", random.Random(11)), history(3, 10)
     shop.projection.stop()
     older = {

@@ -1,4 +1,4 @@
-"""Reads as HTTP: the document holds, HEAD and If-None-Match, compression, and nothing stale in a cache."""
+"""Reads over HTTP: the OpenAPI document, HEAD and If-None-Match, compression, and no stale data in caches."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ async def test_no_response_to_a_read_contradicts_the_document(settings: QuerySet
         with started(query_app(settings)) as schema:
             return statuses(schema, {"order_id": ORDER, "sku": SKU})
 
-    found = await asyncio.to_thread(search)
-    assert len(found) == 8
-    for operation, seen in found.items():
+    by_operation = await asyncio.to_thread(search)
+    assert len(by_operation) == 8
+    for operation, seen in by_operation.items():
         invalid = set() if operation == "GET /projections" else {422}  # it has no parameters
         assert seen >= {200, *invalid} | ({404} if "{" in operation else set()), operation
 
@@ -109,9 +109,9 @@ async def test_what_is_stale_is_not_kept_by_a_cache(shop: Shop, api: httpx.Async
 
     await until(parked, "the order was not parked")
     for path in ("/orders/victim", "/orders", "/orders/victim/history", "/sales/daily"):
-        answer = await api.get(path, headers={"If-None-Match": "*"})
-        assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store"), path
-        assert answer.json()["stale"] == "parked"
+        response = await api.get(path, headers={"If-None-Match": "*"})
+        assert (response.status_code, response.headers["cache-control"]) == (200, "no-store"), path
+        assert response.json()["stale"] == "parked"
     then = await api.get("/orders/victim?at=version:1")
     assert ("cache-control" in then.headers, then.json()["stale"]) == (False, None)
     assert "cache-control" not in (await api.get(f"/orders/{ORDER}")).headers

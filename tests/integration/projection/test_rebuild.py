@@ -1,4 +1,4 @@
-"""A read model rebuilt from zero is the live one, byte by byte; and it changes place under writes."""
+"""A rebuilt read model equals the live one, byte by byte, and replaces it under writes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from services.projection.engine.bulk import replay_into
-from services.projection.engine.rebuild import NothingToRebuild
+from services.projection.engine.rebuild import NothingToRebuild, replay_into
 from services.projection.read_models import READ_MODELS, SALES_DAILY
 from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import applied, differences, tables, until

@@ -1,4 +1,4 @@
-"""Every kind of record against every reader of the read side: live, restarted, rebuilt, replayed in bulk."""
+"""Every kind of record in every way of reading: live, restarted, rebuilt, replayed in bulk."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from services.kernel.record.envelope import uuid7
-from services.projection.engine.bulk import replay_into
 from services.projection.engine.parked_keys import parked_keys
+from services.projection.engine.rebuild import replay_into
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, READ_MODELS, SALES_DAILY
 from tests.integration.projection.bad_records import FOREIGN, KINDS, STOPS, Planted
 from tests.integration.projection.conftest import Shop
@@ -21,7 +21,7 @@ OF_ORDERS = (ORDERS, ORDER_HISTORY, SALES_DAILY, CONVERSATIONS)
 
 
 async def planted(shop: Shop) -> tuple[Planted, list[Event]]:
-    """Every kind in the log, among other orders; applied as far as it can be. Returns those others too."""
+    """Writes every kind among other orders, and waits until those are applied. Returns them too."""
     planted, others = Planted(shop.writer), history(5, 30)
     await asyncio.to_thread(shop.writer.write_all, others[:100], 20, spoil=0.2)
     planted.plant(*KINDS)
@@ -31,7 +31,7 @@ async def planted(shop: Shop) -> tuple[Planted, list[Event]]:
 
 
 async def stops(connection: Any) -> list[Mapping[str, Any]]:
-    """Kind, first version and events of each key that waits, for each read model."""
+    """Kind, first version and number of events of each parked key, for each read model."""
     return [
         {key.key: (key.kind, key.version, key.events) for key in await parked_keys(connection, model.name)}
         for model in OF_ORDERS
@@ -40,12 +40,12 @@ async def stops(connection: Any) -> list[Mapping[str, Any]]:
 
 def expected_stops(planted: Planted) -> Mapping[str, Any]:
     """A stream stops at the first record that does not follow, and the owner's later ones wait."""
-    found = {}
+    expected = {}
     for kind, stop in STOPS.items():
         own, version = planted.lives[kind], planted.records[kind].metadata.version
         behind = len(own) - 3 if kind == "forged next version" else len(own) - 2
-        found[own[0].metadata.subject] = (stop, version, 1 + behind)
-    return found
+        expected[own[0].metadata.subject] = (stop, version, 1 + behind)
+    return expected
 
 
 async def found_foreign(connection: Any) -> list[tuple[str, str]]:
@@ -64,7 +64,7 @@ async def test_live_and_restarted(shop: Shop) -> None:
     log, others = await planted(shop)
     await check(shop, log, others)
     assert metric(shop.projection.port, "daybook_foreign_records_total") == len(FOREIGN)
-    assert shop.projection.said().count('"foreign_record"') == len(FOREIGN)
+    assert shop.projection.log_text().count('"foreign_record"') == len(FOREIGN)
 
     shop.projection.kill()
     shop.projection.start()
@@ -81,18 +81,18 @@ async def test_rebuilt_and_replayed_in_bulk(shop: Shop) -> None:
     assert rebuilt["orders"].parked == len(STOPS)
     await check(shop, log, others)
     replayed = await replay_into(shop.kafka, shop.database_url, READ_MODELS)
-    assert [one.parked for one in replayed.values()] == [len(STOPS)] * len(OF_ORDERS) + [0]
+    assert [report.parked for report in replayed.values()] == [len(STOPS)] * len(OF_ORDERS) + [0]
     await check(shop, log, others)
     count = await shop.connection.fetchval("SELECT sum(records) FROM foreign_count")
     assert count == len(FOREIGN), "a rebuild counted them again"
 
-    # what the replay parked stops the live projection too
+    # keys that the replay parked also stop in the live projection
     *_, last = own = log.lives["forged next version"]
     following = replace(last, metadata=last.metadata._replace(id=uuid7(), version=len(own) + 1))
     shop.writer.write([following])
 
     async def waits() -> bool:
-        found = [keys[last.metadata.subject] for keys in await stops(shop.connection)]
-        return found == [("forked", 3, len(own) - 1)] * len(OF_ORDERS)
+        waiting = [keys[last.metadata.subject] for keys in await stops(shop.connection)]
+        return waiting == [("forked", 3, len(own) - 1)] * len(OF_ORDERS)
 
     await until(waits, "the next event did not wait behind the fork")

@@ -1,4 +1,4 @@
-"""Read models filled in bulk are the live ones, byte by byte: from the log, from the lake, under writes."""
+"""Read models filled in bulk equal the live ones, byte by byte: from the log, from the lake, under writes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.lake.log_copy import LakeLogReplaced, update
+from analytics.lake.writer import LakeLogReplaced, update
 from infra.log import lake_runs
 from infra.log.lake_runs import NotInTheLake, lake_for
-from services.projection.engine import bulk
-from services.projection.engine.bulk import replay_into
+from services.projection.engine import rebuild
 from services.projection.engine.parked_keys import parked_keys
+from services.projection.engine.rebuild import replay_into
 from services.projection.read_models import (
     CONVERSATIONS,
     ORDER_HISTORY,
@@ -43,31 +43,31 @@ ALONGSIDE = {
 
 
 async def all_tables(shop: Shop) -> Mapping[str, Any]:
-    """Every row of every read model, and what belongs to them."""
-    found: dict[str, Any] = {model.name: await tables(shop.connection, model) for model in READ_MODELS}
-    names = list(found)
+    """Every row of every read model, with parked records, positions and indexes."""
+    contents: dict[str, Any] = {model.name: await tables(shop.connection, model) for model in READ_MODELS}
+    names = list(contents)
     for name, query in ALONGSIDE.items():
-        found[name] = sorted(map(repr, await shop.connection.fetch(query, names)))
-    return found
+        contents[name] = sorted(map(repr, await shop.connection.fetch(query, names)))
+    return contents
 
 
-@pytest.mark.parametrize("step", [60, bulk.STEP])
+@pytest.mark.parametrize("step", [60, rebuild.STEP])
 async def test_all_read_models_from_one_reading_of_the_log(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    monkeypatch.setattr(bulk, "STEP", step)
+    monkeypatch.setattr(rebuild, "STEP", step)
     events = await lived(shop, 6, 150)
     before = await all_tables(shop)
     done = await replay_into(shop.kafka, shop.database_url, READ_MODELS)
     of_orders = sum(event.body.TYPE.startswith("daybook.order.") for event in events)
-    assert {name: one.events for name, one in done.items()} == {
+    assert {name: report.events for name, report in done.items()} == {
         model.name: len(events) - of_orders if model is STOCK else of_orders for model in READ_MODELS
     }
     assert await all_tables(shop) == before
 
 
 async def poisoned(shop: Shop) -> None:
-    """One order waits in all its read models behind an event that nobody can read."""
+    """Writes one order that is parked in all its read models at an unreadable event."""
     victim = order_life("victim", random.Random(11))
     shop.writer.write(victim[:1])
     shop.writer.write_raw("order.events", victim[1].metadata, b"junk")
@@ -85,7 +85,7 @@ async def test_what_cannot_be_read_is_parked_as_in_the_live_ones(shop: Shop) -> 
     await poisoned(shop)
     before = await all_tables(shop)
     done = await replay_into(shop.kafka, shop.database_url, [ORDERS, SALES_DAILY])
-    assert {one.parked for one in done.values()} == {1}
+    assert {report.parked for report in done.values()} == {1}
     assert await all_tables(shop) == before
 
 
@@ -109,7 +109,9 @@ async def test_a_killed_replay_leaves_the_live_tables_and_the_next_one_ends_it(s
         subprocess.run, command, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [one.name for one in READ_MODELS]
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [
+        model.name for model in READ_MODELS
+    ]
     assert await all_tables(shop) == before
 
 
@@ -127,7 +129,7 @@ async def test_under_writes_the_new_tables_take_their_places_without_a_gap(shop:
 async def test_from_a_lake_that_ends_before_the_log(
     shop: Shop, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its last record cannot be read: from there on, and for what came after it, the log is read."""
+    """Its last record is unreadable: the replay reads the log from there on."""
     monkeypatch.setattr(lake_runs, "OFFSETS_AT_A_TIME", 70)
     await lived(shop, 10, 60)
     await poisoned(shop)
@@ -137,7 +139,7 @@ async def test_from_a_lake_that_ends_before_the_log(
     before = await all_tables(shop)
     lake = lake_for(shop.kafka, folder, LAKE_MODELS)
     done = await replay_into(shop.kafka, shop.database_url, LAKE_MODELS, lake=lake)
-    assert all(one.events for one in done.values())
+    assert all(report.events for report in done.values())
     assert await all_tables(shop) == before
 
     with pytest.raises(NotInTheLake):

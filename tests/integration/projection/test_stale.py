@@ -1,4 +1,4 @@
-"""Who reads a row whose key is parked is told so, with a token and without one."""
+"""A read of a row whose key is parked shows it, with a token and without one."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ async def parked(shop: Shop, count: int) -> None:
     await until(all_parked, "not everything was parked")
 
 
-def marks(answer: httpx.Response) -> tuple[str | None, str | None]:
-    assert answer.status_code == 200, answer.text
-    return answer.headers.get("daybook-stale"), answer.json()["stale"]
+def marks(response: httpx.Response) -> tuple[str | None, str | None]:
+    assert response.status_code == 200, response.text
+    return response.headers.get("daybook-stale"), response.json()["stale"]
 
 
 async def test_a_parked_order(shop: Shop, api: httpx.AsyncClient) -> None:
@@ -96,7 +96,7 @@ async def test_a_parked_order(shop: Shop, api: httpx.AsyncClient) -> None:
     assert marks(await api.get("/orders")) == (None, None)
 
 
-async def test_what_the_read_model_never_showed_is_not_said_to_be_missing(
+async def test_what_the_read_model_never_showed_is_not_reported_as_missing(
     shop: Shop, api: httpx.AsyncClient
 ) -> None:
     placed, received = order_life("unseen", random.Random(1))[0], stock_life("sku-1", random.Random(1))[0]
@@ -109,16 +109,16 @@ async def test_what_the_read_model_never_showed_is_not_said_to_be_missing(
         ("/orders/unseen?at=version:1", ORDER_HISTORY),
         ("/stock/sku-1", STOCK),
     ):
-        answer = await api.get(path)
-        assert (answer.status_code, answer.json()["code"]) == (503, "key_parked"), path
-        assert f"show {model.name}:" in answer.json()["detail"]
+        response = await api.get(path)
+        assert (response.status_code, response.json()["code"]) == (503, "key_parked"), path
+        assert f"show {model.name}:" in response.json()["detail"]
     for path in ("/orders/never", "/orders/never/history", "/stock/never"):
         assert (await api.get(path)).status_code == 404
     assert marks(await api.get("/stock")) == ("parked", "parked")
 
 
-async def test_a_parked_write_is_not_said_to_be_lost(shop: Shop, api: httpx.AsyncClient) -> None:
-    """A later epoch has begun in the partition; the write is in the log, behind an event that waits."""
+async def test_a_parked_write_is_not_reported_as_lost(shop: Shop, api: httpx.AsyncClient) -> None:
+    """A later epoch has begun in the partition; the write is in the log, behind a parked event."""
     victim = order_life("victim", random.Random(11))
     shop.writer.write(victim[:1])
     write_unreadable(shop, "order.events", victim[1])

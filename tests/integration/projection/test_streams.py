@@ -1,4 +1,4 @@
-"""`daybook streams` on a real log: what is listed and shown, and a decision from end to end."""
+"""`daybook streams` on a real log: lists, details, and a decision from end to end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.base.settings import StackSettings
 from infra.cli import in_containers
 from infra.cli.main import command as daybook
 from infra.log.control import write_role
-from infra.log.stream_counts import stream_lines
+from infra.log.streams import stream_lines
 from infra.log.topics import create_topics
 from infra.stack.compose.engine import Container
 from services.kernel.log.journal import read_journal
@@ -32,11 +32,11 @@ def run(shop: Shop, *words: str) -> Result:
     stores = ["--kafka", shop.kafka]
     if words[0] == "list":
         stores += ["--database-url", shop.database_url]
-    return CliRunner().invoke(daybook(["streams"]), ["streams", *words, *stores], env={"COLUMNS": "200"})
+    return CliRunner().invoke(daybook(), ["streams", *words, *stores], env={"COLUMNS": "200"})
 
 
-async def said(shop: Shop, *words: str) -> Result:
-    """In a thread: commands have an event loop of their own."""
+async def succeed(shop: Shop, *words: str) -> Result:
+    """Runs the command in a thread, because it has its own event loop; it must succeed."""
     result = await asyncio.to_thread(run, shop, *words)
     assert result.exit_code == 0, result.output
     return result
@@ -54,9 +54,10 @@ async def planted(shop: Shop) -> Planted:
 
 
 async def test_what_stopped_is_listed_and_shown(shop: Shop, planted: Planted) -> None:
-    listed = json.loads((await said(shop, "list", "--json")).stdout)
+    listed = json.loads((await succeed(shop, "list", "--json")).stdout)
     kinds = {
-        one["stream"]: (one["kind"], one["version"], len(one["read_models"])) for one in listed["stopped"]
+        stream["stream"]: (stream["kind"], stream["version"], len(stream["read_models"]))
+        for stream in listed["stopped"]
     }
     assert kinds == {
         f"order/{planted.lives[kind][0].metadata.subject}": (
@@ -67,16 +68,16 @@ async def test_what_stopped_is_listed_and_shown(shop: Shop, planted: Planted) ->
         for kind, stop in STOPS.items()
     }
     assert listed["foreign_count"] == len(listed["foreign"]) == len(FOREIGN)
-    table = (await said(shop, "list")).stdout
+    table = (await succeed(shop, "list")).stdout
     assert STREAM in table and "its epoch is not open in the partition" in table
 
     position = listed["foreign"][0]["position"]
-    (one,) = json.loads((await said(shop, "show", position, "--json")).stdout)
-    assert one["position"] == position
+    (record,) = json.loads((await succeed(shop, "show", position, "--json")).stdout)
+    assert record["position"] == position
 
-    records = json.loads((await said(shop, "show", STREAM, "--json", "--all")).stdout)
+    records = json.loads((await succeed(shop, "show", STREAM, "--json", "--all")).stdout)
     own, forged = planted.lives["forged next version"], planted.records["forged next version"]
-    meanings = [(each["event_id"], each["meaning"]) for each in records]
+    meanings = [(record["event_id"], record["meaning"]) for record in records]
     assert meanings[2:5] == [
         (forged.metadata.id, "applied"),
         (own[2].metadata.id, "stops the stream here"),
@@ -113,34 +114,34 @@ async def test_a_decision_makes_it_whole(shop: Shop, planted: Planted) -> None:
         run, shop, "resolve", STREAM, "--version", "3", "--event", "nobody", "--reason", "x", "--yes"
     )
     assert wrong.exit_code == 1 and "no such event of order/victim" in wrong.stderr
-    asked = await asyncio.to_thread(
+    unconfirmed = await asyncio.to_thread(
         run, shop, "resolve", STREAM, "--version", "3", "--event", forged.id, "--reason", "x"
     )
-    assert asked.exit_code == 1, "it must not decide unasked"
+    assert unconfirmed.exit_code == 1, "it must not decide unasked"
     assert (await asyncio.to_thread(read_journal, shop.kafka)).count == 0
 
     named = ("--version", "3", "--event", forged.id, "--as", "foreign", "--reason", "a test", "--yes")
-    await said(shop, "resolve", STREAM, *named)
+    await succeed(shop, "resolve", STREAM, *named)
     for kind in STOPS:
         if kind != "forged next version":
             own, version = planted.lives[kind], planted.records[kind].metadata.version
             keep = ("--version", str(version), "--keep", own[version - 1].metadata.id)
             stream = f"order/{own[0].metadata.subject}"
-            await said(shop, "resolve", stream, *keep, "--reason", "a test", "--yes")
+            await succeed(shop, "resolve", stream, *keep, "--reason", "a test", "--yes")
 
     async def whole() -> bool:
         rows = [*planted.events, *history(5, 5)]
         return not await parked_keys(shop.connection) and not await wrong_rows(shop, rows)
 
-    await until(whole, "the decisions were not honoured")
-    assert json.loads((await said(shop, "list", "--json")).stdout)["stopped"] == []
+    await until(whole, "the decisions were not applied")
+    assert json.loads((await succeed(shop, "list", "--json")).stdout)["stopped"] == []
 
 
 async def wrong_rows(shop: Shop, events: list[Event]) -> list[Any]:
-    """Other than for who wrote when: a history is made anew with ids of its own."""
+    """The differing rows without those of the generated history, whose ids change with each call."""
     own = {event.metadata.subject for event in events if event.metadata.subject.startswith("victim")}
-    found = await differences(shop.connection, events)
-    return [row for row in found if "sales_daily.sales_daily" in row or any(key in row for key in own)]
+    differing = await differences(shop.connection, events)
+    return [row for row in differing if "sales_daily.sales_daily" in row or any(key in row for key in own)]
 
 
 async def test_a_passive_site_decides_nothing(shop: Shop, planted: Planted) -> None:

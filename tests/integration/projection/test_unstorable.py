@@ -1,4 +1,4 @@
-"""Records that no column can hold: foreign ones are passed over, an event of ours parks its key."""
+"""Records that no column can store: foreign ones are skipped, an event of ours parks its key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = random.Random(1).randbytes(3000).hex().encode()
 
 
 def with_header(name: str, value: bytes | None) -> list[tuple[str, bytes | None]]:
-    return [*((one, held) for one, held in GOOD if one != name), (name, value)]
+    return [*((header, content) for header, content in GOOD if header != name), (name, value)]
 
 
 @pytest.mark.parametrize(

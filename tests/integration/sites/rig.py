@@ -51,8 +51,8 @@ class TwoSites:
         """Its pid and whether it is ready."""
         state = site.journal.read()
         assert state is not None
-        found = next(member for member in state.members if member.name == name)
-        return found.pid, found.ready
+        state_of = next(member for member in state.members if member.name == name)
+        return state_of.pid, state_of.ready
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def receive(sku: str, quantity: int) -> Any:
     return ReceiveStock(sku, quantity, "delivery", AT)
 
 
-def place(order_id: str, sku: str, quantity: int) -> Any:
+def place_order(order_id: str, sku: str, quantity: int) -> Any:
     return PlaceOrder(order_id, "France", "EUR", AT, (Line(sku, quantity, 2_500_000),), ())
 
 
@@ -35,19 +35,22 @@ def ship(order_id: str) -> Any:
 
 def ends(bootstrap: str) -> dict[Place, int]:
     """Behind the last committed record of each mirrored partition."""
-    found: dict[Place, int] = {}
+    ends_by_partition: dict[Place, int] = {}
     for topic in mirrored_topics():
         for number in partitions_of(bootstrap, topic):
             offsets = [record.offset() for record in read_to_end(bootstrap, topic, {number: 0})]
-            found[topic, number] = max(offsets, default=-1) + 1
-    return found
+            ends_by_partition[topic, number] = max(offsets, default=-1) + 1
+    return ends_by_partition
 
 
-def mirror(source: str, target: str, cuts: Mapping[Place, int]) -> None:
-    """Copy every mirrored record before `cuts`, with key, value, headers, time and partition."""
+def mirror(
+    source: str, target: str, cuts: Mapping[Place, int], starts: Mapping[Place, int] | None = None
+) -> None:
+    """Copy every mirrored record from `starts` to before `cuts`, with key, value, headers, time and partition."""
     producer = Producer({"bootstrap.servers": target, "acks": "all", "enable.idempotence": True})
     for (topic, number), cut in cuts.items():
-        for record in read_to_end(source, topic, {number: 0}):
+        first = (starts or {}).get((topic, number), 0)
+        for record in read_to_end(source, topic, {number: first}):
             if record.offset() < cut:
                 producer.produce(
                     topic,

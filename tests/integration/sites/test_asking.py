@@ -6,13 +6,14 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from contracts.kernel.records import SiteRole
+from contracts.kernel.records import CommandInputs, SiteRole
 from infra.base.background import Background
 from infra.base.ports import free_ports
-from infra.log.asking import ControlReader, SiteSilent
-from infra.log.control import write_role
+from infra.dr.rebuild import prepare_empty
+from infra.log.control import ControlReader, SiteSilent, read_site, write_role
 from infra.log.topics import CONTROL, catalogue, create_topics
-from infra.stack.embedded.broker import EmbeddedBroker
+from infra.stack.embedded.kafka import EmbeddedBroker
+from services.kernel.log.control import Control
 from tests.integration.sites.rig import eventually
 
 HEARD_SECONDS = 30.0
@@ -35,6 +36,19 @@ def test_a_rebuilt_site_is_heard(tmp_path: Path) -> None:
             shutil.rmtree(tmp_path / "broker")
             broker = begin(tmp_path / "broker", ports, SiteRole("home", "passive", 7))
             eventually(lambda: asking.epoch == 7, HEARD_SECONDS)
+    finally:
+        broker.kill()
+
+
+def test_a_rebuilt_site_has_the_phase_of_the_active_one(tmp_path: Path) -> None:
+    port, controller_port = free_ports(2)
+    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
+    broker.start()
+    try:
+        active = Control(SiteRole("home", "active", 3), inputs=CommandInputs("inbox", 1))
+        prepare_empty(broker.bootstrap, "away", active)
+        control = read_site(broker.bootstrap, HEARD_SECONDS)
+        assert (control.role, control.phase) == (SiteRole("away", "passive", 3), "inbox")
     finally:
         broker.kill()
 

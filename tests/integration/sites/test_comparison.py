@@ -15,11 +15,11 @@ def test_foreign_records_make_no_difference_and_doubled_events_do(tmp_path: Path
     with own_broker(tmp_path / "active") as active, own_broker(tmp_path / "passive") as passive:
         for site in (active, passive):
             create_topics(site)
-        foreign = [each.record for each in planted() if not each.stops]
+        foreign = [item.record for item in planted() if not item.stops]
         good = [event(1), event(2), opening(2), event(3, epoch=2)]
         write_log(active, [foreign[0], *good, event(4, epoch=2)])
         write_log(passive, [*good[:2], *foreign, *good[2:]])
-        found = compare(active, passive)
-        assert (found.records, found.different, found.missing) == (len(good), (), 1)
+        comparison = compare(active, passive)
+        assert (comparison.records, comparison.different, comparison.missing) == (len(good), (), 1)
         write_log(passive, [event(3, epoch=2)])
         assert compare(active, passive).different == (f"{TOPIC}/0 at record {len(good)}",)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from contracts.kernel.records import SiteRole
-from infra.dr.mirror_position import caught_up, mirror_lag
+from infra.dr.mirror import caught_up, mirror_lag
 from infra.log.control import write_role
 from infra.log.topics import catalogue, drift
 from infra.stack.mirror_settings import mirror_transactional_id
@@ -57,10 +57,12 @@ def write(bootstrap: str, numbers: range, *, commit: bool = True, flow: str = ""
 def content(bootstrap: str) -> dict[int, list[tuple[object, ...]]]:
     """Each partition's committed records, offsets apart."""
     partitions = partitions_of(bootstrap, TOPIC)
-    found: dict[int, list[tuple[object, ...]]] = {partition: [] for partition in partitions}
+    records: dict[int, list[tuple[object, ...]]] = {partition: [] for partition in partitions}
     for record in read_to_end(bootstrap, TOPIC, dict.fromkeys(partitions, 0)):
-        found[record.partition()].append((record.key(), record.value(), record.headers(), record.timestamp()))
-    return found
+        records[record.partition()].append(
+            (record.key(), record.value(), record.headers(), record.timestamp())
+        )
+    return records
 
 
 def behind(stack: TwoSites) -> int:
@@ -103,7 +105,10 @@ def test_a_cut_link_stops_the_mirror_and_a_healed_one_lets_it_go_on(stack: TwoSi
         mirror_lag(stack.home.link, stack.away.bootstrap, "home", seconds=1)
     time.sleep(2)
     lag = mirror_lag(stack.home.bootstrap, stack.away.bootstrap, "home")
-    assert {place: count for place, count in lag.events.items() if count} == {(TOPIC, 0): 3, (TOPIC, 1): 2}
+    assert {partition: count for partition, count in lag.events.items() if count} == {
+        (TOPIC, 0): 3,
+        (TOPIC, 1): 2,
+    }
     assert stack.run("sites", "heal").returncode == 0
     eventually(lambda: behind(stack) == 0)
     assert content(stack.home.bootstrap) == content(stack.away.bootstrap)
@@ -121,7 +126,7 @@ def test_a_mirror_that_runs_and_copies_nothing_is_started_anew(stack: TwoSites) 
 
 
 def test_a_held_mirror_stays_down_and_the_lag_is_exact(stack: TwoSites) -> None:
-    stack.away.journal.hold("mirror")
+    stack.away.journal.keep_down("mirror")
     eventually(lambda: stack.member(stack.away, "mirror") == (None, False))
     write(stack.home.bootstrap, range(2000, 2007))
     write(stack.home.bootstrap, range(2007, 2020), commit=False)
@@ -138,7 +143,7 @@ def test_a_promotion_that_becomes_visible_ends_the_old_site(stack: TwoSites) -> 
     worker.init_transactions(30)
     worker.begin_transaction()
     worker.produce("order.answers", b"too late", "key", partition=0)
-    stack.away.journal.hold("mirror")
+    stack.away.journal.keep_down("mirror")
     assert stack.run("sites", "cut").returncode == 0
     write_role(stack.away.bootstrap, SiteRole("away", "active", 2))
     time.sleep(2)
@@ -160,11 +165,13 @@ def test_a_promotion_that_becomes_visible_ends_the_old_site(stack: TwoSites) -> 
 
 def test_no_mirror_starts_into_an_active_site(stack: TwoSites) -> None:
     write_role(stack.away.bootstrap, SiteRole("away", "active", 2))
-    stack.away.journal.hold("mirror")
+    stack.away.journal.keep_down("mirror")
     eventually(lambda: stack.member(stack.away, "mirror") == (None, False))
 
     stack.away.journal.release("mirror")
-    eventually(lambda: any("no mirror into away" in one["detail"] for one in stack.away.journal.events()), 30)
+    eventually(
+        lambda: any("no mirror into away" in event["detail"] for event in stack.away.journal.events()), 30
+    )
     assert stack.member(stack.away, "mirror") == (None, False)
 
 

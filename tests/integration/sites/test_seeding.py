@@ -10,10 +10,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.base.ports import free_ports
-from infra.dr.mirror_position import mirror_positions
-from infra.dr.seeding import last_data, reset_internal, seed
+from infra.dr.mirror import last_data, mirror_positions, reset_internal, seed
 from infra.stack.embedded.child import Child
-from infra.stack.embedded.mirror import prepare_mirror
+from infra.stack.embedded.kafka import prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace, positions_topic
 from services.kernel.log.reader import partitions_of, read_to_end
 
@@ -58,7 +57,7 @@ def letters(two_brokers: tuple[str, str]) -> tuple[str, str]:
 
 
 @pytest.fixture
-def place(letters: tuple[str, str], tmp_path: Path) -> MirrorPlace:
+def mirror(letters: tuple[str, str], tmp_path: Path) -> MirrorPlace:
     source, target = letters
     return MirrorPlace(tmp_path / "mirror", free_ports(1)[0], "one", "two", source, target, [TOPIC])
 
@@ -72,8 +71,8 @@ def start_mirror() -> Iterator[list[Child]]:
         child.kill()
 
 
-def test_a_seeded_mirror_copies_only_what_is_new(place: MirrorPlace, start_mirror: list[Child]) -> None:
-    source, target = place.source_bootstrap, place.target_bootstrap
+def test_a_seeded_mirror_copies_only_what_is_new(mirror: MirrorPlace, start_mirror: list[Child]) -> None:
+    source, target = mirror.source_bootstrap, mirror.target_bootstrap
     before = last_data(source, [TOPIC])
     assert before.keys() == {(TOPIC, 0), (TOPIC, 1)}
     ends = [max(record.offset() for record in read_to_end(source, TOPIC, {number: 0})) for number in (0, 1)]
@@ -86,7 +85,7 @@ def test_a_seeded_mirror_copies_only_what_is_new(place: MirrorPlace, start_mirro
     seed(target, "one", before)
     assert mirror_positions(target, "one") == before
 
-    start_mirror.append(Child(prepare_mirror(place), place.folder / "mirror.log"))
+    start_mirror.append(Child(prepare_mirror(mirror), mirror.folder / "mirror.log"))
     write(source, NEW, "writer")
     start_mirror[0].wait_until(lambda: mirror_positions(target, "one") == last_data(source, [TOPIC]), 120)
     assert read(target) == read(source) == [(OLD + NEW)[0::2], (OLD + NEW)[1::2]]

@@ -91,5 +91,5 @@ def order_rows(spark: SparkSession, rows: Iterable[tuple[Any, ...]]) -> DataFram
 
 
 def collected(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """Sorted; all columns unless some are named."""
+    """The rows, sorted; all columns unless some are named."""
     return sorted(tuple(row) for row in (frame.select(*columns) if columns else frame).collect())

@@ -1,10 +1,10 @@
-"""What a moment is."""
+"""The forms of a moment."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from analytics.as_of import moment
+from analytics.events import moment
 
 
 def test_a_day_is_its_last_instant() -> None:

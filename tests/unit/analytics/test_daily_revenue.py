@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from analytics.marts.daily_revenue import daily_revenue
+from analytics.marts.orders import daily_revenue
 
 CONFIRMED = "order_id string, day date, country string, currency string, units int, gross long"
 CANCELLED = CONFIRMED + ", confirmed boolean"

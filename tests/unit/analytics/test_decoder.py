@@ -1,4 +1,4 @@
-"""The second reader of the log's values."""
+"""The decoder of the log's values in Spark."""
 
 import io
 import struct

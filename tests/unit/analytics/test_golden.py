@@ -47,7 +47,7 @@ def _plain(field: StructField) -> Column:
 def test_golden_values_are_the_rows_of_the_services(spark: SparkSession) -> None:
     log, lock = golden_log(spark), load_lock()
     frames = [as_text(log.of(name)) for name in event_types(lock)]
-    found: dict[int, Any] = {
+    rows: dict[int, Any] = {
         row["schema_id"]: json.loads(row["body"]) for row in reduce(DataFrame.unionByName, frames).collect()
     }
     expected = {
@@ -56,4 +56,4 @@ def test_golden_values_are_the_rows_of_the_services(spark: SparkSession) -> None
         for schema_id in lock.ids(name)
     }
     assert len(expected) > 15
-    assert found == expected
+    assert rows == expected

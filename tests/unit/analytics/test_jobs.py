@@ -8,10 +8,10 @@ import pytest
 
 
 def run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    known = {"PATH": os.environ["PATH"], "DAYBOOK_SPARK_JARS": "/nowhere"}
+    base = {"PATH": os.environ["PATH"], "DAYBOOK_SPARK_JARS": "/nowhere"}
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(
-        command, env=known | environment, capture_output=True, text=True, check=False, timeout=60
+        command, env=base | environment, capture_output=True, text=True, check=False, timeout=60
     )
 
 

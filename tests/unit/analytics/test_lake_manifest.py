@@ -1,4 +1,4 @@
-"""What a lake says of itself, without Spark."""
+"""The report of a lake, without Spark."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from analytics.journal import RecordedDecisions
 from analytics.lake.manifest import (
     MANIFEST,
     LakeDamaged,
@@ -15,11 +14,12 @@ from analytics.lake.manifest import (
     Part,
     check_part,
     fingerprint,
+    lake_report,
     part_folder,
     read_manifest,
     write_manifest,
 )
-from analytics.lake.report import lake_report
+from analytics.log_rule import RecordedDecisions
 from contracts.lock import load_lock
 from contracts.order.events import OrderPlaced
 from tests.unit.analytics.test_jobs import run
@@ -53,12 +53,12 @@ def test_a_lake_of_an_older_form_is_none(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
-def test_a_lake_tells_its_ends_and_its_schema_versions() -> None:
-    said = lake_report(LAKE, Path("lake")).splitlines()
-    assert said[0] == "lake: 13 records, 0.0 MB in 2 parts"
-    assert said[1:3] == ["complete to order.events/0/12", "complete to order.events/1/7"]
-    assert said[3].endswith(", the same as now")
-    assert [line.strip() for line in said[4:]] == [
+def test_the_report_lists_ends_and_schema_versions() -> None:
+    report = lake_report(LAKE, Path("lake")).splitlines()
+    assert report[0] == "lake: 13 records, 0.0 MB in 2 parts"
+    assert report[1:3] == ["complete to order.events/0/12", "complete to order.events/1/7"]
+    assert report[3].endswith(", the same as now")
+    assert [line.strip() for line in report[4:]] == [
         "1 without a schema id",
         "3 daybook.order.OrderPlaced version 1",
         "4 of the unknown schema id 999999",
@@ -66,7 +66,7 @@ def test_a_lake_tells_its_ends_and_its_schema_versions() -> None:
     ]
 
 
-def test_it_tells_that_the_contracts_have_changed_since() -> None:
+def test_the_report_shows_that_the_contracts_have_changed() -> None:
     assert "others than now" in lake_report(replace(LAKE, contracts="0" * 64), Path("lake"))
 
 

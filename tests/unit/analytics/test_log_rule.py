@@ -1,4 +1,4 @@
-"""Spark's rule for records of the log says what the shared table says, all cases in one job."""
+"""Spark's rule for records of the log agrees with the shared table; all cases run in one job."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 
 from analytics import envelope
 from analytics.envelope import with_kind
-from analytics.journal import RecordedDecisions
-from analytics.log_rule import FIRST_EPOCH, STREAMS, WAITING, Exceptions, find_exceptions
+from analytics.log_rule import FIRST_EPOCH, STREAMS, WAITING, Exceptions, RecordedDecisions, find_exceptions
 from analytics.stream_steps import murmur2
 from contracts.lock import load_lock
 from services.kernel.log import rule as log_rule
@@ -43,10 +42,10 @@ def decisions(cases: tuple[Case, ...]) -> RecordedDecisions:
     return RecordedDecisions(verdicts, epochs)
 
 
-def says(case: Case, name: str, found: Exceptions) -> tuple[str, ...]:
-    """What each record of the case is, by the exceptions."""
-    records = {offset: what for where, _, offset, what in found.records if where == name}
-    stopped = {key: (stop, what) for where, _, key, stop, what in found.stopped if where == name}
+def readings(case: Case, name: str, exceptions: Exceptions) -> tuple[str, ...]:
+    """How the exceptions classify each record of the case."""
+    records = {offset: what for where, _, offset, what in exceptions.records if where == name}
+    stopped = {key: (stop, what) for where, _, key, stop, what in exceptions.stopped if where == name}
     result = []
     for offset, record in enumerate(case.log):
         stop, step = stopped.get((record.key or b"").decode(errors="replace"), (len(case.log), ""))
@@ -56,7 +55,7 @@ def says(case: Case, name: str, found: Exceptions) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> Exceptions:
+def exceptions(spark: SparkSession) -> Exceptions:
     rows = [
         (topic(number), 0, offset, record.key, record.value, [*record.headers])
         for number, case in enumerate(CASES)
@@ -68,8 +67,8 @@ def found(spark: SparkSession) -> Exceptions:
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: CASES[number].name)
-def test_spark_says_what_the_table_says(found: Exceptions, number: int) -> None:
-    assert says(CASES[number], topic(number), found) == CASES[number].says
+def test_spark_agrees_with_the_table(exceptions: Exceptions, number: int) -> None:
+    assert readings(CASES[number], topic(number), exceptions) == CASES[number].readings
 
 
 def test_what_is_named_twice_is_named_alike() -> None:

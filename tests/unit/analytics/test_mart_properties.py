@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics.marts.customer_cohorts import customer_cohorts
-from analytics.marts.customers import customers
-from analytics.marts.daily_revenue import daily_revenue
-from analytics.marts.guests import guests
-from analytics.marts.order_funnel import order_funnel
-from analytics.marts.orders import orders
-from analytics.marts.stock_ledger import stock_ledger
+from analytics.marts.customers import customer_cohorts, customers, guests
+from analytics.marts.orders import daily_revenue, order_funnel, orders
+from analytics.marts.stock import stock_ledger
 from tests.unit.analytics.shop_frames import DAY, HOUR, MONDAY, Life, life_frames
 
 # Each example holds many cases, so few are needed; shrinking them would be many jobs.
@@ -69,33 +65,33 @@ def test_every_ledger_closes(spark: SparkSession, moved: list[tuple[str, str, in
 @FEW
 @given(st.lists(lives, min_size=100, max_size=250))
 def test_every_funnel_narrows(spark: SparkSession, drawn: list[Life]) -> None:
-    known = numbered(drawn)
-    days = order_funnel(orders(**life_frames(spark, known))).collect()
+    generated = numbered(drawn)
+    days = order_funnel(orders(**life_frames(spark, generated))).collect()
     for day in days:
         assert day["placed"] >= day["confirmed"] >= day["shipped"] >= day["returned"]
         assert day["placed"] >= day["confirmed"] + day["rejected"] + day["expired"]
         for name in ("confirming_seconds", "shipping_hours", "returning_days"):
             if day[f"{name}_p50"] is not None:
                 assert 0 <= day[f"{name}_p50"] <= day[f"{name}_p95"]
-    assert sum(day["placed"] for day in days) == len(known)
-    assert sum(day["confirmed"] for day in days) == sum(life.confirmed for life in known)
+    assert sum(day["placed"] for day in days) == len(generated)
+    assert sum(day["confirmed"] for day in days) == sum(life.confirmed for life in generated)
 
 
 @FEW
 @given(st.lists(lives, min_size=100, max_size=250))
 def test_money_is_the_same_in_every_mart(spark: SparkSession, drawn: list[Life]) -> None:
-    known = numbered(drawn)
+    generated = numbered(drawn)
     expected: Counter[str] = Counter()
-    for life in known:
+    for life in generated:
         if life.confirmed and life.fate != "undone":
             expected[life.currency] += life.gross - life.refund * (life.fate in ("part", "whole"))
-    frames = life_frames(spark, known)
+    frames = life_frames(spark, generated)
     everything = orders(**frames).persist()
     by_day = net(daily_revenue(frames["confirmed"], frames["cancelled"], frames["returned"]))
     of_guests, of_customers = net(guests(everything)), net(customers(everything))
     of_cohorts = net(customer_cohorts(everything))
     everything.unpersist()
-    for currency in {life.currency for life in known}:
+    for currency in {life.currency for life in generated}:
         assert by_day[currency] == expected[currency]
         assert of_guests[currency] + of_customers[currency] == expected[currency]
         assert of_cohorts[currency] == of_customers[currency]

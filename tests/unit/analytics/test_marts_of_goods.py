@@ -4,10 +4,8 @@ from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
-from analytics.marts import basket_pairs as baskets
-from analytics.marts.customer_skus import customer_skus
-from analytics.marts.stock_ledger import stock_ledger
-from analytics.marts.stockouts import stockouts
+from analytics.marts.customers import MOST_SKUS, basket_pairs, customer_skus
+from analytics.marts.stock import stock_ledger, stockouts
 from tests.unit.analytics.shop_frames import DAY, LINES, MONDAY, SCHEMAS, collected, order_rows
 
 MOVEMENTS = "sku string, kind string, quantity int, occurred_at timestamp"
@@ -100,7 +98,7 @@ def test_pairs_that_are_bought_together(spark: SparkSession) -> None:
     orders = order_rows(spark, [(key, None, MONDAY, 0, 0, key != "e") for key in "abcde"])
     contents = {"a": "ST", "b": "STU", "c": "S", "d": "UVS", "e": "ST"}
     lines = [(key, sku, 1, 1) for key, skus in contents.items() for sku in skus + skus[0]]
-    assert collected(baskets.basket_pairs(orders, spark.createDataFrame(lines, LINES))) == [
+    assert collected(basket_pairs(orders, spark.createDataFrame(lines, LINES))) == [
         ("S", "T", 4, 4, 2, 2, 0.5, 0.5, 1.0, 1.0),
         ("S", "U", 4, 4, 2, 2, 0.5, 0.5, 1.0, 1.0),
     ]
@@ -109,6 +107,6 @@ def test_pairs_that_are_bought_together(spark: SparkSession) -> None:
 def test_a_basket_that_is_too_large_is_left_out(spark: SparkSession) -> None:
     orders = order_rows(spark, [(key, None, MONDAY, 0, 0, True) for key in "abc"])
     lines = [(key, sku, 1, 1) for key in "abc" for sku in ("S", "T")]
-    lines += [("c", f"X{number:03}", 1, 1) for number in range(baskets.MOST_SKUS - 1)]
-    frame = baskets.basket_pairs(orders, spark.createDataFrame(lines, LINES))
+    lines += [("c", f"X{number:03}", 1, 1) for number in range(MOST_SKUS - 1)]
+    frame = basket_pairs(orders, spark.createDataFrame(lines, LINES))
     assert collected(frame, "sku_a", "sku_b", "baskets", "baskets_both") == [("S", "T", 2, 2)]

@@ -4,11 +4,8 @@ from datetime import date, timedelta
 
 from pyspark.sql import SparkSession
 
-from analytics.marts.customer_cohorts import customer_cohorts
-from analytics.marts.customers import customers
-from analytics.marts.guests import guests
-from analytics.marts.order_funnel import order_funnel
-from analytics.marts.orders import orders
+from analytics.marts.customers import customer_cohorts, customers, guests
+from analytics.marts.orders import order_funnel, orders
 from tests.unit.analytics.shop_frames import DAY, HOUR, MONDAY, Life, collected, life_frames, order_rows
 
 

@@ -1,11 +1,11 @@
-"""An output is replaced whole or not at all; what a killed job left is put right by the next one."""
+"""An output is replaced completely or not at all; the next job repairs what a killed job left."""
 
 from pathlib import Path
 
 import pytest
 
-from analytics.jobs import replacement
-from analytics.jobs.replacement import exchange, replaced
+from analytics.jobs import outputs
+from analytics.jobs.outputs import exchange, replaced
 
 
 def written(folder: Path, text: str) -> None:
@@ -17,7 +17,7 @@ def written(folder: Path, text: str) -> None:
 @pytest.fixture(params=["in one step", "step by step"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "step by step":
-        monkeypatch.setattr(replacement, "exchange", lambda _one, _other: False)
+        monkeypatch.setattr(outputs, "exchange", lambda _one, _other: False)
 
 
 @pytest.mark.usefixtures("way")

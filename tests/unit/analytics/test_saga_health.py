@@ -1,25 +1,28 @@
-"""Conversations: literal turns in, rows out."""
+"""The mart of conversations: literal messages in, rows out."""
 
 from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from analytics.marts.saga_health import saga_health
-from analytics.staging import conversations
+from analytics import staging
+from analytics.marts.orders import saga_health
+from contracts.kernel.records import InboxBatch, InboxGroup, InboxMessage
+from contracts.lock import load_lock
+from services.kernel.record.codec import FRAME, encode
 from tests.unit.analytics.shop_frames import MONDAY, collected
 
-TURNS = """order_id string, step string, number int, asked int, answered int, refused int, ends_as string,
+MESSAGES = """order_id string, step string, number int, asked int, answered int, refused int, ends_as string,
     id string, at timestamp, recorded_at timestamp"""
-ASKS = "id string, cause string, sent long"
+COMMANDS = "id string, cause string, sent long"
 DAY = MONDAY.date()
 
 
-def asked(order: str, step: str, skus: int, number: int = 0) -> tuple[Any, ...]:
+def request(order: str, step: str, skus: int, number: int = 0) -> tuple[Any, ...]:
     return (order, step, number, skus, 0, 0, None, f"{order}-{step}-{number}", MONDAY, MONDAY)
 
 
-def answered(
+def reply(
     order: str,
     step: str,
     skus: int,
@@ -34,19 +37,21 @@ def answered(
 
 def test_conversations_by_their_end(spark: SparkSession) -> None:
     conversation_events = [
-        asked("a", "reserve", 3),
-        answered("a", "reserve", 2, 1),
-        answered("a", "reserve", 1, 4, ends_as="confirmed"),
-        asked("b", "reserve", 2),
-        answered("b", "reserve", 1, 2, refused=1, ends_as="rejected"),
-        asked("b", "release", 1),
-        answered("b", "release", 1, 3),
-        asked("c", "reserve", 1),
+        request("a", "reserve", 3),
+        reply("a", "reserve", 2, 1),
+        reply("a", "reserve", 1, 4, ends_as="confirmed"),
+        request("b", "reserve", 2),
+        reply("b", "reserve", 1, 2, refused=1, ends_as="rejected"),
+        request("b", "release", 1),
+        reply("b", "release", 1, 3),
+        request("c", "reserve", 1),
     ]
     outgoing_commands = spark.createDataFrame(
-        [("x", "a-reserve-0", 3), ("y", "a-reserve-0", 1), ("z", "c-reserve-0", 2)], ASKS
+        [("x", "a-reserve-0", 3), ("y", "a-reserve-0", 1), ("z", "c-reserve-0", 2)], COMMANDS
     )
-    assert collected(saga_health(spark.createDataFrame(conversation_events, TURNS), outgoing_commands)) == [
+    assert collected(
+        saga_health(spark.createDataFrame(conversation_events, MESSAGES), outgoing_commands)
+    ) == [
         (DAY, "release", "done", 1, 1, 1, 0, 3.0, 3.0, 3.0),
         (DAY, "reserve", "confirmed", 1, 3, 2, 2, 4.0, 4.0, 4.0),
         (DAY, "reserve", "open", 1, 1, 0, 1, None, None, None),
@@ -54,17 +59,17 @@ def test_conversations_by_their_end(spark: SparkSession) -> None:
     ]
 
 
-def test_movements_are_done_when_all_is_answered(spark: SparkSession) -> None:
+def test_movements_are_done_when_every_reply_is_there(spark: SparkSession) -> None:
     conversation_events = [
-        asked("a", "issue", 2),
-        answered("a", "issue", 1, 1),
-        asked("b", "return", 1, number=1),
-        answered("b", "return", 1, 5, refused=1, number=1),
-        asked("b", "return", 1, number=2),
-        answered("b", "return", 1, 7, number=2),
-        answered("stranger", "issue", 1, 7),
+        request("a", "issue", 2),
+        reply("a", "issue", 1, 1),
+        request("b", "return", 1, number=1),
+        reply("b", "return", 1, 5, refused=1, number=1),
+        request("b", "return", 1, number=2),
+        reply("b", "return", 1, 7, number=2),
+        reply("stranger", "issue", 1, 7),
     ]
-    frame = saga_health(spark.createDataFrame(conversation_events, TURNS), None)
+    frame = saga_health(spark.createDataFrame(conversation_events, MESSAGES), None)
     assert collected(frame, "step", "outcome", "conversations", "retries", "seconds_max") == [
         ("issue", "open", 1, None, None),
         ("return", "done", 1, None, 7.0),
@@ -72,20 +77,36 @@ def test_movements_are_done_when_all_is_answered(spark: SparkSession) -> None:
     ]
 
 
-def test_an_ask_belongs_to_the_event_that_first_asked(spark: SparkSession) -> None:
-    """Asked again, it names the order as its cause."""
+def test_a_command_belongs_to_the_event_that_first_caused_it(spark: SparkSession) -> None:
+    """A retry of the command names the order as its cause. A batch counts message by message."""
+    batch = InboxBatch(
+        (
+            InboxGroup(
+                "reserve", "c", "placed-event", "", "order.inbox", "o-1", (message("x"), message("y"))
+            ),
+            InboxGroup("outcomes", "c", "", "", "", "", (message("reply"),)),
+        )
+    )
+    value = encode("inventory.inbox", batch)
+    later, latest = MONDAY + timedelta(seconds=30), MONDAY + timedelta(seconds=60)
     commands = [
-        ("x", "placed-event", MONDAY, 4),
-        ("x", "o-1", MONDAY + timedelta(seconds=30), 9),
-        ("x", "o-1", MONDAY + timedelta(seconds=60), 11),
-        ("y", "placed-event", MONDAY, 5),
-        ("receipt", None, MONDAY, 1),
+        ("batch", InboxBatch.TYPE, FRAME.unpack_from(value)[1], "batch", MONDAY, 4, bytearray(value)),
+        ("x", "reserve", 1, "o-1", later, 9, None),
+        ("x", "reserve", 1, "o-1", latest, 11, None),
+        ("receipt", "receive", 2, None, MONDAY, 1, None),
     ]
     frame = spark.createDataFrame(
-        commands, "id string, causation_id string, recorded_at timestamp, offset long"
+        commands,
+        "id string, type string, schema_id long, causation_id string, recorded_at timestamp, offset long, "
+        "value binary",
     )
-    assert sorted(map(tuple, conversations.outgoing_commands(frame).collect()), key=str) == [
+    assert sorted(map(tuple, staging.outgoing_commands(frame, load_lock()).collect()), key=str) == [
         ("receipt", None, 1),
+        ("reply", "reply", 1),
         ("x", "placed-event", 3),
         ("y", "placed-event", 1),
     ]
+
+
+def message(name: str) -> InboxMessage:
+    return InboxMessage(name, "sku", "", b"")

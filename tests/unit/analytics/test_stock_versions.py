@@ -11,9 +11,9 @@ from analytics.envelope import LOG_COLUMNS
 from analytics.evidence import aggregates
 from analytics.evidence.domain_fold import folded
 from analytics.log_rule import NOTHING_FOUND, with_fault
-from analytics.marts.stock_ledger import stock_ledger
+from analytics.marts.stock import stock_ledger
 from analytics.replay import Replay
-from analytics.staging.stock import movements
+from analytics.staging import movements
 from contracts.inventory.events import StockReceived, StockReleased, StockReserved
 from contracts.lock import load_lock
 from tests.integration.analytics.log_writer import framed

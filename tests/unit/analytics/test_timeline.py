@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
-from analytics.timeline import ORDER, life, timeline
+from analytics.events import ORDER, life, timeline
 from tests.unit.analytics.shop_frames import MONDAY
 
 ENVELOPES = (

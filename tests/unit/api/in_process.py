@@ -9,20 +9,20 @@ from urllib.parse import unquote
 
 
 @dataclass(frozen=True)
-class Answer:
+class AppResponse:
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
 
-async def ask(
+async def send_request(
     app: Any,
     method: str,
     path: str,
     query: str = "",
     headers: Sequence[tuple[str, str]] = (),
     body: bytes = b"",
-) -> Answer:
+) -> AppResponse:
     """What the application sends; the body is JSON."""
     given = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
     scope = {
@@ -48,6 +48,6 @@ async def ask(
         sent.append(event)
 
     await app(scope, receive, send)
-    return Answer(
+    return AppResponse(
         sent[0]["status"], sent[0]["headers"], b"".join(event.get("body", b"") for event in sent[1:])
     )

@@ -28,7 +28,8 @@ BIG = 4 * 1024 * 1024
 
 @dataclass
 class Answering:
-    """`POST /echo` tells what it got, `POST /slow` after `release`; `called` counts both. `GET /big`."""
+    """`POST /echo` returns a description of the request, `POST /slow` after `release`; `called` counts both. `GET /big`
+    returns a large body."""
 
     called: int = 0
     release: threading.Event = field(default_factory=threading.Event)
@@ -44,8 +45,8 @@ class Answering:
     async def _echo(self, request: Request) -> Response:
         self.called += 1
         body = await request.body()
-        told = {"bytes": len(body), "headers": sorted(request.headers.keys()), "path": request.url.path}
-        return Response(msgspec.json.encode(told), media_type="application/json")
+        document = {"bytes": len(body), "headers": sorted(request.headers.keys()), "path": request.url.path}
+        return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def _slow(self, request: Request) -> Response:
         from anyio import to_thread
@@ -100,7 +101,7 @@ def exchange(port: int, request: bytes, source: str = HOST) -> bytes:
 
 
 def post(path: str, body: bytes = b"{}", *headers: str, length: int | None = None) -> bytes:
-    """A request that asks for its connection to be closed."""
+    """A request with `Connection: close`."""
     lines = (
         f"POST {path} HTTP/1.1",
         f"Host: {HOST}",
@@ -112,17 +113,17 @@ def post(path: str, body: bytes = b"{}", *headers: str, length: int | None = Non
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def status(answer: bytes) -> int:
-    return int(answer[9:12]) if answer else 0
+def status(response: bytes) -> int:
+    return int(response[9:12]) if response else 0
 
 
-def code(answer: bytes) -> str:
-    """The code of the problem that the answer is. Fails where it is none, or the connection stays open."""
-    head, _, body = answer.partition(b"\r\n\r\n")
+def code(response: bytes) -> str:
+    """The code of a problem response. Fails if it is no problem, or if the connection stays open."""
+    head, _, body = response.partition(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
-    assert b"content-type: application/problem+json" in lines, answer
+    assert b"content-type: application/problem+json" in lines, response
     assert b"connection: close" in lines
     document = msgspec.json.decode(body)
-    assert document["status"] == status(answer)
+    assert document["status"] == status(response)
     assert document["type"] == f"urn:daybook:problem:{document['code']}"
     return str(document["code"])

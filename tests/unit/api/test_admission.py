@@ -20,19 +20,21 @@ def url() -> Iterator[str]:
         yield f"http://{HOST}:{port}"
 
 
-def asked(url: str, headers: dict[str, str], method: str = "POST", body: bytes = b"{}") -> tuple[int, str]:
+def result_of(
+    url: str, headers: dict[str, str], method: str = "POST", body: bytes = b"{}"
+) -> tuple[int, str]:
     path = "/echo" if method == "POST" else "/health/live"
-    answer = httpx.request(method, url + path, content=body, headers={**JSON, **headers}, trust_env=False)
-    problem = answer.headers["content-type"] == "application/problem+json"
-    return answer.status_code, answer.json()["code"] if problem else ""
+    response = httpx.request(method, url + path, content=body, headers={**JSON, **headers}, trust_env=False)
+    problem = response.headers["content-type"] == "application/problem+json"
+    return response.status_code, response.json()["code"] if problem else ""
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.0.0.1:1234", "localhost", "LocalHost:80", "shop.example", "[::1]:27401"]
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_the_hosts_that_are_served(url: str, host: str, method: str) -> None:
-    assert asked(url, {"Host": host}, method) == (200, "")
+def test_configured_hosts_are_served(url: str, host: str, method: str) -> None:
+    assert result_of(url, {"Host": host}, method) == (200, "")
 
 
 @pytest.mark.parametrize(
@@ -41,17 +43,17 @@ def test_the_hosts_that_are_served(url: str, host: str, method: str) -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_another_host_is_misdirected(url: str, host: str, method: str) -> None:
-    assert asked(url, {"Host": host}, method) == (421, "wrong_host")
+    assert result_of(url, {"Host": host}, method) == (421, "wrong_host")
 
 
 @pytest.mark.parametrize(
     "host", ["", "a b", "localhost:x", "localhost:123456", "user@localhost", "a,localhost"]
 )
-def test_what_is_no_host_is_a_bad_request(url: str, host: str) -> None:
-    assert asked(url, {"Host": host}, "GET") == (400, "malformed_host")
+def test_a_malformed_host_is_a_bad_request(url: str, host: str) -> None:
+    assert result_of(url, {"Host": host}, "GET") == (400, "malformed_host")
 
 
-def test_there_is_one_host(url: str) -> None:
+def test_a_repeated_host_header_is_refused(url: str) -> None:
     port = int(url.rpartition(":")[2])
     twice = post("/echo", b"{}", "Host: evil.example")
     assert code(exchange(port, twice)) == "malformed_host"
@@ -62,8 +64,8 @@ def test_there_is_one_host(url: str) -> None:
 
 
 def test_no_redirect_names_the_host_of_the_request(url: str) -> None:
-    answer = httpx.post(f"{url}/echo/", content=b"{}", headers=JSON, trust_env=False)
-    assert (answer.status_code, answer.headers.get("location")) == (404, None)
+    response = httpx.post(f"{url}/echo/", content=b"{}", headers=JSON, trust_env=False)
+    assert (response.status_code, response.headers.get("location")) == (404, None)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +80,8 @@ def test_no_redirect_names_the_host_of_the_request(url: str) -> None:
         {"Origin": "https://shop.example", "Sec-Fetch-Site": "same-origin"},
     ],
 )
-def test_the_own_pages_and_programs_may_change_things(url: str, headers: dict[str, str]) -> None:
-    assert asked(url, headers) == (200, "")
+def test_same_origin_pages_and_programs_may_write(url: str, headers: dict[str, str]) -> None:
+    assert result_of(url, headers) == (200, "")
 
 
 @pytest.mark.parametrize(
@@ -96,9 +98,9 @@ def test_the_own_pages_and_programs_may_change_things(url: str, headers: dict[st
         {"Origin": "http://shop.example.evil", "Host": "shop.example"},
     ],
 )
-def test_pages_of_other_sites_may_not(url: str, headers: dict[str, str]) -> None:
-    assert asked(url, headers) == (403, "cross_site")
-    assert asked(url, headers, "GET", b"") == (200, "")
+def test_pages_of_other_sites_may_not_write(url: str, headers: dict[str, str]) -> None:
+    assert result_of(url, headers) == (403, "cross_site")
+    assert result_of(url, headers, "GET", b"") == (200, "")
 
 
 @pytest.mark.parametrize(
@@ -111,8 +113,8 @@ def test_pages_of_other_sites_may_not(url: str, headers: dict[str, str]) -> None
         "application/vnd.schemaregistry.v1+json",
     ],
 )
-def test_json_has_several_names(url: str, kind: str) -> None:
-    assert asked(url, {"Content-Type": kind}) == (200, "")
+def test_every_json_media_type_is_accepted(url: str, kind: str) -> None:
+    assert result_of(url, {"Content-Type": kind}) == (200, "")
 
 
 @pytest.mark.parametrize(
@@ -129,15 +131,15 @@ def test_json_has_several_names(url: str, kind: str) -> None:
         {"Content-Encoding": "gzip"},
     ],
 )
-def test_other_bodies_are_not_supported(url: str, headers: dict[str, str]) -> None:
-    assert asked(url, headers) == (415, "unsupported_media_type")
+def test_other_media_types_are_refused(url: str, headers: dict[str, str]) -> None:
+    assert result_of(url, headers) == (415, "unsupported_media_type")
 
 
-def test_a_body_without_a_type_is_not_taken_for_json(url: str) -> None:
+def test_a_body_without_a_content_type_is_refused(url: str) -> None:
     port = int(url.rpartition(":")[2])
     request = post("/echo").replace(b"Content-Type: application/json\r\n", b"")
-    answer = exchange(port, request)
-    assert (status(answer), b"unsupported_media_type" in answer) == (415, True)
+    response = exchange(port, request)
+    assert (status(response), b"unsupported_media_type" in response) == (415, True)
     chunked = request.replace(b"Content-Length: 2\r\n", b"Transfer-Encoding: chunked\r\n")
     assert status(exchange(port, chunked.removesuffix(b"{}") + b"2\r\n{}\r\n0\r\n\r\n")) == 415
     assert status(exchange(port, request.replace(b"Length: 2", b"Length: 0").removesuffix(b"{}"))) == 200

@@ -1,4 +1,4 @@
-"""How many connections a client may have, who it is behind a proxy, and who goes when the server is full."""
+"""The limits of connections: per client, behind a proxy, and when the server is full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from ipaddress import ip_network
 import pytest
 
 from infra.base.ports import HOST
-from services.edge.connections import MAX_BUFFERED_BYTES, Connections, client_of, forwarded_client
+from services.edge.protocol import (
+    MAX_BUFFERED_BYTES,
+    BoundedProtocol,
+    Connections,
+    client_of,
+    forwarded_client,
+)
 from services.edge.settings import EdgeSettings
 from tests.unit.api.servers import Answering, code, connected, everything, exchange, post, served, status
 
@@ -37,15 +43,15 @@ def opened() -> Iterator[ExitStack]:
         yield stack
 
 
-def test_an_address_has_so_many_connections_and_another_has_its_own(port: int, opened: ExitStack) -> None:
+def test_connections_are_limited_per_address(port: int, opened: ExitStack) -> None:
     held = [opened.enter_context(connected(port, CLIENT)) for _ in range(MOST)]
     refused = exchange(port, post("/echo"), CLIENT)
     assert (status(refused), code(refused)) == (429, "too_many_connections")
     assert b"retry-after: 1" in refused
     assert status(exchange(port, post("/echo"), OTHER)) == 200
     held[0].close()
-    while status(answer := exchange(port, post("/echo"), CLIENT)) != 200:
-        assert code(answer) == "too_many_connections"
+    while status(response := exchange(port, post("/echo"), CLIENT)) != 200:
+        assert code(response) == "too_many_connections"
 
 
 def slow(port: int, opened: ExitStack, forwarded: str, source: str = PROXY) -> socket.socket:
@@ -73,7 +79,9 @@ def test_a_trusted_proxys_clients_are_counted_by_their_requests(
         assert status(everything(client)) == 200
 
 
-def test_who_is_no_proxy_is_not_believed(port: int, answering: Answering, opened: ExitStack) -> None:
+def test_forwarded_addresses_of_untrusted_clients_are_ignored(
+    port: int, answering: Answering, opened: ExitStack
+) -> None:
     for n in range(MOST):
         slow(port, opened, f"198.51.100.{n}", CLIENT)
     assert code(exchange(port, post("/echo", b"{}", "X-Forwarded-For: 203.0.113.1"), CLIENT))
@@ -93,7 +101,7 @@ def test_who_is_no_proxy_is_not_believed(port: int, answering: Answering, opened
         ("unknown", "unknown"),
     ],
 )
-def test_who_counts_as_one_client(address: str, client: str | None) -> None:
+def test_addresses_are_mapped_to_clients(address: str, client: str | None) -> None:
     assert client_of(address, TRUSTED) == client
 
 
@@ -108,15 +116,15 @@ def test_who_counts_as_one_client(address: str, client: str | None) -> None:
         ("10.0.0.1,", None),
     ],
 )
-def test_the_last_that_is_no_proxy_is_the_client(chain: str, client: str | None) -> None:
+def test_the_last_untrusted_forwarded_address_is_the_client(chain: str, client: str | None) -> None:
     assert forwarded_client(chain, TRUSTED) == client
 
 
-class Waiting:
+class Waiting(BoundedProtocol):
     """A connection of a client that is waited for."""
 
     def __init__(self, connections: Connections, size: int = 0) -> None:
-        self.buffered, self.gone, self.connections = 0, False, connections
+        self.buffered, self.gone, self.shared = 0, False, connections
         connections.wait(self, 10)
         connections.buffer(self, size)
 
@@ -125,27 +133,27 @@ class Waiting:
 
     def shed(self) -> None:
         self.gone = True
-        self.connections.stop_waiting(self)
-        self.connections.buffer(self, 0)
+        self.shared.stop_waiting(self)
+        self.shared.buffer(self, 0)
 
 
-async def test_when_there_are_too_many_who_was_waited_for_the_longest_goes() -> None:
+async def test_the_longest_waiting_connection_is_closed_at_the_limit() -> None:
     connections = Connections(EdgeSettings())
     first, second, third = (Waiting(connections) for _ in range(3))
     connections.stop_waiting(first)
     connections.make_room(connections.most)
     assert not second.gone
     connections.make_room(connections.most + 1)
-    assert [each.gone for each in (first, second, third)] == [False, True, False]
+    assert [client.gone for client in (first, second, third)] == [False, True, False]
 
 
-async def test_when_bodies_are_too_large_together_the_oldest_go() -> None:
+async def test_the_oldest_bodies_are_dropped_when_all_together_are_too_large() -> None:
     connections = Connections(EdgeSettings())
     half = MAX_BUFFERED_BYTES // 2
     head, first, second = Waiting(connections), Waiting(connections, half), Waiting(connections, half)
     assert not first.gone
     third = Waiting(connections, 10)
-    assert [each.gone for each in (head, first, second, third)] == [False, True, False, False]
+    assert [client.gone for client in (head, first, second, third)] == [False, True, False, False]
     connections.buffer(second, 0)
     connections.buffer(third, MAX_BUFFERED_BYTES)
     assert not third.gone

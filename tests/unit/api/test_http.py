@@ -9,8 +9,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from services.edge.app import application
-from services.edge.bodies import MAX_BODY_BYTES, read_body
-from services.edge.problems import Problem
+from services.edge.problems import MAX_BODY_BYTES, Problem
+from services.edge.requests import read_body
 
 
 async def size(request: Request) -> Response:
@@ -42,34 +42,34 @@ async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         ("POST", "/metrics", 405, "method_not_allowed"),
     ],
 )
-async def test_what_is_not_there_is_a_problem(
+async def test_missing_routes_and_methods_are_problems(
     client: httpx.AsyncClient, method: str, path: str, status: int, code: str
 ) -> None:
-    answer = await client.request(method, path)
-    assert answer.status_code == status
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["code"] == code
+    response = await client.request(method, path)
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["code"] == code
 
 
-async def test_what_may_be_read_is_allowed_without_its_body(client: httpx.AsyncClient) -> None:
+async def test_head_is_allowed_wherever_get_is(client: httpx.AsyncClient) -> None:
     assert (await client.post("/metrics")).headers["allow"] == "GET, HEAD"
     whole, head = [await client.request(method, "/health/live") for method in ("GET", "HEAD")]
     assert (head.status_code, head.content, head.headers) == (200, b"", whole.headers)
 
 
-async def test_a_failure_tells_nothing_of_itself(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/broken")
-    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
-    assert "secret" not in answer.text
+async def test_an_internal_error_reveals_no_details(client: httpx.AsyncClient) -> None:
+    response = await client.get("/broken")
+    assert (response.status_code, response.json()["code"]) == (500, "internal_error")
+    assert "secret" not in response.text
 
 
-async def test_a_body_may_have_a_mebibyte(client: httpx.AsyncClient) -> None:
+async def test_a_body_has_at_most_one_mebibyte(client: httpx.AsyncClient) -> None:
     assert (await client.post("/size", content=b"x" * MAX_BODY_BYTES)).text == str(MAX_BODY_BYTES)
-    answer = await client.post("/size", content=b"x" * (MAX_BODY_BYTES + 1))
-    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+    response = await client.post("/size", content=b"x" * (MAX_BODY_BYTES + 1))
+    assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
 
 
-async def test_a_body_of_unknown_length_is_cut_too(client: httpx.AsyncClient) -> None:
+async def test_a_chunked_body_has_the_same_limit(client: httpx.AsyncClient) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(17):
             yield b"x" * 65_536
@@ -78,15 +78,15 @@ async def test_a_body_of_unknown_length_is_cut_too(client: httpx.AsyncClient) ->
 
 
 async def test_readiness_has_a_reason(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/health/ready")
-    assert (answer.status_code, answer.json()["reason"]) == (503, "restoring")
+    response = await client.get("/health/ready")
+    assert (response.status_code, response.json()["reason"]) == (503, "restoring")
     assert (await client.get("/health/live")).status_code == 200
     assert b"# HELP" in (await client.get("/metrics")).content
 
 
 def test_a_problem_is_rfc_9457() -> None:
-    answer = Problem(409, "already_shipped", "it left", version=3).response()
-    assert msgspec.json.decode(answer.body) == {
+    response = Problem(409, "already_shipped", "it left", version=3).response()
+    assert msgspec.json.decode(response.body) == {
         "type": "urn:daybook:problem:already_shipped",
         "title": "Conflict",
         "status": 409,

@@ -1,4 +1,4 @@
-"""What a client may send, and how long it may take: over real sockets."""
+"""Limits of size and time for requests, over real sockets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from infra.base.ports import HOST
 from services.edge import protocol
-from services.edge.bodies import MAX_BODY_BYTES
+from services.edge.problems import MAX_BODY_BYTES
 from services.edge.protocol import MAX_HEAD_BYTES, MAX_PIPELINED
 from tests.unit.api.servers import (
     PATIENCE,
@@ -65,11 +65,11 @@ def test_a_head_has_at_most_32_kib(port: int, size: int) -> None:
     assert len(headed(MAX_HEAD_BYTES)) == MAX_HEAD_BYTES + len(b"{}")
     assert status(in_pieces(port, headed(MAX_HEAD_BYTES), size)) == 200
     assert code(in_pieces(port, headed(MAX_HEAD_BYTES + 1), size)) == "headers_too_large"
-    answer = in_pieces(port, b"GET /" + b"x" * MAX_HEAD_BYTES + b" HTTP/1.1\r\n\r\n", size)
-    assert (status(answer), code(answer)) == (431, "headers_too_large")
+    response = in_pieces(port, b"GET /" + b"x" * MAX_HEAD_BYTES + b" HTTP/1.1\r\n\r\n", size)
+    assert (status(response), code(response)) == (431, "headers_too_large")
 
 
-def test_every_request_of_a_connection_has_the_whole_limit(port: int) -> None:
+def test_the_head_limit_applies_to_each_request_of_a_connection(port: int) -> None:
     alive = headed(MAX_HEAD_BYTES - 8).replace(b"Connection: close", b"Connection: keep-alive")
     with connected(port) as client:
         for _ in range(3):
@@ -79,7 +79,7 @@ def test_every_request_of_a_connection_has_the_whole_limit(port: int) -> None:
         assert status(everything(client)) == 200
 
 
-def test_an_endless_header_is_read_no_further(port: int) -> None:
+def test_an_endless_header_is_not_read_beyond_the_limit(port: int) -> None:
     part, sent = b"x" * 65_536, 0
     with connected(port) as client:
         client.sendall(b"GET / HTTP/1.1\r\nX-Long: ")
@@ -90,35 +90,35 @@ def test_an_endless_header_is_read_no_further(port: int) -> None:
     assert sent < 32 * 1024 * 1024
 
 
-def test_what_is_neither_head_nor_body_has_a_limit_too(port: int, answering: Answering) -> None:
+def test_chunk_extensions_and_trailers_have_a_limit(port: int, answering: Answering) -> None:
     trailer = b"2\r\n{}\r\n0\r\nX-Long: " + b"x" * (2 * MAX_HEAD_BYTES)
     assert code(exchange(port, CHUNKED + trailer)) == "headers_too_large"
     assert code(exchange(port, CHUNKED + b"2;" + b"x" * (2 * MAX_HEAD_BYTES))) == "headers_too_large"
     assert answering.called == 0
 
 
-def test_trailers_are_no_headers(port: int) -> None:
-    answer = exchange(port, CHUNKED + b'2\r\n{}\r\n0\r\nIf-Match: "1"\r\nX-More: 1\r\n\r\n')
-    told = msgspec.json.decode(answer.partition(b"\r\n\r\n")[2])
-    assert told["bytes"] == 2
-    assert not {"if-match", "x-more"} & set(told["headers"])
+def test_trailers_are_not_headers(port: int) -> None:
+    response = exchange(port, CHUNKED + b'2\r\n{}\r\n0\r\nIf-Match: "1"\r\nX-More: 1\r\n\r\n')
+    document = msgspec.json.decode(response.partition(b"\r\n\r\n")[2])
+    assert document["bytes"] == 2
+    assert not {"if-match", "x-more"} & set(document["headers"])
 
 
 @pytest.mark.parametrize(
     "begun", [b"G", b"GET / HTTP/1.1\r\n", b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long:"]
 )
-def test_a_head_has_its_time(impatient: int, begun: bytes) -> None:
-    answer = exchange(impatient, begun)
-    assert (status(answer), code(answer)) == (408, "request_timeout")
+def test_a_slow_head_times_out(impatient: int, begun: bytes) -> None:
+    response = exchange(impatient, begun)
+    assert (status(response), code(response)) == (408, "request_timeout")
 
 
-def test_a_body_has_its_time(impatient: int, answering: Answering) -> None:
+def test_a_slow_body_times_out(impatient: int, answering: Answering) -> None:
     assert code(exchange(impatient, post("/echo", b"{", length=2))) == "request_timeout"
     assert code(exchange(impatient, CHUNKED + b"2\r\n{}\r\n")) == "request_timeout"
     assert answering.called == 0
 
 
-def test_a_byte_now_and_then_is_no_progress(impatient: int) -> None:
+def test_occasional_bytes_do_not_extend_the_timeout(impatient: int) -> None:
     with connected(impatient) as client:
         client.settimeout(SOON / 10)
         received, until = b"", time.monotonic() + PATIENCE
@@ -132,11 +132,11 @@ def test_a_byte_now_and_then_is_no_progress(impatient: int) -> None:
     assert code(received) == "request_timeout"
 
 
-def test_who_says_nothing_is_told_nothing(impatient: int) -> None:
+def test_an_idle_connection_is_closed_without_a_response(impatient: int) -> None:
     assert exchange(impatient, b"") == b""
 
 
-def test_the_second_request_of_a_connection_has_its_time_too(impatient: int) -> None:
+def test_the_timeout_applies_to_the_second_request_of_a_connection(impatient: int) -> None:
     with connected(impatient) as client:
         client.sendall(post("/echo").replace(b"Connection: close", b"Connection: keep-alive"))
         assert status(client.recv(65_536)) == 200
@@ -145,7 +145,7 @@ def test_the_second_request_of_a_connection_has_its_time_too(impatient: int) -> 
         assert code(everything(client)) == "request_timeout"
 
 
-def test_an_answer_may_take_longer_than_a_request(impatient: int, answering: Answering) -> None:
+def test_a_response_may_take_longer_than_the_request_timeout(impatient: int, answering: Answering) -> None:
     with connected(impatient) as client:
         client.sendall(post("/slow"))
         time.sleep(3 * SOON)
@@ -153,10 +153,10 @@ def test_an_answer_may_take_longer_than_a_request(impatient: int, answering: Ans
         assert status(everything(client)) == 200
 
 
-def test_a_length_that_is_too_large_is_refused_before_the_body_comes(port: int, answering: Answering) -> None:
+def test_a_content_length_above_the_limit_is_refused_before_the_body(port: int, answering: Answering) -> None:
     for expecting in ((), ("Expect: 100-continue",)):
-        answer = exchange(port, post("/echo", b"", *expecting, length=MAX_BODY_BYTES + 1))
-        assert (status(answer), code(answer)) == (413, "body_too_large")
+        response = exchange(port, post("/echo", b"", *expecting, length=MAX_BODY_BYTES + 1))
+        assert (status(response), code(response)) == (413, "body_too_large")
     sent = exchange(port, post("/echo", b" " * (2 * MAX_BODY_BYTES)))
     assert code(sent) == "body_too_large"
     assert answering.called == 0
@@ -164,14 +164,14 @@ def test_a_length_that_is_too_large_is_refused_before_the_body_comes(port: int, 
     assert f'"bytes":{MAX_BODY_BYTES}'.encode() in whole
 
 
-def test_chunks_that_are_too_many_are_refused(port: int, answering: Answering) -> None:
+def test_chunks_above_the_body_limit_are_refused(port: int, answering: Answering) -> None:
     chunk = b"10000\r\n%s\r\n" % (b" " * 65_536)
     assert code(exchange(port, CHUNKED + chunk * 17)) == "body_too_large"
     assert answering.called == 0
     assert b'"bytes":1048576' in exchange(port, CHUNKED + chunk * 16 + b"0\r\n\r\n")
 
 
-def test_who_waits_for_leave_to_send_a_body_gets_it(port: int) -> None:
+def test_expect_100_continue_is_honoured(port: int) -> None:
     with connected(port) as client:
         client.sendall(post("/echo", b"", "Expect: 100-continue", length=2))
         assert client.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -179,7 +179,7 @@ def test_who_waits_for_leave_to_send_a_body_gets_it(port: int) -> None:
         assert status(everything(client)) == 200
 
 
-def test_the_application_sees_whole_requests_only(port: int, answering: Answering) -> None:
+def test_the_application_gets_only_whole_requests(port: int, answering: Answering) -> None:
     request = post("/echo", b'{"a": 1}  ')
     for end in range(len(request)):
         with connected(port) as client:
@@ -188,32 +188,34 @@ def test_the_application_sees_whole_requests_only(port: int, answering: Answerin
     assert answering.called == 1
 
 
-def test_requests_at_once_are_answered_in_their_order(port: int) -> None:
+def test_pipelined_requests_get_responses_in_order(port: int) -> None:
     first = post("/echo", b"{ }").replace(b"Connection: close\r\n", b"")
-    answers = exchange(port, first * 3 + post("/echo", b"{}"))
-    assert [part[:3] for part in answers.split(b"HTTP/1.1 ")[1:]] == [b"200"] * 4
-    assert answers.count(b'"bytes":3') == 3
+    responses = exchange(port, first * 3 + post("/echo", b"{}"))
+    assert [part[:3] for part in responses.split(b"HTTP/1.1 ")[1:]] == [b"200"] * 4
+    assert responses.count(b'"bytes":3') == 3
 
 
-def test_requests_at_once_have_a_bound(port: int, answering: Answering) -> None:
+def test_pipelined_requests_are_limited(port: int, answering: Answering) -> None:
     many = post("/echo", b"{}").replace(b"Connection: close\r\n", b"") * 1000
-    answers = exchange(port, many)
-    assert 1 <= answers.count(b"HTTP/1.1 200") == answering.called <= MAX_PIPELINED + 1
+    responses = exchange(port, many)
+    assert 1 <= responses.count(b"HTTP/1.1 200") == answering.called <= MAX_PIPELINED + 1
 
 
-def test_what_follows_a_request_does_not_take_its_answer(port: int, answering: Answering) -> None:
+def test_bytes_after_a_request_do_not_affect_its_response(port: int, answering: Answering) -> None:
     whole = post("/slow").replace(b"Connection: close\r\n", b"")
     with connected(port) as client:
         client.sendall(whole + b"\x00 garbage")
         time.sleep(0.2)
         answering.release.set()
-        answer = everything(client)
-    assert answer.count(b"HTTP/1.1 ") == 1
-    assert status(answer) == 200
-    assert b"connection: close" in answer
+        response = everything(client)
+    assert response.count(b"HTTP/1.1 ") == 1
+    assert status(response) == 200
+    assert b"connection: close" in response
 
 
-def test_who_does_not_read_is_left(answering: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_is_disconnected(
+    answering: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(protocol, "WRITE_SECONDS", SOON)
     with served(answering.app(), monkeypatch) as port, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -225,7 +227,9 @@ def test_who_does_not_read_is_left(answering: Answering, monkeypatch: pytest.Mon
     assert len(received) < 4 * 1024 * 1024
 
 
-def test_the_end_does_not_wait_for_the_slow(answering: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shutdown_does_not_wait_for_slow_clients(
+    answering: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with served(answering.app(), monkeypatch) as port:
         slow = [connected(port) for _ in range(3)]
         slow[1].sendall(b"GET /")
@@ -256,13 +260,13 @@ def test_the_end_does_not_wait_for_the_slow(answering: Answering, monkeypatch: p
         b"POST /echo HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
     ],
 )
-def test_what_is_no_request_is_answered_with_a_problem(port: int, line: bytes) -> None:
-    answer = exchange(port, line)
-    assert (status(answer), code(answer)) == (400, "malformed_request")
+def test_a_malformed_request_gets_a_problem(port: int, line: bytes) -> None:
+    response = exchange(port, line)
+    assert (status(response), code(response)) == (400, "malformed_request")
 
 
-def test_another_protocol_is_not_spoken(port: int) -> None:
+def test_protocol_upgrades_are_ignored(port: int) -> None:
     upgrade = b"Host: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nmore"
-    answer = exchange(port, b"GET /health/live HTTP/1.1\r\n" + upgrade)
-    assert status(answer) == 200
-    assert b"connection: close" in answer
+    response = exchange(port, b"GET /health/live HTTP/1.1\r\n" + upgrade)
+    assert status(response) == 200
+    assert b"connection: close" in response

@@ -3,13 +3,13 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.edge.money import MICROS, decimal_text, micros
+from services.edge.requests import MICROS, decimal_text, micros
 
 AMOUNTS = st.integers(-(10**15), 10**15)
 
 
 @given(AMOUNTS)
-def test_every_amount_survives_its_text(amount: int) -> None:
+def test_amounts_survive_a_round_trip_through_text(amount: int) -> None:
     assert micros(decimal_text(amount)) == amount
 
 

@@ -1,12 +1,12 @@
-"""Who waits, who is answered, and who has waited too long."""
+"""Requests that wait for an outcome: each gets it, or fails after its deadline."""
 
 import asyncio
 
 import pytest
 
 from contracts.kernel.records import Outcome
-from services.edge.pending_outcomes import PendingOutcomes, fail
-from services.edge.unavailable import LogUnavailable, OutcomeUnknown
+from services.edge.gateway import PendingOutcomes, fail
+from services.edge.problems import LogUnavailable, OutcomeUnknown
 
 AWAITED = ("command-1", "hash")
 
@@ -17,7 +17,7 @@ def outcome(command_id: str = "command-1", request_hash: str = "hash") -> Outcom
     )
 
 
-async def test_all_who_wait_for_a_command_get_its_outcome_and_others_do_not() -> None:
+async def test_every_request_waiting_for_a_command_gets_its_outcome() -> None:
     pending = PendingOutcomes(60)
     first, second = pending.add(AWAITED), pending.add(AWAITED)
     other = pending.add(("command-1", "another request"))
@@ -30,7 +30,7 @@ async def test_all_who_wait_for_a_command_get_its_outcome_and_others_do_not() ->
     assert len(pending) == 1
 
 
-async def test_whose_patience_is_over_fails_and_who_came_later_waits_on() -> None:
+async def test_only_requests_past_their_deadline_fail() -> None:
     pending = PendingOutcomes(0.2)
     late = pending.add(AWAITED)
     await asyncio.sleep(0.2)
@@ -43,7 +43,7 @@ async def test_whose_patience_is_over_fails_and_who_came_later_waits_on() -> Non
     assert await later.outcome == outcome()
 
 
-async def test_the_first_end_counts() -> None:
+async def test_only_the_first_result_counts() -> None:
     pending = PendingOutcomes(60)
     waiter = pending.add(AWAITED)
     fail(waiter, LogUnavailable("not delivered"))

@@ -16,8 +16,8 @@ from infra.log.registry import ClientParameters, create
 from services.edge.app import application
 from services.edge.settings import ApiSettings as InventorySettings
 from services.inventory.api import create as inventory_app
+from services.order.api import OrderApiSettings as OrderSettings
 from services.order.api import create as order_app
-from services.order.settings import OrderApiSettings as OrderSettings
 from services.projection.api import query_app
 from services.projection.engine.settings import QuerySettings
 
@@ -44,18 +44,18 @@ async def test_an_unknown_parameter_is_refused_on_every_route(name: str) -> None
             assert route.path and route.methods
             path = route.path.replace("{", "").replace("}", "")
             for method in route.methods:
-                answer = await client.request(method, f"{path}?colour=red", json={})
-                assert (answer.status_code, answer.json()["code"]) == (422, "unknown_parameter"), path
-                assert answer.headers["content-type"] == "application/problem+json"
+                response = await client.request(method, f"{path}?colour=red", json={})
+                assert (response.status_code, response.json()["code"]) == (422, "unknown_parameter"), path
+                assert response.headers["content-type"] == "application/problem+json"
 
 
-async def test_the_registry_knows_the_parameters_of_its_clients() -> None:
+async def test_the_registry_accepts_the_parameters_of_its_clients() -> None:
     async with client_of("registry") as client:
         given = {field.name: "1" for field in fields(ClientParameters)}
-        answer = await client.get("/subjects", params=given)
-        assert answer.status_code == 200
+        response = await client.get("/subjects", params=given)
+        assert response.status_code == 200
         for endless in ("9" * 5000, "١"):  # as a number it would be too long, or one
             assert (await client.get(f"/schemas/ids/{endless}")).json()["error_code"] == 40403
             subject = "order.events-daybook.order.OrderPlaced"
-            answer = await client.get(f"/subjects/{subject}/versions/{endless}")
-            assert answer.json()["error_code"] == 42202
+            response = await client.get(f"/subjects/{subject}/versions/{endless}")
+            assert response.json()["error_code"] == 42202

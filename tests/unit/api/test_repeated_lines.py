@@ -20,7 +20,7 @@ def passed(repeats: RepeatFilter, template: str, *values: object, name: str = "a
     return record.getMessage() if repeats.filter(record) else None
 
 
-def test_a_template_passes_once_in_a_while_and_says_what_was_left_out() -> None:
+def test_a_template_passes_once_per_period_and_counts_suppressed_lines() -> None:
     clock = Clock()
     repeats = RepeatFilter(clock)
     assert passed(repeats, "no node %s: %s", 1, "refused") == "no node 1: refused"
@@ -44,7 +44,7 @@ def test_exceptions_always_pass() -> None:
     assert [repeats.filter(record) for record in records] == [True, True, True]
 
 
-def test_a_library_that_makes_every_line_anew_takes_no_memory() -> None:
+def test_the_number_of_templates_is_bounded() -> None:
     repeats = RepeatFilter(Clock())
     for number in range(5000):
         assert passed(repeats, f"line {number}") is not None

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from services.edge.problems import IN_WORDS, Problem, invalid_request
-from services.inventory.requests import AdjustmentRequest
+from services.inventory.api import AdjustmentRequest
 from services.kernel.record.envelope import format_time
-from services.order.requests import CancellationRequest, OrderRequest
+from services.order.api import CancellationRequest, OrderRequest
 
 NOW = 1_800_000_000_000_000
 GOOD: dict[str, Any] = {
@@ -24,7 +24,9 @@ def parse(body: bytes) -> OrderRequest:
     try:
         return OrderRequest.model_validate_json(body)
     except ValidationError as error:
-        raise invalid_request([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]) from error
+        raise invalid_request(
+            [{**entry, "loc": ("body", *entry["loc"])} for entry in error.errors()]
+        ) from error
 
 
 def refused(**changes: Any) -> Problem:
@@ -94,7 +96,7 @@ def test_bad_input_names_its_field(changes: dict[str, Any], field: str) -> None:
         {"charges": [{"code": "POST", "amount": "x"}]},
     ],
 )
-def test_people_are_told_what_is_asked_for_and_not_its_pattern(changes: dict[str, Any]) -> None:
+def test_messages_describe_the_expected_value_without_its_pattern(changes: dict[str, Any]) -> None:
     assert refused(**changes).detail in IN_WORDS.values()
 
 
@@ -108,7 +110,7 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_body_breaks_the_parser(body: bytes) -> None:
+def test_hostile_bodies_are_problems(body: bytes) -> None:
     with pytest.raises(Problem):
         parse(body)
 

@@ -1,15 +1,15 @@
-"""A setting that is wrong is named; what it was set to is not told: it may be a secret."""
+"""An error of the settings names the setting and does not show its value: it may be a secret."""
 
 import pytest
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
 from services.edge.settings import ApiSettings
-from services.order.settings import OrderApiSettings
+from services.order.api import OrderApiSettings
 
 
 @pytest.mark.parametrize("settings", [OrderApiSettings, ApiSettings])
-def test_a_secret_that_is_too_short_is_not_told(
+def test_an_invalid_secret_is_not_shown(
     settings: type[BaseSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DAYBOOK_HASH_KEY", "too short")

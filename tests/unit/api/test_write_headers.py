@@ -1,4 +1,4 @@
-"""What a write reads from its headers."""
+"""The headers of a write."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pytest
 from pydantic import ValidationError
 
 from services.edge.problems import Problem
-from services.edge.write_headers import WriteHeaders, expected_version, traceparent
-from services.kernel.worker.entity import ANY_VERSION, NO_VERSION, unexpected
+from services.edge.requests import WriteHeaders, expected_version, traceparent
+from services.kernel.worker.entities import ANY_VERSION, NO_VERSION, unexpected
 
 GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a\tb", "é", "x" * 256, "a\n"])
-def test_an_idempotency_key_is_visible_and_short(key: str) -> None:
+def test_an_idempotency_key_has_visible_characters_and_a_limited_length(key: str) -> None:
     with pytest.raises(ValidationError):
         WriteHeaders.model_validate({"Idempotency-Key": key})
     assert WriteHeaders.model_validate({"Idempotency-Key": "x" * 255}).idempotency_key == "x" * 255
@@ -39,7 +39,7 @@ def test_if_match_is_a_list_of_entity_tags(tags: str) -> None:
         (f'"{10**18}"', NO_VERSION),
     ],
 )
-def test_a_precondition_is_a_version(tags: str, version: int) -> None:
+def test_if_match_becomes_an_expected_version(tags: str, version: int) -> None:
     assert expected_version(WriteHeaders.model_validate({"If-Match": tags}).if_match) == version
 
 
@@ -54,11 +54,11 @@ def test_several_versions_are_refused() -> None:
     [(None, 0, True), (3, 3, True), (3, 4, False), (ANY_VERSION, 1, True), (ANY_VERSION, 0, False)]
     + [(NO_VERSION, version, False) for version in (0, 1)],
 )
-def test_what_a_worker_makes_of_a_precondition(expected: int | None, version: int, fits: bool) -> None:
+def test_a_worker_checks_the_expected_version(expected: int | None, version: int, fits: bool) -> None:
     assert (unexpected(expected, version) == "") is fits
 
 
-def test_a_traceparent_is_carried_on() -> None:
+def test_a_valid_traceparent_is_passed_on() -> None:
     assert traceparent(GOOD) == GOOD
     assert traceparent(None) == ""
 

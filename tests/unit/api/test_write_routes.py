@@ -15,15 +15,14 @@ from fastapi.routing import APIRoute
 
 from contracts.kernel.records import Outcome
 from services.edge.app import application
-from services.edge.write_headers import CorrelationMiddleware
-from services.edge.write_route import WriteRoute
+from services.edge.middleware import CorrelationMiddleware
+from services.edge.requests import WriteRoute
 from services.edge.writes import Resource, Writer
 from services.inventory.api import StockApi
 from services.inventory.api import routes as stock_routes
-from services.order.api import OrderApi
+from services.order.api import OrderApi, OrderApiSettings
 from services.order.api import routes as order_routes
-from services.order.settings import OrderApiSettings
-from tests.unit.api.in_process import Answer, ask
+from tests.unit.api.in_process import AppResponse, send_request
 
 GOLDEN = Path(__file__).parents[2] / "contract" / "golden_requests.json"
 KEY = b"a key for golden values"
@@ -62,12 +61,12 @@ HEADERS: dict[str, list[str]] = {
 
 
 class Gateway:
-    """Accepts every command, and tells the client what it was."""
+    """Accepts every command; the outcome's status contains the command."""
 
     epoch = 1
 
     async def send(self, command: Any, **about: Any) -> Outcome:
-        self.heard = about
+        self.arguments = about
         return Outcome(
             command_id=about["command_id"],
             command_type=command.TYPE,
@@ -104,56 +103,56 @@ def app(gateway: Gateway, route_class: type[APIRoute]) -> FastAPI:
     return made
 
 
-def spoilt(chance: Random, value: Any) -> Any:
+def spoilt(random: Random, value: Any) -> Any:
     """The value with some of it replaced, removed or added."""
-    if chance.random() < 0.12:
-        return chance.choice(ODD)
+    if random.random() < 0.12:
+        return random.choice(ODD)
     match value:
         case dict():
-            kept = {name: spoilt(chance, part) for name, part in value.items() if chance.random() > 0.06}
-            return {**kept, "colour": "red"} if chance.random() < 0.05 else kept
+            kept = {name: spoilt(random, part) for name, part in value.items() if random.random() > 0.06}
+            return {**kept, "colour": "red"} if random.random() < 0.05 else kept
         case list():
-            return [spoilt(chance, part) for part in value] * chance.choice([1, 1, 1, 0])
+            return [spoilt(random, part) for part in value] * random.choice([1, 1, 1, 0])
         case _:
             return value
 
 
 def generated(seed: int) -> Iterator[tuple[str, str, list[tuple[str, str]], bytes]]:
     """Path, query, headers and body."""
-    chance = Random(seed)
+    random = Random(seed)
     for _ in range(REQUESTS):
-        path = chance.choice([*BODIES])
-        body = BODIES[path] if chance.random() < 0.3 else spoilt(chance, BODIES[path])
-        text = json.dumps(body, ensure_ascii=chance.random() < 0.5)
-        if chance.random() < 0.05:
-            text = text[: chance.randint(1, len(text))]
+        path = random.choice([*BODIES])
+        body = BODIES[path] if random.random() < 0.3 else spoilt(random, BODIES[path])
+        text = json.dumps(body, ensure_ascii=random.random() < 0.5)
+        if random.random() < 0.05:
+            text = text[: random.randint(1, len(text))]
         headers = [
-            (name, chance.choice(values)) for name, values in HEADERS.items() if chance.random() < 0.25
+            (name, random.choice(values)) for name, values in HEADERS.items() if random.random() < 0.25
         ]
-        if headers and chance.random() < 0.05:
+        if headers and random.random() < 0.05:
             headers.append(headers[0])
-        yield path.format(chance.choice(PATHS)), chance.choice(QUERIES), headers, text.encode()
+        yield path.format(random.choice(PATHS)), random.choice(QUERIES), headers, text.encode()
 
 
-def comparable(answer: Answer) -> Any:
-    """What is not JSON is described by two parsers in their own words; a missing key and id are minted."""
-    body = json.loads(answer.body)
+def comparable(response: AppResponse) -> Any:
+    """The response without the detail of malformed JSON, which two parsers describe differently."""
+    body = json.loads(response.body)
     if body.get("code") == "malformed_json":
         del body["detail"]
-    return answer.status, body
+    return response.status, body
 
 
-async def test_fastapi_s_own_route_class_answers_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fastapi_s_route_class_returns_the_same_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.edge.writes.uuid7", lambda: "minted")
     monkeypatch.setattr("services.order.api.now_micros", lambda: 1_800_000_000_000_000)
-    monkeypatch.setattr("services.inventory.api.now_micros", lambda: 1_800_000_000_000_000)
+    monkeypatch.setattr("services.edge.writes.now_micros", lambda: 1_800_000_000_000_000)
     ours, plain = app(Gateway(), WriteRoute), app(Gateway(), APIRoute)
     statuses: set[tuple[int, str]] = set()
     for path, query, headers, body in generated(seed=16):
         if body.strip() == b"null":
             continue  # FastAPI takes it for no body at all
-        mine = comparable(await ask(ours, "POST", path, query, headers, body))
-        theirs = comparable(await ask(plain, "POST", path, query, headers, body))
+        mine = comparable(await send_request(ours, "POST", path, query, headers, body))
+        theirs = comparable(await send_request(plain, "POST", path, query, headers, body))
         assert mine == theirs, (path, query, headers, body)
         statuses.add((mine[0], mine[1].get("code", "")))
     assert statuses >= {(200, ""), (201, ""), (422, "malformed_json"), (422, "unknown_parameter")}
@@ -161,12 +160,14 @@ async def test_fastapi_s_own_route_class_answers_alike(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("golden", json.loads(GOLDEN.read_text("utf-8")), ids=lambda golden: golden["path"])
-async def test_a_fingerprint_and_a_command_id_are_what_they_always_were(golden: SimpleNamespace) -> None:
+async def test_fingerprints_and_command_ids_do_not_change(golden: SimpleNamespace) -> None:
     made = cast(dict[str, Any], golden)
     gateway = Gateway()
     headers = [("Idempotency-Key", made["key"])]
     headers += [("If-Match", made["if_match"])] if made["if_match"] else []
-    answer = await ask(app(gateway, WriteRoute), "POST", made["path"], "", headers, made["body"].encode())
-    assert answer.status in (200, 201), answer.body
-    assert gateway.heard["request_hash"] == made["fingerprint"]
-    assert gateway.heard["command_id"] == made["command_id"]
+    response = await send_request(
+        app(gateway, WriteRoute), "POST", made["path"], "", headers, made["body"].encode()
+    )
+    assert response.status in (200, 201), response.body
+    assert gateway.arguments["request_hash"] == made["fingerprint"]
+    assert gateway.arguments["command_id"] == made["command_id"]

@@ -34,10 +34,10 @@ def test_windows_that_do_not_pair_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "found"), [(0.0, 1), (0.01, 1), (0.5, 50), (0.99, 99), (0.995, 100), (1.0, 100)]
+    ("share", "expected"), [(0.0, 1), (0.01, 1), (0.5, 50), (0.99, 99), (0.995, 100), (1.0, 100)]
 )
-def test_quantile_is_a_figure_that_was_seen(share: float, found: int) -> None:
-    assert quantile(list(range(100, 0, -1)), share) == found
+def test_quantile_is_a_figure_that_was_seen(share: float, expected: int) -> None:
+    assert quantile(list(range(100, 0, -1)), share) == expected
 
 
 def test_slope_of_a_line_and_of_a_point() -> None:

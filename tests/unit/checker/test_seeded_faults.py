@@ -55,13 +55,13 @@ def good() -> Evidence:
     )
     log.append(order, "O", "return-o", back)
     log.refuse(order, "O", "refused-1", "already_shipped")
-    told = [
+    acknowledged = [
         Acknowledged("place-o", "O", "accepted", 1, ("O-1",)),
         Acknowledged("place-r", "R", "accepted", 1, ("R-1",)),
         Acknowledged("refused-1", "O", "refused", 3, (), "already_shipped"),
     ]
     seen = {recorded.metadata.id for recorded in log.events}
-    return Evidence(log.events, told, seen, log.sent, at_rest=True)
+    return Evidence(log.events, acknowledged, seen, log.sent, at_rest=True)
 
 
 def at(evidence: Evidence, key: str, version: int) -> int:
@@ -207,7 +207,8 @@ def command_without_its_event(evidence: Evidence) -> Evidence:
 
 def command_in_another_transaction(evidence: Evidence) -> Evidence:
     sent = [
-        replace(each, transaction="another") if named("issue-o-a")(each) else each for each in evidence.sent
+        replace(record, transaction="another") if named("issue-o-a")(record) else record
+        for record in evidence.sent
     ]
     return replace(evidence, sent=sent)
 
@@ -284,9 +285,12 @@ def test_a_passive_site_has_the_events_and_recorded_outcomes_alone() -> None:
 def test_a_command_that_is_sent_again_may_have_two_outcomes_in_one_transaction() -> None:
     evidence = good()
     first = next(filter(named("told-reserve-o-a"), evidence.sent))
-    (told,) = first.body.outcomes
-    again = replace(first, body=OutcomeBatch((told, replace(told, event_ids=(), request_hash=""))))
-    assert check(replace(evidence, sent=[again if each is first else each for each in evidence.sent])) == []
+    (outcome,) = first.body.outcomes
+    again = replace(first, body=OutcomeBatch((outcome, replace(outcome, event_ids=(), request_hash=""))))
+    assert (
+        check(replace(evidence, sent=[again if record is first else record for record in evidence.sent]))
+        == []
+    )
 
 
 @pytest.mark.parametrize(

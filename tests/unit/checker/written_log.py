@@ -15,7 +15,7 @@ class Log:
     """Writes events as workers would, each append in one transaction, and everything that goes with them.
 
     A command that nobody sent yet comes from a client. An order's commands are called `<step>-<order>-<SKU>`;
-    the outcome of one is the command `told-<its id>` to the order.
+    the outcome of one is the command `outcome-<its id>` to the order.
     """
 
     def __init__(self) -> None:
@@ -24,26 +24,26 @@ class Log:
         self._versions: dict[str, int] = {}
 
     def append(self, topic: str, key: str, cause: str, *events: Any) -> Log:
-        asker = self._command(topic, key, cause)
+        receiver = self._command(topic, key, cause)
         for index, event in enumerate(events):
             version = self._versions[key] = self._versions.get(key, 0) + 1
             about = metadata(f"{key}-{version}", event.TYPE, key, cause)
             about = about._replace(version=version, transaction=f"{cause}/{index}/{len(events)}")
-            place = partition_of(key, 2)
-            self.events.append(Recorded(topic, place, 2, len(self.events), key, about, event))
+            partition = partition_of(key, 2)
+            self.events.append(Recorded(topic, partition, 2, len(self.events), key, about, event))
             for command in called_for(event):
-                self._ask(command, about)
+                self._send(command, about)
         ids = tuple(f"{key}-{self._versions[key] - n}" for n in range(len(events)))
-        self._tell(topic, asker, outcome(cause, key, event_ids=ids))
+        self._reply(topic, receiver, outcome(cause, key, event_ids=ids))
         return self
 
     def refuse(self, topic: str, key: str, cause: str, code: str) -> None:
         refused = outcome(cause, key, kind="refused", code=code)
-        self._tell(topic, self._command(topic, key, cause), refused)
+        self._reply(topic, self._command(topic, key, cause), refused)
         self.sent.append(Sent(topic.replace("events", "answers"), key, cause, None, Answer(refused, 0)))
 
     def _command(self, topic: str, key: str, cause: str) -> str:
-        """Who is told its outcome: an order, or a client (empty)."""
+        """The receiver of its outcome: an order, or a client (empty)."""
         for record in self.sent:
             if record.metadata is not None and record.metadata.id == cause:
                 return record.metadata.reply_to.key if record.metadata.reply_to else ""
@@ -51,7 +51,7 @@ class Log:
         self.sent.append(Sent(topic.replace("events", "commands"), key, "", about, None))
         return ""
 
-    def _ask(self, command: Any, event: Metadata) -> None:
+    def _send(self, command: Any, event: Metadata) -> None:
         step = type(command).__name__.removesuffix("Stock")
         name = f"{step}-{command.order_id}-{command.sku}".lower()
         about = metadata(name, command.TYPE, command.sku, event.id)
@@ -59,11 +59,11 @@ class Log:
         within = event.transaction.partition("/")[0]
         self.sent.append(Sent("inventory.commands", command.sku, within, about, command))
 
-    def _tell(self, topic: str, asker: str, told: Outcome) -> None:
-        name, batch = f"told-{told.command_id}", OutcomeBatch((told,))
-        about = metadata(name, batch.TYPE, asker, name) if asker else None
-        place = "order.commands" if asker else topic.replace("events", "outcomes")
-        self.sent.append(Sent(place, asker, told.command_id, about, batch))
+    def _reply(self, topic: str, receiver: str, outcome: Outcome) -> None:
+        name, batch = f"told-{outcome.command_id}", OutcomeBatch((outcome,))
+        about = metadata(name, batch.TYPE, receiver, name) if receiver else None
+        destination = "order.commands" if receiver else topic.replace("events", "outcomes")
+        self.sent.append(Sent(destination, receiver, outcome.command_id, about, batch))
 
 
 def metadata(name: str, kind: str, key: str, cause: str) -> Metadata:

@@ -5,27 +5,26 @@ from random import Random
 
 import pytest
 
-from infra.lab.drills.acknowledged import Acknowledgement
-from infra.lab.drills.containers.blows import Blow, choose
-from infra.lab.drills.containers.outages import NEVER, Outage, tell, without_writes
-from infra.lab.drills.pair import DrillFailed
-from infra.lab.drills.probe import ReadProbe
+from infra.lab.drills.containers import NEVER, Fault, Outage, choose, report_outages, without_writes
+from infra.lab.drills.drill import DrillFailed
 from infra.lab.drills.report import DrillReport, as_markdown, write
-from infra.stack.compose.failing import Broken, Failure
+from infra.lab.load.clients import CommandResponse
+from infra.lab.load.probes import read_probe
+from infra.stack.compose.engine import Broken, Failure
 
 DEFAULT = ("broker", "inventory-worker", "order-api", "order-worker", "postgres", "projection", "registry")
 CLUSTER = ("broker-1", "broker-2", "broker-3", "controller", *DEFAULT[1:])
 
 
-def chosen(running: tuple[str, ...], seed: int, *said: str) -> list[Blow]:
-    failures = [Failure(each) for each in said if each in list(Failure)]
-    return choose(running, failures, [each for each in said if each not in list(Failure)], Random(seed))
+def chosen(running: tuple[str, ...], seed: int, *names: str) -> list[Fault]:
+    failures = [Failure(name) for name in names if name in list(Failure)]
+    return choose(running, failures, [name for name in names if name not in list(Failure)], Random(seed))
 
 
-def told(*times: tuple[float, float], answer: str = "accepted") -> list[Acknowledgement]:
+def responses(*times: tuple[float, float], outcome: str = "accepted") -> list[CommandResponse]:
     """Commands that were sent and answered at these times."""
     return [
-        Acknowledgement(f"c-{sent}", "order", "o", "key", "home", answer, 1, "e", "t", 1, False, sent, at)
+        CommandResponse(f"c-{sent}", "order", "o", "key", "home", outcome, 1, "e", "t", 1, False, sent, at)
         for sent, at in times
     ]
 
@@ -33,20 +32,20 @@ def told(*times: tuple[float, float], answer: str = "accepted") -> list[Acknowle
 def test_the_seed_decides_the_order_of_six_failures_that_differ() -> None:
     assert chosen(DEFAULT, 1) == chosen(DEFAULT, 1)
     assert chosen(DEFAULT, 1) != chosen(DEFAULT, 2)
-    assert {str(blow) for blow in chosen(DEFAULT, 1)} == {str(blow) for blow in chosen(DEFAULT, 2)}
+    assert {str(fault) for fault in chosen(DEFAULT, 1)} == {str(fault) for fault in chosen(DEFAULT, 2)}
     assert len(chosen(DEFAULT, 1)) == 6
-    assert Blow(Failure.KILL, "broker") in chosen(DEFAULT, 3)
+    assert Fault(Failure.KILL, "broker") in chosen(DEFAULT, 3)
 
 
 def test_on_the_cluster_the_seed_decides_which_broker_is_killed() -> None:
     killed = {
-        blow.service for seed in range(20) for blow in chosen(CLUSTER, seed) if "broker" in blow.service
+        fault.service for seed in range(20) for fault in chosen(CLUSTER, seed) if "broker" in fault.service
     }
     assert killed == {"broker-1", "broker-2", "broker-3"}
 
 
 @pytest.mark.parametrize(
-    ("said", "number"),
+    ("names", "number"),
     [
         (("kill",), len(DEFAULT)),
         (("broker",), len(Failure)),
@@ -55,10 +54,10 @@ def test_on_the_cluster_the_seed_decides_which_broker_is_killed() -> None:
     ],
 )
 def test_each_failure_that_is_named_happens_to_each_container_that_is_named(
-    said: tuple[str, ...], number: int
+    names: tuple[str, ...], number: int
 ) -> None:
-    blows = chosen(DEFAULT, 1, *said)
-    assert len(blows) == len(set(blows)) == number
+    faults = chosen(DEFAULT, 1, *names)
+    assert len(faults) == len(set(faults)) == number
 
 
 def test_a_container_that_does_not_run_is_named_with_those_that_do() -> None:
@@ -80,21 +79,21 @@ def test_a_container_that_does_not_run_is_named_with_those_that_do() -> None:
 def test_writes_rest_from_the_last_acknowledgement_to_the_next(
     times: tuple[tuple[float, float], ...], gap: float, slowest: float
 ) -> None:
-    assert [*without_writes(told(*times), 10.0, 17.0)] == pytest.approx([gap, slowest])
+    assert [*without_writes(responses(*times), 10.0, 17.0)] == pytest.approx([gap, slowest])
 
 
 def test_a_refusal_is_no_acknowledged_write() -> None:
-    heard = [*told((9.0, 9.5), (10.0, 16.0)), *told((11.0, 12.0), answer="order_not_found")]
-    assert without_writes(heard, 10.0, 16.0)[0] == pytest.approx(6.5)
+    received = [*responses((9.0, 9.5), (10.0, 16.0)), *responses((11.0, 12.0), outcome="order_not_found")]
+    assert without_writes(received, 10.0, 16.0)[0] == pytest.approx(6.5)
 
 
 def test_an_outage_without_an_end_breaks_the_promise_and_the_report_says_so(tmp_path: Path) -> None:
     report = DrillReport("containers", 2, "now", typed="./daybook --stack compose drill containers --seed 2")
-    over = Outage(Blow(Failure.PAUSE, "broker"), Broken(10.0, 13.0), healthy=14.0, over=16.0)
-    reads = ReadProbe("http://nobody")
-    tell(report, [over], told((9.0, 9.5), (10.0, 16.0)), reads)
+    over = Outage(Fault(Failure.PAUSE, "broker"), Broken(10.0, 13.0), healthy=14.0, over=16.0)
+    reads = read_probe("http://nobody")
+    report_outages(report, [over], responses((9.0, 9.5), (10.0, 16.0)), reads)
     assert report.passed
-    tell(report, [Outage(over.blow, over.broken)], told((9.0, 9.5)), reads)
+    report_outages(report, [Outage(over.fault, over.broken)], responses((9.0, 9.5)), reads)
     assert not report.passed
     assert NEVER in report.figures.values()
     write(report, tmp_path)

@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from infra.base.settings import AWAY_PORTS, OFFSETS, ROOT
-from infra.lab.cluster.replicated import WANTED
-from infra.stack.shop import SERVICES, STORES
+from infra.lab.cluster.administration import DURABLE
+from infra.stack.compose.further import further_file, write_further
+from infra.stack.shop import ROUTED, ROUTER, SERVICES, STORES, instances
 from infra.stack.storage import START_BYTES
 
 COMPOSE = ROOT / "infra" / "compose"
@@ -26,8 +28,8 @@ Compose.add_constructor("!override", replaced)
 
 
 def services(file: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = yaml.load((COMPOSE / file).read_text(), Compose)["services"]
-    return found
+    by_name: dict[str, dict[str, Any]] = yaml.load((COMPOSE / file).read_text(), Compose)["services"]
+    return by_name
 
 
 def properties(file: Path) -> dict[str, str]:
@@ -36,14 +38,20 @@ def properties(file: Path) -> dict[str, str]:
 
 
 def test_the_processes_are_those_of_the_embedded_stack_and_run_the_same_code() -> None:
-    embedded = {one.name: [one.module, *([one.part] if one.part else [])] for row in SERVICES for one in row}
-    here = {name: one["command"] for name, one in services("shop.yml").items() if name in embedded}
+    embedded = {
+        service.name: [service.module, *([service.part] if service.part else [])]
+        for row in SERVICES
+        for service in row
+    }
+    here = {name: service["command"] for name, service in services("shop.yml").items() if name in embedded}
     assert here == embedded
     assert set(services("shop.yml")) - set(embedded) == {*STORES, "topics", "migrations", "storage"}
 
 
 def test_what_is_published_has_the_port_of_the_embedded_stack_and_is_of_this_machine_alone() -> None:
-    published = {name: one["ports"] for name, one in services("shop.yml").items() if "ports" in one}
+    published = {
+        name: service["ports"] for name, service in services("shop.yml").items() if "ports" in service
+    }
     assert {*STORES, "order-worker", "order-api", "inventory-worker", "inventory-api", "query-api"} <= set(
         published
     )
@@ -54,16 +62,32 @@ def test_what_is_published_has_the_port_of_the_embedded_stack_and_is_of_this_mac
 def test_the_second_site_runs_the_same_code_at_ports_of_its_own() -> None:
     away = services("sites.yml")
     for row in SERVICES:
-        for one in row:
-            if one.name != "registry":  # the repository is the registry of both
-                assert away[f"away-{one.name}"]["command"] == [one.module, one.part]
-                assert away[f"away-{one.name}"]["environment"]["DAYBOOK_SITE"] == "away"
-    published = {name: one["ports"] for name, one in away.items() if "ports" in one}
+        for service in row:
+            if service.name != "registry":  # the repository is the registry of both
+                assert away[f"away-{service.name}"]["command"] == [service.module, service.part]
+                assert away[f"away-{service.name}"]["environment"]["DAYBOOK_SITE"] == "away"
+    published = {name: service["ports"] for name, service in away.items() if "ports" in service}
     assert {"away-broker", "away-order-api", "away-query-api", "guard", "away-guard"} <= set(published)
     for name, ports in published.items():
         base = f"127.0.0.1:${{DAYBOOK_AWAY_PORTS:-{274 + AWAY_PORTS // 100}}}" if "away" in name else PORTS
-        offset = OFFSETS[name.removeprefix("away-")]
-        assert [port.rpartition(":")[0] for port in ports] == [f"{base}{offset:02}"]
+        named = (name, *ROUTED.values()) if name == ROUTER else (name.removeprefix("away-"),)
+        assert [port.rpartition(":")[0] for port in ports] == [f"{base}{OFFSETS[own]:02}" for own in named]
+
+
+def test_the_router_knows_each_api_of_both_sites_and_listens_where_its_ports_lead() -> None:
+    router = services("sites.yml")[ROUTER]
+    environment = {name: msgspec.json.decode(text) for name, text in router["environment"].items()}
+    assert list(environment["DAYBOOK_ROUTER_SITES"]) == ["home", "away"]
+    routes = environment["DAYBOOK_ROUTER_ROUTES"]
+    assert list(routes) == list(ROUTED)
+    inside = [int(port.rpartition(":")[2]) for port in router["ports"]]
+    assert inside == [8080, *(route["port"] for route in routes.values())]
+    for api, route in routes.items():
+        assert route["targets"] == {"home": f"{api}:8080", "away": f"away-{api}:8080"}
+        assert route.get("reads", False) == (api == "query-api")
+    # where `Location` leads is where the router serves the query API
+    away = services("sites.yml")["away-order-api"]["environment"]["DAYBOOK_QUERY_URL"]
+    assert away == f"http://{PORTS}{OFFSETS[ROUTED['query-api']]}"
 
 
 def test_every_process_answers_to_its_own_name() -> None:
@@ -74,10 +98,10 @@ def test_every_process_answers_to_its_own_name() -> None:
     processes = {
         name
         for file in ("shop.yml", "sites.yml")
-        for name, one in services(file).items()
-        if one.get("extends") == {"file": "process.yml", "service": "process"}
+        for name, service in services(file).items()
+        if service.get("extends") == {"file": "process.yml", "service": "process"}
     }
-    assert {f"{one.name}" for row in SERVICES for one in row} < processes < allowed
+    assert {f"{service.name}" for row in SERVICES for service in row} < processes < allowed
 
 
 def test_a_write_api_knows_the_same_api_at_the_other_site() -> None:
@@ -87,6 +111,9 @@ def test_a_write_api_knows_the_same_api_at_the_other_site() -> None:
         port = f"{OFFSETS[name]:02}"
         assert home[name]["environment"]["DAYBOOK_PEER_URL"] == f"http://{theirs}{port}"
         assert away[f"away-{name}"]["environment"]["DAYBOOK_PEER_URL"] == f"http://{PORTS}{port}"
+        # the variable is empty unless there are two sites: `compose_environment` sets it
+        assert home[name]["environment"]["DAYBOOK_PEER_KAFKA"] == "${DAYBOOK_AWAY_LINK:-}"
+        assert away[f"away-{name}"]["environment"]["DAYBOOK_PEER_KAFKA"] == "${DAYBOOK_HOME_LINK:-link:9095}"
 
 
 def test_no_broker_is_started_and_no_disk_is_filled_without_room() -> None:
@@ -101,18 +128,31 @@ def test_no_broker_is_started_and_no_disk_is_filled_without_room() -> None:
         assert services(file)[f"{site}storage"]["volumes"] == stores
 
 
+def test_further_containers_differ_from_the_first_by_number_and_port(tmp_path: Path) -> None:
+    write_further(tmp_path, {"order-worker": 3, "query-api": 1})
+    further = yaml.load(further_file(tmp_path).read_text(), Compose)["services"]
+    assert list(further) == instances("order-worker", 3)[1:]
+    for number, (name, service) in enumerate(further.items(), start=1):
+        assert service["extends"] == {"file": str(COMPOSE / "shop.yml"), "service": "order-worker"}
+        assert service["environment"]["DAYBOOK_SLOT"] == service["environment"]["DAYBOOK_REPLICA"] == number
+        assert name in service["environment"]["DAYBOOK_ALLOWED_HOSTS"].split(",")
+        assert service["ports"] == [f"{PORTS}{OFFSETS[name]:02}:8080"]
+    write_further(tmp_path, {})
+    assert yaml.load(further_file(tmp_path).read_text(), Compose) == {"services": {}}
+
+
 def test_every_secret_is_a_file() -> None:
     text = (COMPOSE / "shop.yml").read_text()
-    assert all(set(one) == {"file"} for one in yaml.safe_load(text)["secrets"].values())
+    assert all(set(service) == {"file"} for service in yaml.safe_load(text)["secrets"].values())
     assert "PASSWORD:" not in text
 
 
 def test_the_cluster_keeps_what_the_embedded_one_keeps() -> None:
-    assert WANTED.items() <= properties(ROOT / "infra" / "kafka" / "replicated.properties").items()
+    assert DURABLE.items() <= properties(ROOT / "infra" / "kafka" / "replicated.properties").items()
     racks = {
-        one["environment"].get("KAFKA_BROKER_RACK")
-        for one in services("cluster.yml").values()
-        if "environment" in one
+        service["environment"].get("KAFKA_BROKER_RACK")
+        for service in services("cluster.yml").values()
+        if "environment" in service
     }
     assert racks == {None, "rack-1", "rack-2", "rack-3"}
 
@@ -122,5 +162,11 @@ def test_prometheus_asks_every_process() -> None:
     (targets,) = scraped["scrape_configs"][0]["static_configs"]
     assert set(targets["targets"]) == {
         "storage:8080",
-        *(f"{one.name}:8080" for row in SERVICES for one in row),
+        *(f"{service.name}:8080" for row in SERVICES for service in row),
     }
+    (guards,) = (job for job in scraped["scrape_configs"] if job["job_name"] == "guards")
+    assert guards["static_configs"] == [{"targets": ["guard:8080", "away-guard:8080"]}]
+    assert {"guard", "away-guard"} <= set(services("sites.yml"))
+    mounted = services("monitoring.yml")["prometheus"]["volumes"]
+    for file in ("prometheus.yml", *scraped["rule_files"]):
+        assert f"../monitoring/{file}:/etc/prometheus/{file}:ro" in mounted

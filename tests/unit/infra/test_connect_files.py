@@ -8,8 +8,8 @@ import pytest
 from infra.base.settings import ROOT
 from infra.log.topics import catalogue
 from infra.stack.compose.connectors import first_line, read_connectors
-from infra.stack.embedded.jars import LOCK, read_lock
-from services.edge.fields import ID_PATTERN
+from infra.stack.embedded.java import LOCK, read_lock
+from services.edge.requests import ID_PATTERN
 from tests.unit.infra.test_compose_files import properties, services
 
 CONNECT = ROOT / "infra" / "connect"
@@ -21,8 +21,8 @@ def connectors() -> dict[str, Any]:
 
 
 def price_pattern() -> str:
-    found: str = connectors()["supplier-prices"]["transforms.parse.pattern"]
-    return found
+    pattern: str = connectors()["supplier-prices"]["transforms.parse.pattern"]
+    return pattern
 
 
 def test_every_topic_is_of_the_catalogue() -> None:
@@ -51,10 +51,10 @@ def test_a_line_is_sorted_and_taken_apart_by_the_same_pattern() -> None:
     ["85123A,acme,1.15,GBP", "gift_0001_10,a,0,EUR", "22423,acme,999999999.000001,GBP", "1,a,0.5,GBP"],
 )
 def test_a_price(row: str) -> None:
-    found = re.fullmatch(price_pattern().replace("(?<", "(?P<"), f"some-list|2|{row}|")
-    assert found is not None
+    match = re.fullmatch(price_pattern().replace("(?<", "(?P<"), f"some-list|2|{row}|")
+    assert match is not None
     sku, supplier, price, currency = row.split(",")
-    assert found.groupdict() == {
+    assert match.groupdict() == {
         "list": "some-list",
         "line": "2",
         "sku": sku,
@@ -102,7 +102,9 @@ def test_a_connector_stops_at_what_it_cannot_read_and_files_are_named_as_connect
     files = [*CONNECT.glob("distributed/*.json"), *CONNECT.glob("standalone/*.json")]
     assert {file.stem for file in files} == set(connectors())
     (command,) = [
-        one["command"] for one in services("connect.yml").values() if "standalone" in one["command"]
+        service["command"]
+        for service in services("connect.yml").values()
+        if "standalone" in service["command"]
     ]
     assert [file.rpartition("/")[2] for file in command[2:]] == [
         file.name for file in sorted(CONNECT.glob("standalone/*.json"))

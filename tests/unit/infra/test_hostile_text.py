@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from analytics.evidence.comparison import Comparison, Difference
-from analytics.evidence.report import print_verdict
-from analytics.evidence.verdict import Aside, Verdict
+from analytics.evidence.report import Aside, Verdict, print_verdict
 from analytics.terminal import LONGEST, Table, lines, plain
 from contracts.kernel.records import Header, ParkedCommand
 from infra.base.settings import StackSettings
-from infra.cli import demo, failover, in_containers, losses_shown, parked, since, sites, streams
-from infra.cli.load_report import commands_table, unmapped_table
+from infra.cli import demo, failover, in_containers, parked, replay, sites, streams
+from infra.cli import losses as losses_cli
+from infra.cli.drill import report_table
+from infra.cli.load import commands_table, unmapped_table
 from infra.cli.output import fail, notes, results
-from infra.cli.report_table import report_table
-from infra.cli.stream_records import show_record
+from infra.cli.streams import show_record
 from infra.dr.losses import Loss
 from infra.dr.overview import ReadModelView, SitesView, SiteView
+from infra.dr.plan import SiteStep
 from infra.dr.reconcile import ReconStanding
-from infra.dr.steps import SiteStep
 from infra.lab.drills.report import DrillReport, Promise
 from infra.lab.retail.invoices import Unmapped
-from infra.lab.retail.tally import Tally
+from infra.lab.retail.load import Tally
 from infra.log.parked import Parked
-from infra.log.rewinding import Rewind
+from infra.log.positions import Rewind
 from infra.log.streams import ForeignSeen, StoppedStream, StreamRecord
 from infra.stack.compose.engine import Container
 from services.kernel.record.envelope import Metadata
@@ -61,22 +61,22 @@ def parked_list(text: str) -> list[str]:
 
 def streams_list(text: str) -> list[str]:
     stopped = StoppedStream(f"order/{text}", 3, "forked", ("orders", text), 2, AT, text)
-    found = {"stopped_streams": [stopped], "foreign_records": [ForeignSeen(RECORD, "headers", AT)]}
+    results_by_name = {"stopped_streams": [stopped], "foreign_records": [ForeignSeen(RECORD, "headers", AT)]}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(streams, "read_journal", lambda _: None)
         patched.setattr(streams, "REASONS", {"headers": text})
-        for name in found:
-            patched.setattr(streams, name, lambda *_, name=name: found[name])
+        for name in results_by_name:
+            patched.setattr(streams, name, lambda *_, name=name: results_by_name[name])
         patched.setattr(streams, "foreign_count", 1)
-        patched.setattr(streams, "asked", lambda _, ask: ask(None) if callable(ask) else ask)
+        patched.setattr(streams, "query", lambda _, fetch: fetch(None) if callable(fetch) else fetch)
         streams.list_streams("somewhere", "somewhere")
     return [f"order/{text}", RECORD]
 
 
 def losses(text: str) -> list[str]:
     loss = Loss(text, text, text, text, text, text, True, 1, text, 1, {"currency": text}, (), None, None)
-    results.print(losses_shown._table([ReconStanding(loss, text)]))
-    return [text[: losses_shown.SHOWN_ID]]
+    results.print(losses_cli._table([ReconStanding(loss, text)]))
+    return [text]
 
 
 def two_sites(text: str) -> list[str]:
@@ -86,9 +86,9 @@ def two_sites(text: str) -> list[str]:
 
 
 def container_status(text: str) -> list[str]:
-    found = Container(text, text, text, text, 0, (text,))
+    container = Container(text, text, text, text, 0, (text,))
     with pytest.MonkeyPatch.context() as patched, pytest.raises(typer.Exit):
-        patched.setattr(in_containers, "containers", lambda _: [found])
+        patched.setattr(in_containers, "containers", lambda _: [container])
         patched.setattr(in_containers, "_storage", lambda _: text)
         patched.setattr(in_containers, "database_url", lambda _: "")
         patched.setattr(in_containers, "stream_lines", lambda *_: [text])
@@ -107,7 +107,7 @@ def verdict(text: str) -> list[str]:
 def other_tables(text: str) -> list[str]:
     results.print(report_table(DrillReport(text, 1, text, [Promise(text, text, text, False)])))
     results.print(failover.table_of((SiteStep(text, 1.0, text),)))
-    since._show([Rewind(text, 1, 1, 0, 1)], text, 0)
+    replay._show([Rewind(text, 1, 1, 0, 1)], text, 0)
     results.print(unmapped_table([Unmapped(text, text, datetime(2010, 12, 1), 1, 1)]))  # type: ignore[arg-type]
     results.print(commands_table(Tally()))
     results.print(
@@ -145,19 +145,19 @@ def harmless(shown: str) -> bool:
 @example(text="\x1b[2J" + "".join(PIECES))
 @example(text="0199f2a4-7c1e-7b52-8d7e-0123456789ab")
 def test_a_terminal_shows_it_and_keeps_positions_whole(show: Callable[[str], list[str]], text: str) -> None:
-    with notes.capture() as said, results.capture() as shown:
+    with notes.capture() as noted, results.capture() as shown:
         positions = show(text)
-    assert harmless(shown.get()) and harmless(said.get())
+    assert harmless(shown.get()) and harmless(noted.get())
     for position in positions:
         assert plain(position, None) in shown.get()
 
 
 @given(text=HOSTILE)
 def test_a_failure_is_shown_line_by_line(text: str) -> None:
-    with notes.capture() as said, pytest.raises(typer.Exit):
+    with notes.capture() as noted, pytest.raises(typer.Exit):
         fail(text)
-    assert harmless(said.get())
-    assert said.get().count("\n") == text.count("\n") + 1
+    assert harmless(noted.get())
+    assert noted.get().count("\n") == text.count("\n") + 1
 
 
 @given(text=HOSTILE.filter(lambda text: "\udc80" not in text))
@@ -181,11 +181,11 @@ def test_only_what_is_not_printable_is_escaped_and_a_cut_is_visible(text: str, l
 
 @given(text=HOSTILE)
 def test_a_step_beside_a_spinner_is_text(text: str) -> None:
-    with notes.capture() as said, notes.status(text) as status:
+    with notes.capture() as noted, notes.status(text) as status:
         status.update(text)
         notes.print(status.renderable)
         notes.print(lines(text))
-    assert harmless(said.get())
+    assert harmless(noted.get())
 
 
 @given(cells=st.lists(HOSTILE, min_size=3, max_size=3), width=st.integers(30, 120))

@@ -5,22 +5,22 @@ import signal
 
 import pytest
 
-from infra.stack.compose.failing import TOLD_TO_END, put_off
+from infra.stack.compose.engine import END_SIGNALS, signals_deferred
 
 
-@pytest.mark.parametrize("number", TOLD_TO_END)
+@pytest.mark.parametrize("number", END_SIGNALS)
 def test_the_end_waits_for_the_end_of_the_block(number: signal.Signals) -> None:
     before, mended = signal.getsignal(number), False
-    with pytest.raises(KeyboardInterrupt), put_off() as told:
+    with pytest.raises(KeyboardInterrupt), signals_deferred() as received:
         os.kill(os.getpid(), number)
         os.kill(os.getpid(), number)  # somebody impatient
-        assert told == [number, number]
+        assert received == [number, number]
         mended = True
     assert mended
     assert signal.getsignal(number) is before
 
 
 def test_without_one_nothing_is_raised() -> None:
-    with put_off() as told:
+    with signals_deferred() as received:
         pass
-    assert told == []
+    assert received == []

@@ -43,10 +43,10 @@ def test_a_rebuild_that_ends_says_why(
     monkeypatch.setattr(rebuild, "replay_into", ends)
     with pytest.raises(typer.Exit) as left:
         rebuild.build(["orders"], ProjectionSettings())
-    said = capsys.readouterr().err.strip()
+    output = capsys.readouterr().err.strip()
     assert left.value.exit_code == 1
-    assert said.startswith("daybook: ") and "\n" not in said
-    assert reason in said and next_step in said
+    assert output.startswith("daybook: ") and "\n" not in output
+    assert reason in output and next_step in output
 
 
 def test_before_the_projection_has_run_no_key_is_parked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,9 +56,9 @@ def test_before_the_projection_has_run_no_key_is_parked(monkeypatch: pytest.Monk
     monkeypatch.setattr(parked, "parked_commands", lambda _: [])
     monkeypatch.setattr(parked, "keys", no_table)
     monkeypatch.setattr(parked, "events_of", no_table)
-    listed = CliRunner().invoke(daybook([]), ["parked", "list", *STORES], env={"COLUMNS": "200"})
+    listed = CliRunner().invoke(daybook(), ["parked", "list", *STORES], env={"COLUMNS": "200"})
     assert listed.exit_code == 0
     assert "the projection has not run yet; `./daybook status` shows whether it does" in listed.stderr
-    shown = CliRunner().invoke(daybook([]), ["parked", "show", "orders:o-1", *STORES])
+    shown = CliRunner().invoke(daybook(), ["parked", "show", "orders:o-1", *STORES])
     assert shown.exit_code == 1
     assert shown.stderr.startswith("daybook: nothing is parked there: the projection has not run yet")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from pydantic import ValidationError
 
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.log.topics import mirrored_topics
+from infra.stack.embedded.router import router_member
 from infra.stack.embedded.stack import members
 from infra.stack.link import LinkState, read_link, write_link
 from infra.stack.mirror_settings import MirrorPlace, mirror_properties
@@ -35,9 +37,9 @@ def test_a_second_site_is_there_once_it_has_a_folder(tmp_path: Path) -> None:
     assert (away.home, away.port_base, away.site) == (tmp_path / "away", 20_200, "away")
     assert home_settings(away) == home_settings(home) == home
     assert sites_of(away) == sites_of(home)
-    found = peer(away)
-    assert found is not None
-    assert (found.name, found.link) == ("home", "127.0.0.1:20095")
+    other = peer(away)
+    assert other is not None
+    assert (other.name, other.link) == ("home", "127.0.0.1:20095")
 
 
 def test_a_second_site_needs_room_for_its_ports(tmp_path: Path) -> None:
@@ -53,32 +55,63 @@ def test_two_sites_share_no_port_and_have_three_more_members(tmp_path: Path) -> 
 
     here, there = named(home), named(away_settings(home))
     assert set(here) == set(there) == {*NAMES, *SITE_NAMES}
-    ports = [port for each in (here, there) for some in each.values() for port in some]
+    ports = [port for site_ports in (here, there) for some in site_ports.values() for port in some]
     assert len(ports) == len(set(ports))
 
 
 def test_a_write_api_knows_the_same_api_at_the_other_site(tmp_path: Path) -> None:
-    def told(settings: StackSettings) -> dict[str, str | None]:
+    def peer_urls(settings: StackSettings, variable: str = "DAYBOOK_PEER_URL") -> dict[str, str | None]:
         started = {member.name: member for row in members(settings) for member in row}
         names = ("order-api", "inventory-api", "query-api")
-        return {name: started[name].prepare().environment.get("DAYBOOK_PEER_URL") for name in names}
+        return {name: started[name].prepare().environment.get(variable) for name in names}
 
-    assert told(StackSettings(home=tmp_path, port_base=20_000)) == dict.fromkeys(
+    assert peer_urls(StackSettings(home=tmp_path, port_base=20_000)) == dict.fromkeys(
         ("order-api", "inventory-api", "query-api")
     )
     home = two(tmp_path)
-    assert told(home) == {
+    assert peer_urls(home) == {
         "order-api": "http://127.0.0.1:20201",
         "inventory-api": "http://127.0.0.1:20202",
         "query-api": None,
     }
-    assert told(away_settings(home))["order-api"] == "http://127.0.0.1:20001"
+    assert peer_urls(away_settings(home))["order-api"] == "http://127.0.0.1:20001"
+    link = f"127.0.0.1:{20_295}"
+    assert peer_urls(home, "DAYBOOK_PEER_KAFKA") == {
+        "order-api": link,
+        "inventory-api": link,
+        "query-api": None,
+    }
+
+
+def test_the_router_knows_both_sites_and_shares_no_port_with_them(tmp_path: Path) -> None:
+    home = two(tmp_path)
+    router = router_member(home)
+    environment = router.prepare().environment
+    assert msgspec.json.decode(environment["DAYBOOK_ROUTER_SITES"]) == {
+        "home": "127.0.0.1:20092",
+        "away": "127.0.0.1:20292",
+    }
+    routes = msgspec.json.decode(environment["DAYBOOK_ROUTER_ROUTES"])
+    assert routes["query-api"] == {
+        "port": 20_019,
+        "targets": {"home": "127.0.0.1:20003", "away": "127.0.0.1:20203"},
+        "reads": True,
+    }
+    assert [route["reads"] for route in routes.values()] == [False, False, True]
+    sites = [member.ports for site in (home, away_settings(home)) for row in members(site) for member in row]
+    assert not {*router.ports} & {port for ports in sites for port in ports}
+
+
+def test_location_leads_to_the_router_where_two_sites_run(tmp_path: Path) -> None:
+    for settings in (home := two(tmp_path), away_settings(home)):
+        (api,) = (member for row in members(settings) for member in row if member.name == "order-api")
+        assert api.prepare().environment["DAYBOOK_QUERY_URL"] == "http://127.0.0.1:20019"
 
 
 def test_a_held_member_is_held_over_restarts_until_released(tmp_path: Path) -> None:
     assert StackJournal(tmp_path).held() == frozenset()
-    StackJournal(tmp_path).hold("mirror")
-    StackJournal(tmp_path).hold("guard")
+    StackJournal(tmp_path).keep_down("mirror")
+    StackJournal(tmp_path).keep_down("guard")
     assert StackJournal(tmp_path).held() == {"mirror", "guard"}
     StackJournal(tmp_path).release("guard")
     StackJournal(tmp_path).release("never-held")

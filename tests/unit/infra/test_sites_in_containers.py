@@ -23,28 +23,29 @@ class Engine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
         self.settings = StackSettings(home=home / "shop-compose", port_base=20_000, stack="compose")
-        self.found: list[Container] = []
+        self.existing: list[Container] = []
         self.canary = 1.0
-        self.told: list[str] = []
-        monkeypatch.setattr(adapter, "containers", lambda _: self.found)
+        self.commands: list[str] = []
+        monkeypatch.setattr(adapter, "containers", lambda _: self.existing)
         monkeypatch.setattr(adapter, "canary_age", lambda _: self.canary)
-        monkeypatch.setattr(adapter, "quietly", self._hear)
+        monkeypatch.setattr(adapter, "quietly", self._receive)
         for site in ("home", "away"):
             (self.settings.home / site).mkdir(parents=True)
 
-    def platform(self, *found: Container) -> ComposePlatform:
-        self.found = list(found)
+    def platform(self, *existing: Container) -> ComposePlatform:
+        self.existing = list(existing)
         chosen = platform_of(self.settings)
         assert isinstance(chosen, ComposePlatform)
         return chosen
 
-    def _hear(self, _: StackSettings, *command: str) -> str:
+    def _receive(self, _: StackSettings, *command: str) -> str:
         if "inspect" in command:
-            said = ",".join(
-                f'{{"Name": "/{one.name}", "State": {{"StartedAt": "now"}}}}' for one in self.found
+            output = ",".join(
+                f'{{"Name": "/{container.name}", "State": {{"StartedAt": "now"}}}}'
+                for container in self.existing
             )
-            return f"[{said}]"
-        self.told.append(" ".join(command[1:]))
+            return f"[{output}]"
+        self.commands.append(" ".join(command[1:]))
         return ""
 
 
@@ -72,7 +73,7 @@ def test_a_site_is_down_without_its_broker(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mirror", "canary", "said"),
+    ("mirror", "canary", "output"),
     [
         ((runs("mirror"),), 1.0, "ready"),
         ((runs("mirror"),), 60.0, "starting"),
@@ -82,10 +83,10 @@ def test_a_site_is_down_without_its_broker(engine: Engine) -> None:
     ],
 )
 def test_a_mirror_is_ready_when_its_canaries_are_young(
-    engine: Engine, mirror: tuple[Container, ...], canary: float, said: str
+    engine: Engine, mirror: tuple[Container, ...], canary: float, output: str
 ) -> None:
     platform, engine.canary = engine.platform(runs("broker"), runs("away-broker"), *mirror), canary
-    assert mirror_state(platform, platform.sites()["away"]) == said
+    assert mirror_state(platform, platform.sites()["away"]) == output
 
 
 def test_a_mirror_that_is_held_stays_down_until_it_is_released(engine: Engine) -> None:
@@ -96,18 +97,18 @@ def test_a_mirror_that_is_held_stays_down_until_it_is_released(engine: Engine) -
     assert mirror_state(platform, away) == "held"
     # a container that waits for its release is no mirror that runs
     assert not platform.processes(away)[MIRROR].running
-    assert "docker kill shop-mirror-1".removeprefix("docker ") in engine.told
-    assert not [word for word in engine.told if word.startswith("start")]
+    assert "docker kill shop-mirror-1".removeprefix("docker ") in engine.commands
+    assert not [word for word in engine.commands if word.startswith("start")]
     platform.start(away, MIRROR)
     assert platform.processes(away)[MIRROR].running
-    assert engine.told[-1] == "compose up --detach mirror"
+    assert engine.commands[-1] == "compose up --detach mirror"
 
 
 def test_a_process_that_is_killed_is_started_again_and_a_site_is_not(engine: Engine) -> None:
     platform = engine.platform(runs("broker"), runs("away-broker"), runs("away-postgres"))
     away = platform.sites()["away"]
     platform.kill(away, "broker")
-    assert engine.told == ["kill shop-away-broker-1", "start shop-away-broker-1"]
-    engine.told.clear()
-    platform.kill_site(away, ["postgres", "broker"], lambda: engine.told.append("then"))
-    assert engine.told == ["kill shop-away-postgres-1", "then", "kill shop-away-broker-1", "then"]
+    assert engine.commands == ["kill shop-away-broker-1", "start shop-away-broker-1"]
+    engine.commands.clear()
+    platform.kill_site(away, ["postgres", "broker"], lambda: engine.commands.append("then"))
+    assert engine.commands == ["kill shop-away-postgres-1", "then", "kill shop-away-broker-1", "then"]

@@ -22,7 +22,7 @@ def test_a_setting_out_of_bounds(
 ) -> None:
     monkeypatch.setenv("DAYBOOK_HOME", str(tmp_path / "home"))
     monkeypatch.setenv(f"DAYBOOK_{name}", value)
-    done = CliRunner().invoke(daybook([]), command.split())
+    done = CliRunner().invoke(daybook(), command.split())
     assert (done.exit_code, done.stderr) == (
         1,
         f"daybook: DAYBOOK_{name} is {value!r}: it must be {must_be}\n",
@@ -35,7 +35,7 @@ def test_a_home_that_cannot_be_made(below: str, tmp_path: Path, monkeypatch: pyt
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setenv("DAYBOOK_HOME", str(file / below))
-    done = CliRunner().invoke(daybook([]), ["status"])
+    done = CliRunner().invoke(daybook(), ["status"])
     assert done.exit_code == 1
     assert done.stderr.startswith(f"daybook: DAYBOOK_HOME is '{file / below}': it must be a folder")
     assert done.stderr.count("\n") == 1

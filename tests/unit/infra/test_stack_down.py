@@ -30,7 +30,7 @@ def test_half_an_address_is_none(
 ) -> None:
     for name in named:
         monkeypatch.setenv(name, "somewhere")
-    done = CliRunner().invoke(daybook([]), command)
+    done = CliRunner().invoke(daybook(), command)
     assert (done.exit_code, done.stderr) == (1, NOT_UP)
 
 
@@ -52,7 +52,7 @@ def test_no_other_stack_is_asked_instead(
     command: list[str], exit_code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DAYBOOK_PORT_BASE")  # by default another checkout's stack may listen there
-    done = CliRunner().invoke(daybook([]), command)
+    done = CliRunner().invoke(daybook(), command)
     assert (done.exit_code, done.stdout, done.stderr) == (exit_code, "", NOT_UP)
 
 

@@ -9,11 +9,11 @@ from threading import Semaphore
 
 import pytest
 
+from infra.base.files import KEPT_FILES, older, rotate
 from infra.base.journal import EVENTS_BYTES, Phase, StackJournal, StackState
-from infra.base.rotation import KEPT_FILES, older, rotate
 from infra.base.settings import ROOT, StackSettings
-from infra.stack.embedded.housekeeping import ENOUGH, SHORT, Housekeeping
 from infra.stack.embedded.stack import log_file
+from infra.stack.embedded.supervisor import ENOUGH, SHORT, Housekeeping
 from infra.stack.storage import StorageWatch
 
 NO_SPACE = "/dev/full"  # every write to it finds no space left
@@ -63,26 +63,26 @@ def test_the_fullest_disk_counts_and_is_named(disks: Disks, tmp_path: Path) -> N
 def test_the_supervisor_is_told_of_each_change_once(disks: Disks, tmp_path: Path) -> None:
     disks.free = {tmp_path: 1_000_000_000}
     house, journal = Housekeeping(StackSettings(home=tmp_path), []), StackJournal(tmp_path)
-    told = []
+    recorded = []
     for free in (1_000_000_000, 400_000_000, 300_000_000, 200_000_000, 1_000_000_000):
         disks.free[tmp_path] = free
         house.storage.measure()
-        told.append((house.record(journal), house.spared()))
+        recorded.append((house.record(journal), house.spared()))
     nothing, mirror = frozenset[str](), frozenset({"mirror"})
-    assert told == [("", nothing), (SHORT, nothing), ("", nothing), ("", mirror), (ENOUGH, nothing)]
+    assert recorded == [("", nothing), (SHORT, nothing), ("", nothing), ("", mirror), (ENOUGH, nothing)]
     assert [event["event"] for event in journal.events()] == [SHORT, ENOUGH]
 
 
 def test_a_disk_that_cannot_be_asked_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    house, asked = Housekeeping(StackSettings(home=tmp_path), []), Semaphore(0)
+    house, looks = Housekeeping(StackSettings(home=tmp_path), []), Semaphore(0)
 
     def fails(_: Path) -> None:
-        asked.release()
+        looks.release()
         raise OSError("input/output error")
 
     monkeypatch.setattr(shutil, "disk_usage", fails)
     house.start()
-    again = [asked.acquire(timeout=10) for _ in range(2)]
+    again = [looks.acquire(timeout=10) for _ in range(2)]
     house.stop()
     assert again == [True, True]
 
@@ -166,7 +166,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def test_a_secret_is_never_half_there(tmp_path: Path) -> None:
-    make = f"from infra.base.secret import kept_secret; kept_secret(Path({str(tmp_path / 'key')!r}))"
+    make = f"from infra.base.files import kept_secret; kept_secret(Path({str(tmp_path / 'key')!r}))"
     assert "File too large" in run(NO_BYTE + make).stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -174,7 +174,7 @@ def test_a_secret_is_never_half_there(tmp_path: Path) -> None:
 def test_a_file_stays_where_there_is_no_room_for_its_copy(tmp_path: Path) -> None:
     file = tmp_path / "x.log"
     file.write_text("before")
-    put_aside = f"from infra.base.rotation import rotate; rotate(Path({str(file)!r}), 5, written=True)"
+    put_aside = f"from infra.base.files import rotate; rotate(Path({str(file)!r}), 5, written=True)"
     assert run(NO_BYTE + put_aside).returncode == 0
     assert file.read_text() == "before"
     assert list(tmp_path.iterdir()) == [file]

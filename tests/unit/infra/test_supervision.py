@@ -1,20 +1,21 @@
 """The supervisor's arithmetic, the journal, the ports and the lock file: no process is started here."""
 
+import os
 import socket
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from infra.base.errors import JarsNotResolved, PortTaken
+from infra.base.errors import JarsNotResolved, OtherCommand, PortTaken
+from infra.base.files import kept_secret
 from infra.base.journal import MemberState, Phase, StackJournal, StackState
 from infra.base.ports import HOST, free_ports, listening, require_free
-from infra.base.secret import kept_secret
 from infra.base.settings import OFFSETS, StackSettings
 from infra.stack.embedded.child import Program
-from infra.stack.embedded.jars import LOCK, Jar, read_lock, verify
+from infra.stack.embedded.java import LOCK, Jar, read_lock, verify
 from infra.stack.embedded.stack import Member, members
-from infra.stack.embedded.watched import FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS, Watched, backoff
+from infra.stack.embedded.supervisor import FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS, Watched, backoff
 from infra.stack.shop import NAMES
 
 
@@ -32,7 +33,7 @@ def test_a_taken_port_is_one_line_that_names_owner_and_setting() -> None:
         with pytest.raises(PortTaken) as taken:
             require_free(port, "order-api", "DAYBOOK_PORT_BASE")
     assert str(taken.value) == (
-        f"port {port} of order-api is taken: stop who uses it, or set DAYBOOK_PORT_BASE"
+        f"port {port} of order-api is taken: stop the process that uses it, or set DAYBOOK_PORT_BASE"
     )
     require_free(port, "order-api", "DAYBOOK_PORT_BASE")
 
@@ -62,6 +63,15 @@ def test_a_base_that_leaves_no_room_is_refused(tmp_path: Path) -> None:
 def test_only_keeps_the_order_of_starting(tmp_path: Path) -> None:
     rows = members(StackSettings(home=tmp_path), ["query-api", "broker"])
     assert [[member.name for member in row] for row in rows] == [["broker"], ["query-api"]]
+
+
+def test_further_processes_stand_beside_the_first_of_their_kind(tmp_path: Path) -> None:
+    counts = {"order-worker": 3, "order-api": 2, "registry": 1}
+    rows = members(StackSettings(home=tmp_path), ["order-worker", "order-api"], counts)
+    names = [[member.name for member in row] for row in rows]
+    assert names == [["order-worker", "order-worker-1", "order-worker-2"], ["order-api", "order-api-1"]]
+    program = rows[0][2].prepare()
+    assert (program.environment["DAYBOOK_SLOT"], program.environment["DAYBOOK_HTTP_PORT"]) == ("2", "27422")
 
 
 def test_the_journal_gives_back_what_was_written(tmp_path: Path) -> None:
@@ -105,6 +115,22 @@ def test_a_stack_has_one_supervisor(tmp_path: Path) -> None:
         with second.sole_supervisor() as also_alone:
             assert not also_alone
     assert not second.supervised()
+
+
+def test_one_command_changes_the_shop_and_says_so_to_others(tmp_path: Path) -> None:
+    first, second = StackJournal(tmp_path), StackJournal(tmp_path)
+    with first.sole_change("site rebuild home"):
+        busy = rf"`daybook site rebuild home` \(pid {os.getpid()}\) has been running for \d+ s"
+        with pytest.raises(OtherCommand, match=busy), second.sole_change("failback"):
+            raise AssertionError("two at once")
+    with pytest.raises(ZeroDivisionError), second.sole_change("failback"):
+        raise ZeroDivisionError  # a command that fails gives the lock back
+    with first.sole_change("failover"):
+        pass
+
+
+def test_a_copied_secret_is_the_same(tmp_path: Path) -> None:
+    assert kept_secret(tmp_path / "key", "a copy") == kept_secret(tmp_path / "key", "another") == "a copy"
 
 
 def test_a_secret_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:

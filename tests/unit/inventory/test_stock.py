@@ -27,7 +27,7 @@ from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.inventory.process import inventory_process
 from services.kernel.model.map import Map
-from services.kernel.model.process import Answered
+from services.kernel.model.process import Reply
 from services.kernel.model.testing import Spec
 
 stock: Spec[InventoryCommand, Stock, InventoryEvent] = Spec(stock_decider)
@@ -94,28 +94,28 @@ def test_the_state_counts_units_and_versions() -> None:
     )
 
 
-def test_the_last_unit_can_be_had_and_no_more() -> None:
+def test_all_available_units_can_be_reserved_and_no_more() -> None:
     given = stock.given(received, reserved)
     assert given.when(ReserveStock(SKU, "2", 6, AT)) == [StockReserved(SKU, "2", 6, AT)]
     assert given.refuses(ReserveStock(SKU, "2", 7, AT)) == "insufficient_stock"
 
 
-def test_what_is_reserved_cannot_be_written_off() -> None:
+def test_reserved_units_cannot_be_written_off() -> None:
     given = stock.given(received, reserved)
     assert given.when(AdjustStock(SKU, -6, "broken", AT)) == [StockAdjusted(SKU, -6, "broken", AT)]
     assert given.refuses(AdjustStock(SKU, -7, "broken", AT)) == "below_reserved"
 
 
-def test_an_order_holds_one_quantity() -> None:
+def test_an_order_reserves_one_quantity() -> None:
     assert stock.given(received, reserved).refuses(ReserveStock(SKU, ORDER, 5, AT)) == "reservation_differs"
 
 
-def test_a_release_leaves_other_orders_alone() -> None:
+def test_a_release_does_not_affect_other_orders() -> None:
     other = StockReserved(SKU, "2", 5, AT)
     assert stock.given(received, reserved, other, released).state.reservations == Map({"2": 5})
 
 
-def test_a_release_that_overtook_its_reservation_refuses_it() -> None:
+def test_a_reservation_after_its_release_is_refused() -> None:
     given = stock.given(received).after(release)
     assert given.refuses(reserve) == "reservation_closed"
     assert given.state.reserved == 0
@@ -126,7 +126,7 @@ def test_each_return_of_an_order_counts_once() -> None:
     assert given.when(ReturnStock(SKU, ORDER, 2, 1, AT)) == [StockReturned(SKU, ORDER, 2, 1, AT)]
 
 
-def test_the_steps_of_strangely_named_orders_are_not_confused() -> None:
+def test_steps_of_orders_with_unusual_ids_are_distinct() -> None:
     given = stock.given(received).after(
         ReserveStock(SKU, "A", 1, AT), IssueStock(SKU, "A", AT), ReturnStock(SKU, "A", 1, 1, AT)
     )
@@ -144,7 +144,7 @@ def test_quantities_are_positive(quantity: int) -> None:
         assert stock.given(received).refuses(command) == "bad_quantity"
 
 
-def test_an_adjustment_changes_something() -> None:
+def test_an_adjustment_of_zero_is_refused() -> None:
     assert stock.given(received).refuses(AdjustStock(SKU, 0, "", AT)) == "zero_adjustment"
 
 
@@ -152,7 +152,7 @@ def test_status_is_one_word() -> None:
     assert (stock.given().status, stock.given(received).status) == ("unknown", "stocked")
 
 
-def test_closed_steps_are_forgotten_up_to_a_version_and_nothing_else_is() -> None:
+def test_only_closed_steps_up_to_a_version_are_forgotten() -> None:
     before = stock.given(received, reserved, issued, StockReserved(SKU, "2", 1, AT), returned).state
     after = stock_decider.forget(before, 3)
     assert after.closed == Map({f"return.1/{ORDER}": 5})
@@ -160,14 +160,14 @@ def test_closed_steps_are_forgotten_up_to_a_version_and_nothing_else_is() -> Non
     assert stock_decider.forget(before, 2) is before
 
 
-def test_stock_asks_nothing_while_all_is_well() -> None:
+def test_stock_sends_no_commands_in_normal_operation() -> None:
     state = stock.given(received, reserved).state
     assert not inventory_process.is_open(Stock())
     assert list(inventory_process.react(reserved, state)) == list(inventory_process.pending(state)) == []
     assert inventory_process.deadline(state) is None
     assert list(inventory_process.claims(state)) == []
     with pytest.raises(ValueError, match="never asks for"):
-        inventory_process.record(SKU, [Answered(PlaceOrder.TYPE, ORDER, "", True, "")])
+        inventory_process.record(SKU, [Reply(PlaceOrder.TYPE, ORDER, "", True, "")])
     with pytest.raises(ValueError, match="does not expire"):
         inventory_process.expire(SKU, AT)
 
@@ -185,15 +185,15 @@ def test_stock_asks_nothing_while_all_is_well() -> None:
         ("", None),
     ],
 )
-def test_after_a_failover_orders_are_asked_about_what_is_held(code: str, ends: object) -> None:
+def test_after_a_failover_each_reservation_is_justified_by_its_order(code: str, ends: object) -> None:
     state = stock.given(received, reserved).state
     (question,) = inventory_process.again(reserved, state, 2)
     assert (question.key, question.command) == (ORDER, JustifyReservation(ORDER, SKU, AT))
-    answer = Answered(JustifyReservation.TYPE, ORDER, question.tag, not code, code)
-    assert list(inventory_process.record(SKU, [answer])) == ([ends] if ends else [])
+    reply = Reply(JustifyReservation.TYPE, ORDER, question.tag, not code, code)
+    assert list(inventory_process.record(SKU, [reply])) == ([ends] if ends else [])
 
 
-def test_a_later_takeover_is_another_question_and_what_is_not_held_is_none() -> None:
+def test_each_takeover_sends_new_commands_for_open_reservations_only() -> None:
     state = stock.given(received, reserved).state
     (second,), (third,) = (inventory_process.again(reserved, state, epoch) for epoch in (2, 3))
     assert second.id != third.id
@@ -201,7 +201,7 @@ def test_a_later_takeover_is_another_question_and_what_is_not_held_is_none() -> 
     assert list(inventory_process.again(reserved, stock.given(received, reserved, issued).state, 2)) == []
 
 
-def test_the_hold_of_a_lost_order_ends_and_it_may_reserve_again() -> None:
+def test_the_reservation_of_a_lost_order_ends_and_may_be_repeated() -> None:
     lost = ReleaseStock(SKU, ORDER, AT, order_lost=True)
     gone = StockReleased(SKU, ORDER, 4, AT, order_lost=True)
     assert stock.given(received, reserved).when(lost) == [gone]
@@ -209,7 +209,7 @@ def test_the_hold_of_a_lost_order_ends_and_it_may_reserve_again() -> None:
     assert stock.given(received, reserved, gone).when(reserve) == [reserved]
 
 
-def test_what_is_no_command_and_no_event_is_a_programming_error() -> None:
+def test_unknown_commands_and_events_are_programming_errors() -> None:
     stranger: Any = object()
     with pytest.raises(AssertionError):
         stock.given().when(stranger)

@@ -36,7 +36,7 @@ commands: st.SearchStrategy[InventoryCommand] = st.one_of(
 
 
 def run(history: list[InventoryCommand]) -> list[InventoryEvent]:
-    """The events of what was accepted."""
+    """The events of the accepted commands."""
     state, events = stock_decider.initial, list[InventoryEvent]()
     for command in history:
         try:
@@ -66,7 +66,7 @@ def test_units_are_conserved_at_every_prefix(history: list[InventoryCommand]) ->
 
 
 @given(st.lists(commands, max_size=30))
-def test_a_reservation_ends_once_and_with_what_was_held(history: list[InventoryCommand]) -> None:
+def test_a_reservation_ends_once_with_its_quantity(history: list[InventoryCommand]) -> None:
     held: dict[str, int] = {}
     ended: set[str] = set()
     for event in run(history):
@@ -80,12 +80,12 @@ def test_a_reservation_ends_once_and_with_what_was_held(history: list[InventoryC
 
 
 @given(st.lists(commands, max_size=25), commands)
-def test_what_was_accepted_of_an_order_is_accepted_again_and_changes_nothing(
+def test_repeated_commands_of_an_order_are_accepted_without_effect(
     history: list[InventoryCommand], command: InventoryCommand
 ) -> None:
     state = fold(stock_decider, run(history))
     if isinstance(command, ReceiveStock | AdjustStock):
-        return  # nobody's conversation: the kernel knows their repeats by their ids
+        return  # not of an order: the kernel recognises repeats by their ids
     try:
         after = fold(stock_decider, stock_decider.decide(command, state), state)
     except Refused:
@@ -94,7 +94,7 @@ def test_what_was_accepted_of_an_order_is_accepted_again_and_changes_nothing(
 
 
 @given(st.lists(commands, max_size=30), st.integers(0, 30))
-def test_forgetting_touches_closed_steps_only(history: list[InventoryCommand], version: int) -> None:
+def test_forgetting_changes_only_closed_steps(history: list[InventoryCommand], version: int) -> None:
     state = fold(stock_decider, run(history))
     left = stock_decider.forget(state, version)
     nothing = Map()

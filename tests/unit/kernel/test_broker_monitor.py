@@ -12,7 +12,7 @@ TIMEOUT = 10.0
 ALWAYS_THERE = Sight()
 
 NEVER = "ends never"
-AWAY, SLOW, HANGS = "has not answered", "takes longer", "hangs"
+AWAY, SLOW, HANGS = "has not responded", "takes longer", "hangs"
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_the_owner_ends_when_its_call_cannot_end(
 
 def test_looks_become_a_sight() -> None:
     seen = [ALWAYS_THERE]
-    for answered, now in [(True, 10.0), (False, 12.0), (False, 13.0), (True, 14.0), (True, 15.0)]:
-        seen.append(seen[-1].after(answered, now))
+    for responded, now in [(True, 10.0), (False, 12.0), (False, 13.0), (True, 14.0), (True, 15.0)]:
+        seen.append(seen[-1].after(responded, now))
     away = Sight(away_since=11.0)  # the look that failed took one second
     assert seen[1:] == [ALWAYS_THERE, away, away, Sight(back_at=14.0), Sight(back_at=14.0)]
 

@@ -1,4 +1,4 @@
-"""What every connection needs is said once, and reaches every kind of client in its own names."""
+"""The options of every connection are defined once and reach every kind of client under its own names."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,14 +25,14 @@ def test_a_connection_in_the_names_of_each_client() -> None:
 
 
 def test_a_mirror_connects_to_both_clusters() -> None:
-    place = MirrorPlace(Path(), 1, "home", "away", "h:1", "a:2", ("order.events",))
-    assert mirror_properties(place).startswith(
+    mirror = MirrorPlace(Path(), 1, "home", "away", "h:1", "a:2", ("order.events",))
+    assert mirror_properties(mirror).startswith(
         "clusters = home, away\nhome.bootstrap.servers = h:1\naway.bootstrap.servers = a:2\n"
     )
 
 
 def test_an_option_of_every_connection_reaches_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unknown option is refused by librdkafka: so each client was given it."""
+    """librdkafka refuses an unknown option, which proves that each client received it."""
 
     def insecure(self: Connection) -> dict[str, Any]:
         return {"bootstrap.servers": self.bootstrap, "daybook.planted": "yes"}

@@ -1,4 +1,4 @@
-"""How far back a takeover asks again."""
+"""How far back a takeover repeats outgoing commands."""
 
 from services.kernel.worker.takeover import MARGIN_MS, horizon
 

@@ -1,4 +1,4 @@
-"""Ids, times and partitions are what the standards say."""
+"""Ids, times and partitions follow the standards."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def test_a_minted_id_is_a_uuid7_of_now() -> None:
     before = datetime.now(UTC).timestamp() * 1000
     minted = [uuid.UUID(uuid7()) for _ in range(1000)]
     after = datetime.now(UTC).timestamp() * 1000
-    assert {(one.version, one.variant) for one in minted} == {(7, uuid.RFC_4122)}
+    assert {(new_id.version, new_id.variant) for new_id in minted} == {(7, uuid.RFC_4122)}
     assert len(set(minted)) == len(minted)
-    assert all(int(before) <= one.int >> 80 <= after for one in minted)
+    assert all(int(before) <= new_id.int >> 80 <= after for new_id in minted)
 
 
 @given(st.integers(min_value=0, max_value=4_000_000_000_000_000))
@@ -33,7 +33,7 @@ def test_times_round_trip(micros: int) -> None:
 
 def test_partitions_are_those_of_kafkas_java_client() -> None:
     # org.apache.kafka.common.utils.UtilsTest
-    known = {
+    java_hashes = {
         b"21": -973932308,
         b"foobar": -790332482,
         b"a-little-bit-long-string": -985981536,
@@ -41,6 +41,6 @@ def test_partitions_are_those_of_kafkas_java_client() -> None:
         b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
         b"abc": 479470107,
     }
-    assert {data: murmur2(data) for data in known} == {
-        data: number & 0xFFFFFFFF for data, number in known.items()
+    assert {data: murmur2(data) for data in java_hashes} == {
+        data: number & 0xFFFFFFFF for data, number in java_hashes.items()
     }

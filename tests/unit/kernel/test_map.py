@@ -1,4 +1,4 @@
-"""A map does what a dictionary does, and what it was earlier stays as it was. Its order shows nowhere."""
+"""A map behaves like a dictionary and earlier maps stay unchanged. Its order is not observable."""
 
 import pytest
 from hypothesis import given
@@ -23,8 +23,8 @@ class LikeADictionary(RuleBasedStateMachine):
 
     @rule(first=st.integers(0, 250), count=st.integers(1, 60), number=numbers)
     def put_many(self, first: int, count: int, number: int) -> None:
-        for place in range(first, first + count):
-            self.put(f"order-{place}", number)
+        for order in range(first, first + count):
+            self.put(f"order-{order}", number)
 
     @rule(name=names)
     def without(self, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import example, given
@@ -12,19 +13,18 @@ from structlog.testing import capture_logs
 from contracts.inventory.events import StockReceived
 from services.inventory.service import INVENTORY
 from services.kernel.log.rule import Journal
-from services.kernel.worker.entities import Partition
-from services.kernel.worker.entity import Entity
+from services.kernel.worker.entities import Entity, Partition
 from services.kernel.worker.fold import Fold
 from services.kernel.worker.retry_window import Window
 from services.kernel.worker.snapshots import SnapshotReader, StateCodec, seen, snapshot_of
-from tests.contract.log_rule_cases import KEY, NOW, OTHER, LogRecord, event
+from tests.contract.log_rule_cases import KEY, NOW, OTHER, LogRecord, event, opening
 
 EVENTS, STATE = "inventory.events", "inventory.state"
 CODEC: StateCodec[Any] = StateCodec(INVENTORY.states)
 
 
 class Read:
-    """A record as the fold gets it from a consumer."""
+    """A record as the fold receives it from a consumer."""
 
     def __init__(self, offset: int, record: LogRecord) -> None:
         self._offset, self._record = offset, record
@@ -88,7 +88,7 @@ class Shop:
         self.fold.published(0, key, list(record.headers))  # type: ignore[arg-type]
 
     def forge(self, key: str, distance: int) -> None:
-        """Somebody else writes a version near the one that the owner has reached."""
+        """Another writer appends a version near the owner's."""
         version = max(1, self.partition.get(key).version + distance)
         self.log.append(event(version, key, event_id=f"forged-{len(self.log)}", quantity=99))
 
@@ -97,7 +97,7 @@ class Shop:
         read_all(self.fold, list(enumerate(self.log))[start : start + records])
 
     def snapshot(self, whole: bool) -> None:
-        """What the writer does; killed before the watermark unless it is `whole`."""
+        """Write snapshots as the writer does; without `whole` it is killed before the watermark."""
         names, mark = self.partition.changed(), self.partition.read.position
         for key in names:
             if key in self.partition.read.stopped:
@@ -110,7 +110,7 @@ class Shop:
                 self.partition.dirty.add(key)
 
     def restored(self) -> Fold[Any]:
-        """From snapshots and the tail, as `restore` does it."""
+        """The fold from snapshots and the tail, as `restore` does it."""
         fold = new_fold(self.fold.journal, restoring=True)
         partition = fold.partitions[0]
         for key, snapshot in self.snapshots.items():
@@ -125,14 +125,14 @@ class Shop:
         return fold
 
     def replayed(self) -> Fold[Any]:
-        """From the first record."""
+        """The fold from the first record."""
         fold = new_fold(self.fold.journal)
         read_all(fold, enumerate(self.log))
         return fold
 
 
-def known(fold: Fold[Any]) -> dict[str, Entity[Any] | None]:
-    """The entities; None for one that is stopped, on which nothing is decided, whatever is held of it."""
+def entities_by_key(fold: Fold[Any]) -> dict[str, Entity[Any] | None]:
+    """The entities by key; None for a stopped key, whose commands are not executed."""
     partition = fold.partitions[0]
     return {key: None if key in partition.read.stopped else partition.get(key) for key in (KEY, OTHER)}
 
@@ -175,17 +175,17 @@ def test_snapshots_change_nothing_in_what_a_record_is(steps: list[Any]) -> None:
     shop = Shop()
     for name, *how in steps:
         getattr(shop, name)(*how)
-    assert known(shop.restored()) == known(shop.replayed())
+    assert entities_by_key(shop.restored()) == entities_by_key(shop.replayed())
 
 
 @given(STEPS)
 def test_an_owner_that_has_read_everything_agrees_with_the_log(steps: list[Any]) -> None:
-    """It knows more than the versions say: what it stops is stopped for everybody, by its judgement."""
+    """A key that the owner stops is stopped for every other reader too."""
     shop = Shop()
     for name, *how in steps:
         getattr(shop, name)(*how)
     shop.read_back(len(shop.log))
-    assert known(shop.fold) == known(shop.replayed())
+    assert entities_by_key(shop.fold) == entities_by_key(shop.replayed())
 
 
 def test_an_owner_judges_what_it_did_not_write() -> None:
@@ -196,4 +196,17 @@ def test_an_owner_judges_what_it_did_not_write() -> None:
     shop.read_back(1)
     (suspect,) = shop.fold.suspects
     assert (suspect.stream, suspect.version, suspect.verdict) == (f"stock/{KEY}", 2, "suspect")
-    assert known(shop.replayed())[KEY] is None
+    assert entities_by_key(shop.replayed())[KEY] is None
+
+
+def test_a_restored_outcome_has_the_epoch_of_its_event() -> None:
+    """Also where a later epoch is open: a repeat after a failover gets the token of the first response."""
+    first = event(1)
+    requested = replace(first, headers=(*first.headers, ("ce_requesthash", b"hash")))
+    fold = new_fold(Journal())
+    read_all(fold, enumerate([requested, opening(2), event(2, epoch=2)]))
+    outcome = fold.partitions[0].outcomes.outcome(KEY, "c")
+    assert outcome is not None
+    assert (outcome.version, outcome.epoch) == (1, 1)
+    loaded = SnapshotReader(CODEC).load(snapshot_of(STATE, CODEC, seen(fold.partitions[0], KEY)))
+    assert [recorded.outcome.epoch for recorded in loaded.outcomes] == [1]

@@ -1,4 +1,4 @@
-"""Answers are remembered for the window, and no more of them than it says."""
+"""Recorded outcomes are kept for the retry window, up to its largest number."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.kernel.records import Outcome, Remembered
-from services.kernel.worker.entities import Partition
-from services.kernel.worker.entity import Entity, LoadedEntity
+from services.kernel.worker.entities import Entity, LoadedEntity, Partition
 from services.kernel.worker.retry_window import MICROS_PER_HOUR, Window
 
 HOUR = MICROS_PER_HOUR
-Told = list[tuple[str, int]]
-"""Whose answer, recorded when (hours); the answer's number is its place."""
+Recorded = list[tuple[str, int]]
+"""(key, hour of recording) of each outcome; an outcome's number is its index."""
 
-told = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10)), max_size=30).map(
-    lambda some: sorted(some, key=lambda each: each[1])
+outcomes_by_hour = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10)), max_size=30).map(
+    lambda recorded: sorted(recorded, key=lambda outcome: outcome[1])
 )
 
 
@@ -27,17 +26,17 @@ def refused(key: str, number: int) -> Outcome:
     return Outcome(str(number), "T", key, "", "refused", 1, (), "", "no", "no", "hash", False)
 
 
-def filled(some: Told, window: Window) -> Partition[str]:
+def filled(recorded: Recorded, window: Window) -> Partition[str]:
     partition: Partition[str] = Partition(
         "", lambda state, _: state, lambda _: LoadedEntity(Entity("", 0, 0), ()), window
     )
-    for number, (key, hours) in enumerate(some):
+    for number, (key, hours) in enumerate(recorded):
         partition.record(key, Remembered(refused(key, number), hours * HOUR))
     return partition
 
 
-def test_what_rests_now_and_then_forgets_what_has_left_the_window() -> None:
-    """Woken up more often than the window lasts, it would keep its answers for ever."""
+def test_an_often_evicted_entity_loses_the_outcomes_outside_the_window() -> None:
+    """Also when it is loaded more often than once per window."""
     entity = Entity("", 1, 0)
     partition: Partition[str] = Partition(
         "",
@@ -49,59 +48,59 @@ def test_what_rests_now_and_then_forgets_what_has_left_the_window() -> None:
     for now in range(20):
         partition.expire(now * HOUR)
         partition.get("a")
-        assert {answer.recorded_at // HOUR for answer in partition.outcomes.of("a")} == set(
+        assert {outcome.recorded_at // HOUR for outcome in partition.outcomes.of("a")} == set(
             range(max(0, now - 5), now)
         )
         partition.record("a", Remembered(refused("a", now), now * HOUR))
         partition.evict("a", pickle.dumps(partition.outcomes.of("a")))
 
 
-def remembered(partition: Partition[str], some: Told) -> set[int]:
+def in_window(partition: Partition[str], recorded: Recorded) -> set[int]:
     return {
         number
-        for number, (key, _) in enumerate(some)
+        for number, (key, _) in enumerate(recorded)
         if partition.outcomes.outcome(key, str(number)) is not None
     }
 
 
-@given(told, st.integers(0, 20))
-def test_what_is_older_than_the_window_is_forgotten(some: Told, now: int) -> None:
-    partition = filled(some, Window(5.0, 100))  # so few that each answer is a portion
+@given(outcomes_by_hour, st.integers(0, 20))
+def test_what_is_older_than_the_window_is_forgotten(recorded: Recorded, now: int) -> None:
+    partition = filled(recorded, Window(5.0, 100))  # so few that each outcome is a portion
     partition.expire(now * HOUR)
-    assert remembered(partition, some) == {n for n, (_, hours) in enumerate(some) if hours >= now - 5}
+    assert in_window(partition, recorded) == {n for n, (_, hours) in enumerate(recorded) if hours >= now - 5}
 
 
-@given(told, st.integers(0, 12))
-def test_of_too_many_the_newest_are_remembered(some: Told, most: int) -> None:
-    partition = filled(some, Window(5.0, most))
+@given(outcomes_by_hour, st.integers(0, 12))
+def test_of_too_many_the_newest_are_kept(recorded: Recorded, most: int) -> None:
+    partition = filled(recorded, Window(5.0, most))
     partition.expire(0)
-    assert remembered(partition, some) == set(range(len(some))[max(0, len(some) - most) :])
+    assert in_window(partition, recorded) == set(range(len(recorded))[max(0, len(recorded) - most) :])
 
 
-@given(told, st.integers(0, 20))
-def test_in_portions_some_are_forgotten_later_and_none_earlier(some: Told, now: int) -> None:
-    partition = filled(some, Window(5.0, 4_000))  # four answers are a portion
+@given(outcomes_by_hour, st.integers(0, 20))
+def test_in_portions_some_are_forgotten_later_and_none_earlier(recorded: Recorded, now: int) -> None:
+    partition = filled(recorded, Window(5.0, 4_000))  # four outcomes are a portion
     partition.expire(now * HOUR)
-    kept = remembered(partition, some)
-    young = {number for number, (_, hours) in enumerate(some) if hours >= now - 5}
+    kept = in_window(partition, recorded)
+    young = {number for number, (_, hours) in enumerate(recorded) if hours >= now - 5}
     assert young <= kept
     assert len(kept - young) < 4
 
 
-@given(told)
-def test_an_answer_that_was_remembered_twice_takes_no_later_one_with_it(some: Told) -> None:
-    """As an entity that rested has its answers again when it is asked for."""
-    partition = filled(some, Window(5.0, 100))
-    for key, hours in some[:5]:
-        for answer in partition.outcomes.of(key):
-            partition.record(key, answer)
+@given(outcomes_by_hour)
+def test_an_outcome_recorded_twice_removes_no_later_one(recorded: Recorded) -> None:
+    """An evicted entity records its outcomes again when it is loaded."""
+    partition = filled(recorded, Window(5.0, 100))
+    for key, hours in recorded[:5]:
+        for outcome in partition.outcomes.of(key):
+            partition.record(key, outcome)
         partition.expire((hours + 6) * HOUR)
-        kept = remembered(partition, some)
-        assert kept >= {number for number, (_, at) in enumerate(some) if at > hours}
+        kept = in_window(partition, recorded)
+        assert kept >= {number for number, (_, at) in enumerate(recorded) if at > hours}
 
 
-def resting(most: int) -> tuple[Partition[str], Callable[[str, int], None], Callable[[str], None]]:
-    """A partition, how a request is answered in it, and how an entity of it goes to rest."""
+def evicting(most: int) -> tuple[Partition[str], Callable[[str, int], None], Callable[[str], None]]:
+    """A partition, a function that records an outcome in it, and one that evicts an entity."""
     entity = Entity("", 1, 0)
     partition: Partition[str] = Partition(
         "",
@@ -110,66 +109,66 @@ def resting(most: int) -> tuple[Partition[str], Callable[[str, int], None], Call
         Window(24.0, most),
     )
 
-    def answer(key: str, number: int) -> None:
+    def record(key: str, number: int) -> None:
         partition.put(key, partition.get(key)._replace(version=1))
         partition.record(key, Remembered(refused(key, number), number))
 
-    def rest(key: str) -> None:
+    def evict(key: str) -> None:
         partition.evict(key, pickle.dumps(partition.outcomes.of(key)))
 
-    return partition, answer, rest
+    return partition, record, evict
 
 
-def test_to_rest_and_wake_up_again_makes_no_answer_count_twice() -> None:
-    partition, answer, rest = resting(most=10)
+def test_eviction_and_loading_count_no_outcome_twice() -> None:
+    partition, record, evict = evicting(most=10)
     for number in range(5):
-        answer("a", number)
-    answer("b", 5)
+        record("a", number)
+    record("b", 5)
     for now in range(50):
-        rest("a")
+        evict("a")
         partition.get("a")
         partition.expire(now)
     assert all(partition.outcomes.outcome("a", str(number)) for number in range(5))
     assert partition.outcomes.outcome("b", "5") is not None
     for number in range(6, 12):
-        answer("b", number)
+        record("b", number)
     partition.expire(50)
     assert {number for number in range(5) if partition.outcomes.outcome("a", str(number)) is None} == {0, 1}
 
 
-def test_what_rests_while_it_is_dropped_for_too_many_is_not_there_afterwards() -> None:
-    partition, answer, rest = resting(most=3)
-    answer("a", 1)
-    answer("a", 2)
-    rest("a")
+def test_outcomes_dropped_while_evicted_stay_dropped() -> None:
+    partition, record, evict = evicting(most=3)
+    record("a", 1)
+    record("a", 2)
+    evict("a")
     for number in range(3, 6):
-        answer("b", number)
+        record("b", number)
     partition.expire(6)
     partition.get("a")
-    assert [answer.outcome.command_id for answer in partition.outcomes.of("a")] == []
+    assert [recorded.outcome.command_id for recorded in partition.outcomes.of("a")] == []
 
 
-def test_what_a_restore_found_counts_when_it_is_looked_at() -> None:
-    partition, answer, rest = resting(most=3)
-    found = [Remembered(refused("a", number), number) for number in (1, 2)]
-    partition.restore("a", pickle.dumps(found))
+def test_restored_outcomes_count_once_their_entity_is_loaded() -> None:
+    partition, record, evict = evicting(most=3)
+    restored = [Remembered(refused("a", number), number) for number in (1, 2)]
+    partition.restore("a", pickle.dumps(restored))
     for _ in range(3):
         partition.get("a")
-        rest("a")
+        evict("a")
     for number in (3, 4):
-        answer("b", number)
+        record("b", number)
     partition.expire(4)
     partition.get("a")
-    assert [answer.outcome.command_id for answer in partition.outcomes.of("a")] == ["2"]
+    assert [recorded.outcome.command_id for recorded in partition.outcomes.of("a")] == ["2"]
     assert partition.outcomes.outcome("b", "3") is not None
 
 
-@pytest.mark.parametrize("rests", [False, True])
-def test_closed_steps_are_forgotten_although_their_entity_rested(rests: bool) -> None:
+@pytest.mark.parametrize("evicted", [False, True])
+def test_closed_steps_are_forgotten_although_their_entity_was_evicted(evicted: bool) -> None:
     partition, put = steps()
     put("a", 1, 0)
     put("a", 2, HOUR)
-    if rests:
+    if evicted:
         partition.evict("a", pickle.dumps(partition.get("a").state))
     for hour in range(2, 30):
         partition.expire(hour * HOUR)
@@ -201,11 +200,11 @@ def steps() -> tuple[Partition[tuple[int, ...]], Callable[[str, int, int], None]
     def forget(state: tuple[int, ...], version: int) -> tuple[int, ...]:
         return tuple(step for step in state if step > version)
 
-    def thaw(snapshot: bytes) -> LoadedEntity[tuple[int, ...]]:
+    def decode_snapshot(snapshot: bytes) -> LoadedEntity[tuple[int, ...]]:
         state = pickle.loads(snapshot)
         return LoadedEntity(Entity(state, state[-1], 0), ())
 
-    partition: Partition[tuple[int, ...]] = Partition((), forget, thaw, Window(24.0, 100))
+    partition: Partition[tuple[int, ...]] = Partition((), forget, decode_snapshot, Window(24.0, 100))
 
     def put(key: str, version: int, at: int) -> None:
         partition.put(key, Entity((*partition.get(key).state, version), version, at))
@@ -214,7 +213,7 @@ def steps() -> tuple[Partition[tuple[int, ...]], Callable[[str, int, int], None]
     return partition, put
 
 
-def test_of_a_name_that_was_only_refused_nothing_is_left_after_the_window() -> None:
+def test_nothing_is_left_of_a_key_with_refusals_only_after_the_window() -> None:
     partition = filled([], Window(24.0, 100))
     partition.record("nobody", Remembered(refused("nobody", 1), HOUR))
     assert partition.changed() == {"nobody"}

@@ -1,4 +1,4 @@
-"""Where outcomes go, and which input a command belongs to: said by the worker, not by a header."""
+"""Where outcomes go, and which input a command belongs to: the worker decides, not a header."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from contracts.kernel.records import OutcomeBatch
 from contracts.order.commands import PlaceOrder
 from services.kernel.log.control import Phase
 from services.kernel.record.envelope import Malformed, Metadata, ReplyAddress
-from services.kernel.worker.addressing import Routing
+from services.kernel.worker.execution import Routing
 
 INBOX, COMMANDS = "inventory.inbox", "inventory.commands"
 PHASES: tuple[Phase, ...] = ("commands", "inbox", "closed")
 
 
 def routing(phase: Phase) -> Routing:
-    return Routing("inventory", lambda: phase)
+    return Routing("inventory", phase, {}, 1)
 
 
-def outcome_to(phase: Phase, topic: str, wanted: ReplyAddress) -> str | None:
-    about = Metadata("id", "type", "sku", "test", 1, "c", "c", 1, reply_to=wanted)
+def outcome_to(phase: Phase, topic: str, reply_to: ReplyAddress) -> str | None:
+    about = Metadata("id", "type", "sku", "test", 1, "c", "c", 1, reply_to=reply_to)
     address = routing(phase).routed(topic, about).reply_to
     return None if address is None else str(address)
 
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("named", ["inventory.outcomes", "order.outcomes", "order.inbox", "order.commands"])
-def test_an_api_hears_of_its_command_among_the_outcomes_of_the_service(phase: Phase, named: str) -> None:
+def test_outcomes_for_an_api_go_to_the_outcomes_of_the_service(phase: Phase, named: str) -> None:
     assert outcome_to(phase, COMMANDS, ReplyAddress(named, 3, "", "")) == "inventory.outcomes:3::"
 
 
 @pytest.mark.parametrize("named", ["order.inbox", "order.commands"])
 def test_a_reply_goes_to_the_inbox_whatever_the_header_says(named: str) -> None:
-    wanted = ReplyAddress(named, None, "7", "an-order")
+    address = ReplyAddress(named, None, "7", "an-order")
     old, new = "order.commands::7:an-order", "order.inbox::7:an-order"
-    assert [outcome_to(phase, COMMANDS, wanted) for phase in PHASES] == [old, new, None]
-    assert [outcome_to(phase, INBOX, wanted) for phase in PHASES] == [old, new, new]
+    assert [outcome_to(phase, COMMANDS, address) for phase in PHASES] == [old, new, None]
+    assert [outcome_to(phase, INBOX, address) for phase in PHASES] == [old, new, new]
 
 
 def test_a_command_is_written_to_its_input_once_workers_have_moved() -> None:
-    reserve, place = ReserveStock.TYPE, PlaceOrder.TYPE
+    reserve, place_order = ReserveStock.TYPE, PlaceOrder.TYPE
     assert [routing(phase).command_topic(reserve) for phase in PHASES] == [COMMANDS, INBOX, INBOX]
-    assert {routing(phase).command_topic(place) for phase in PHASES} == {"order.commands"}
-    wanted = [routing(phase).reply_address("7", "sku").topic for phase in PHASES]
-    assert wanted == [COMMANDS, INBOX, INBOX]
+    assert {routing(phase).command_topic(place_order) for phase in PHASES} == {"order.commands"}
+    reply_topics = [routing(phase).reply_topic() for phase in PHASES]
+    assert reply_topics == [COMMANDS, INBOX, INBOX]
 
 
 @pytest.mark.parametrize("phase", PHASES)

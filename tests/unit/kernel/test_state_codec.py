@@ -46,7 +46,7 @@ SEEDS = range(10)
 
 # Written before `Map` came: entries in the order in which they were put. A state of another shape has another
 # format, and its workers discard older snapshots: then write these again.
-FORMATS = {"inventory": "9ef111c0bdaa2402", "order": "8fdf6271a8dd6b59"}
+FORMATS = {"inventory": "96a94b3c3833ebf2", "order": "4cb3a2e64d78c21f"}
 EARLIER = bytes.fromhex(
     "53746f636b0089a776657273696f6e09a76f6e5f68616e6464a8726573657276656403a8726563656976656464a861646a757374656400"
     "a872657475726e656401a669737375656401ac7265736572766174696f6e7383a13101a13201a2313001a6636c6f73656483a769737375"
@@ -82,7 +82,7 @@ def test_the_way_to_a_state_does_not_show_in_its_snapshot() -> None:
 
 
 def snapshots() -> Iterator[bytes]:
-    """The snapshots of one story: its events come from decisions, so both are compared."""
+    """The snapshots of one sequence of commands: its events come from decisions, so both are compared."""
     codec: StateCodec[Stock] = StateCodec(INVENTORY.states)
     stock = stock_decider.initial
     commands: list[InventoryCommand] = [ReceiveStock("S", 10_000, "", AT)]
@@ -126,9 +126,9 @@ def test_no_fold_and_no_snapshot_depends_on_the_hash_seed() -> None:
         )
         for seed in SEEDS
     ]
-    found = [process.communicate(timeout=120)[0].decode().strip() for process in processes]
+    digests = [process.communicate(timeout=120)[0].decode().strip() for process in processes]
     assert [process.returncode for process in processes] == [0] * len(SEEDS)
-    assert set(found) == {digest()}
+    assert set(digests) == {digest()}
 
 
 def test_a_format_is_named_by_the_shape_of_the_states_alone() -> None:

@@ -180,7 +180,7 @@ def test_status_is_one_word(history: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_no_command_and_no_state_is_a_programming_error(command: OrderCommand) -> None:
+def test_unknown_commands_and_states_are_programming_errors(command: OrderCommand) -> None:
     stranger: Any = object()
     with pytest.raises(AssertionError):
         order.given().when(stranger)

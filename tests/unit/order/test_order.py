@@ -40,43 +40,43 @@ from tests.unit.order.histories import (
 )
 
 
-def test_all_answers_at_once_confirm_alone() -> None:
+def test_all_replies_in_one_command_confirm_with_one_event() -> None:
     both = RecordReservations(ORDER, (LAMP, MUG), ())
     assert order.given(placed).when(both) == [replace(confirmed, reserved=(MUG, LAMP))]
 
 
-def test_a_short_sku_rejects_alone_and_releases_all_but_the_short_ones() -> None:
+def test_one_short_sku_rejects_the_order_and_releases_the_others() -> None:
     assert order.given(placed).when(RecordReservations(ORDER, (MUG,), (LAMP,))) == [rejected]
     everything = RecordReservations(ORDER, (), (MUG, LAMP))
     assert order.given(placed).when(everything) == [replace(rejected, short=(MUG, LAMP), release=())]
 
 
-def test_an_answer_counts_once() -> None:
+def test_a_reply_counts_once() -> None:
     given = order.given(placed, mug_reserved)
     assert given.when(RecordReservations(ORDER, (MUG, MUG), ())) == []
     assert given.when(RecordReservations(ORDER, (), (MUG,))) == []
     assert given.when(RecordReservations(ORDER, (MUG, LAMP, LAMP), ())) == [confirmed]
 
 
-def test_a_sku_said_to_be_both_is_held() -> None:
+def test_a_sku_reported_as_reserved_and_short_is_reserved() -> None:
     assert order.given(placed).when(RecordReservations(ORDER, (MUG,), (MUG,))) == [mug_reserved]
 
 
-def test_answers_about_strangers_change_nothing() -> None:
+def test_replies_about_unknown_skus_change_nothing() -> None:
     assert order.given(placed).when(RecordReservations(ORDER, ("X",), ("Y",))) == []
 
 
-def test_an_order_expires_when_its_time_is_over_and_not_before() -> None:
+def test_an_order_expires_only_after_its_deadline() -> None:
     assert order.given(placed).refuses(replace(expire, occurred_at=DUE - 1)) == "not_due"
     assert order.given(replace(placed, settle_by=None)).refuses(expire) == "not_due"
 
 
 @pytest.mark.parametrize("other", [replace(ship, carrier="DHL"), replace(ship, reference=None)])
-def test_an_order_leaves_once(other: ShipOrder) -> None:
+def test_an_order_ships_once(other: ShipOrder) -> None:
     assert order.given(placed, mug_reserved, confirmed, shipped).refuses(other) == "already_shipped"
 
 
-def test_what_is_placed_makes_sense() -> None:
+def test_an_invalid_order_is_refused() -> None:
     def refusal(*lines: Line, charges: tuple[Charge, ...] = ()) -> str:
         return order.given().refuses(replace(place, lines=lines, charges=charges))
 
@@ -89,25 +89,25 @@ def test_what_is_placed_makes_sense() -> None:
     assert refusal(Line(MUG, 2, 2**62), charges=(Charge("D", -1),)) == "amount_too_large"
 
 
-def test_the_largest_order_and_the_free_one_are_orders() -> None:
+def test_the_largest_order_and_a_free_order_are_accepted() -> None:
     for lines, gross in (((Line(MUG, 1, 2**63 - 1),), 2**63 - 1), ((Line(MUG, 2**31 - 1, 0),), 0)):
         free = replace(place, lines=lines, charges=())
         assert order.given().when(free) == [replace(placed, lines=lines, charges=(), gross=gross)]
 
 
-def test_a_return_refunds_what_was_paid_in_the_order_of_the_lines() -> None:
+def test_a_return_refunds_the_paid_prices_in_the_order_of_the_lines() -> None:
     given = order.given(*HISTORIES["shipped"])
     assert given.when(return_mugs) == [mugs_returned]  # 2 at 3.00 and 1 at 2.00
     assert given.after(return_mugs).when(return_rest) == [rest_returned]
     assert given.after(return_mugs, return_rest).status == "returned"
 
 
-def test_a_sku_named_twice_in_a_return_comes_back_in_one_movement() -> None:
+def test_a_repeated_sku_in_a_return_is_one_movement() -> None:
     twice = ReturnLines(ORDER, (ReturnedLine(MUG, 1), ReturnedLine(MUG, 2)), "too many", LATER + 1)
     assert order.given(*HISTORIES["shipped"]).when(twice) == [mugs_returned]
 
 
-def test_only_what_the_customer_has_can_come_back() -> None:
+def test_only_units_that_the_customer_has_can_be_returned() -> None:
     given = order.given(*HISTORIES["partly returned"])
 
     def refusal(*lines: ReturnedLine) -> str:
@@ -128,7 +128,7 @@ def test_a_return_of_all_at_once_is_complete() -> None:
     assert returned.refund == sum(line.quantity * line.unit_price for line in LINES)
 
 
-def test_movements_end_once_and_the_first_answer_counts() -> None:
+def test_movements_end_once_and_the_first_reply_counts() -> None:
     given = order.given(*HISTORIES["partly returned"])
     refused = Movement("issue", MUG, 0, False, "not_reserved")
     both = movements(refused, done("issue", MUG), done("return", MUG, 1), done("return", MUG, 2))
@@ -137,6 +137,6 @@ def test_movements_end_once_and_the_first_answer_counts() -> None:
     assert given.after(both).when(movements(done("issue", LAMP))) == [moved(LATER, done("issue", LAMP))]
 
 
-def test_history_that_cannot_be_is_not_folded() -> None:
+def test_an_impossible_history_is_an_error() -> None:
     with pytest.raises(AssertionError, match=r"OrderShipped cannot follow the state NotPlaced"):
         order.given(shipped)

@@ -1,4 +1,4 @@
-"""Any commands, in any order, keep the money right (I8), and what is asked is answered or pending."""
+"""After any commands, in any order, refunds are right (I8), and each outgoing command is pending or has an outcome."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ from contracts.order.events import (
     ReservationsRecorded,
 )
 from services.kernel.model.decider import Refused, fold
-from services.kernel.model.process import Ask
+from services.kernel.model.process import OutgoingCommand
 from services.kernel.worker.snapshots import StateCodec
 from services.order.domain.decider import order_decider
 from services.order.domain.state import STATES, Order
@@ -49,14 +49,14 @@ movement = st.builds(
 place = st.builds(
     PlaceOrder, st.just(ORDER), st.just("France"), st.just("EUR"), times, lines, charges, st.none(), times
 )
-answers = st.one_of(
+replies = st.one_of(
     st.builds(RecordReservations, st.just(ORDER), some, st.one_of(st.just(()), some)),
     st.just(RecordReservations(ORDER, ("A", "B", "C"), ())),
     st.builds(RecordMovements, st.just(ORDER), st.lists(movement, max_size=4).map(tuple)),
 )
 commands: st.SearchStrategy[OrderCommand] = st.one_of(
     place,
-    answers,
+    replies,
     st.builds(CancelOrder, st.just(ORDER), st.just(""), times),
     st.builds(ExpireOrder, st.just(ORDER), times),
     st.builds(ShipOrder, st.just(ORDER), times),
@@ -72,7 +72,7 @@ histories = st.lists(commands, max_size=12) | st.tuples(
 
 
 def run(history: list[OrderCommand]) -> list[OrderEvent]:
-    """The events of what was accepted."""
+    """The events of the accepted commands."""
     state, events = order_decider.initial, list[OrderEvent]()
     for command in history:
         try:
@@ -93,16 +93,16 @@ def test_money_and_units_are_conserved(history: list[OrderCommand]) -> None:
         goods = sum(line.quantity * line.unit_price for line in placed.lines)
         assert placed.gross == goods + sum(charge.amount for charge in placed.charges)
         returns = [event for event in events if isinstance(event, OrderReturned)]
-        assert all(each.refund == sum(line.refund for line in each.lines) for each in returns)
-        refunded, back = sum(each.refund for each in returns), sum(each.units for each in returns)
+        assert all(event.refund == sum(line.refund for line in event.lines) for event in returns)
+        refunded, back = sum(event.refund for event in returns), sum(event.units for event in returns)
         assert 0 <= refunded <= goods
-        complete = [each.complete for each in returns]
+        complete = [event.complete for event in returns]
         assert complete[:-1] == [False] * len(complete[:-1])
         if complete and complete[-1]:
             assert (refunded, back) == (goods, sum(line.quantity for line in placed.lines))
 
 
-@given(histories, answers)
+@given(histories, replies)
 def test_recording_again_changes_nothing(history: list[OrderCommand], command: OrderCommand) -> None:
     state = fold(order_decider, run(history))
     try:
@@ -113,25 +113,26 @@ def test_recording_again_changes_nothing(history: list[OrderCommand], command: O
 
 
 @given(histories)
-def test_pending_is_what_was_asked_less_what_was_answered(history: list[OrderCommand]) -> None:
+def test_pending_commands_are_those_without_an_outcome(history: list[OrderCommand]) -> None:
     state: Order = order_decider.initial
-    open_asks: dict[tuple[str, str, str], Ask] = {}
+    pending_commands: dict[tuple[str, str, str], OutgoingCommand] = {}
     for event in run(history):
         state = order_decider.evolve(state, event)
         match event:
             case ReservationsRecorded() | OrderConfirmed():
                 for sku in event.reserved:
-                    del open_asks["ReserveStock", sku, ""]
+                    del pending_commands["ReserveStock", sku, ""]
             case MovementsRecorded(movements=movements):
-                for each in movements:
-                    del open_asks[f"{each.step.capitalize()}Stock", each.sku, str(each.return_number or "")]
+                for movement in movements:
+                    command_name = f"{movement.step.capitalize()}Stock"
+                    del pending_commands[command_name, movement.sku, str(movement.return_number or "")]
             case OrderPlaced() | OrderReturned():
                 pass
-            case _:  # given up, or shipped: no answer to a reservation matters any more
-                open_asks = {}
-        for ask in order_process.react(event, state):
-            open_asks[type(ask.command).__name__, ask.key, ask.tag] = ask
-        assert list(order_process.pending(state)) == list(open_asks.values())
+            case _:  # ended or shipped: outcomes of reservations no longer matter
+                pending_commands = {}
+        for outgoing in order_process.react(event, state):
+            pending_commands[type(outgoing.command).__name__, outgoing.key, outgoing.tag] = outgoing
+        assert list(order_process.pending(state)) == list(pending_commands.values())
 
 
 @given(histories)

@@ -1,7 +1,7 @@
 """The shop in one process: orders, stock, and a log between them that may delay, repeat, reorder and lose.
 
-Like the kernel, it remembers refusals by command id; accepted commands are recognised by the state. Losing is
-harsher than the real log, which does not lose: asking again must mend even that.
+Like the kernel, it records refusals by command id; accepted commands are recognised by the state. The real log does
+not lose commands; retries must repair even that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.kernel.model.decider import Refused
 from services.kernel.model.map import content_of
-from services.kernel.model.process import Answered, Ask
+from services.kernel.model.process import OutgoingCommand, Reply
 from services.order.domain.decider import order_decider
 from services.order.domain.state import Cancelled, Confirmed, Expired, Order, Rejected, Shipped, units_by_sku
 from services.order.process import order_process
@@ -32,14 +32,14 @@ from services.order.process import order_process
 
 @dataclass
 class Shop:
-    """`asks` and `outcomes` are under way, each with the order that it concerns."""
+    """`commands` and `outcomes` are under way, each with the order that it concerns."""
 
     orders: dict[str, Order] = field(default_factory=dict)
     stocks: dict[str, Stock] = field(default_factory=lambda: defaultdict(Stock))
-    asks: list[tuple[str, Ask]] = field(default_factory=list)
-    outcomes: list[tuple[str, Answered]] = field(default_factory=list)
-    remembered: dict[str, Answered] = field(default_factory=dict)
-    unanswered: dict[str, dict[str, Ask]] = field(default_factory=lambda: defaultdict(dict))
+    commands: list[tuple[str, OutgoingCommand]] = field(default_factory=list)
+    outcomes: list[tuple[str, Reply]] = field(default_factory=list)
+    recorded: dict[str, Reply] = field(default_factory=dict)
+    pending: dict[str, dict[str, OutgoingCommand]] = field(default_factory=lambda: defaultdict(dict))
     events: list[InventoryEvent] = field(default_factory=list)
 
     def order(self, command: OrderCommand) -> bool:
@@ -54,17 +54,17 @@ class Shop:
         for event in events:
             after = order_decider.evolve(before, event)
             self.orders[order_id] = after
-            self._ask(order_id, event, after)
+            self._send(order_id, event, after)
         return True
 
-    def _ask(self, order_id: str, event: OrderEvent, order: Order) -> None:
-        asks = order_process.react(event, order)
-        assert not self.unanswered[order_id].keys() & {ask.id for ask in asks}
-        self.asks += [(order_id, ask) for ask in asks]
-        self.unanswered[order_id].update((ask.id, ask) for ask in asks)
+    def _send(self, order_id: str, event: OrderEvent, order: Order) -> None:
+        commands = order_process.react(event, order)
+        assert not self.pending[order_id].keys() & {outgoing.id for outgoing in commands}
+        self.commands += [(order_id, outgoing) for outgoing in commands]
+        self.pending[order_id].update((outgoing.id, outgoing) for outgoing in commands)
 
-    def ask_again(self, order_id: str) -> None:
-        self.asks += [(order_id, ask) for ask in order_process.pending(self.orders[order_id])]
+    def retry(self, order_id: str) -> None:
+        self.commands += [(order_id, outgoing) for outgoing in order_process.pending(self.orders[order_id])]
 
     def stock(self, sku: str, command: InventoryCommand) -> bool:
         """Whether the stock changed. Raises `Refused`."""
@@ -75,39 +75,39 @@ class Shop:
             self.events.append(event)
         return bool(events)
 
-    def answer(self, order_id: str, ask: Ask) -> None:
-        """Stock takes an ask and answers it."""
-        answered = self.remembered.get(ask.id) or self._execute(ask)
-        self.outcomes.append((order_id, answered))
+    def deliver(self, order_id: str, outgoing: OutgoingCommand) -> None:
+        """Inventory executes a command; its outcome is under way. A repeated command gets the recorded refusal."""
+        outcome = self.recorded.get(outgoing.id) or self._execute(outgoing)
+        self.outcomes.append((order_id, outcome))
 
-    def _execute(self, ask: Ask) -> Answered:
+    def _execute(self, outgoing: OutgoingCommand) -> Reply:
         try:
-            self.stock(ask.key, ask.command)
+            self.stock(outgoing.key, outgoing.command)
             code = ""
         except Refused as refusal:
             code = refusal.code
-        answered = Answered(ask.command.TYPE, ask.key, ask.tag, not code, code)
+        outcome = Reply(outgoing.command.TYPE, outgoing.key, outgoing.tag, not code, code)
         if code:
-            self.remembered[ask.id] = answered
-        return answered
+            self.recorded[outgoing.id] = outcome
+        return outcome
 
-    def record(self, order_id: str, answered: Sequence[Answered]) -> None:
+    def record(self, order_id: str, outcomes: Sequence[Reply]) -> None:
         """An order takes outcomes."""
-        for command in order_process.record(order_id, answered):
+        for command in order_process.record(order_id, outcomes):
             assert self.order(command)
 
     def drain(self) -> None:
-        """Until nothing is under way and nothing is unanswered; asks again where only that helps."""
+        """Delivers until nothing is under way and no command is pending; retries pending commands."""
         for _ in range(10):
-            while self.asks or self.outcomes:
-                while self.asks:
-                    self.answer(*self.asks.pop())
+            while self.commands or self.outcomes:
+                while self.commands:
+                    self.deliver(*self.commands.pop())
                 while self.outcomes:
-                    order_id, answered = self.outcomes.pop()
-                    self.record(order_id, [answered])
+                    order_id, outcome = self.outcomes.pop()
+                    self.record(order_id, [outcome])
             for order_id in self.orders:
-                self.ask_again(order_id)
-            if not self.asks:
+                self.retry(order_id)
+            if not self.commands:
                 return
         raise AssertionError("conversations that do not end")
 

@@ -47,15 +47,15 @@ class Conversations(RuleBasedStateMachine):
 
     def _draw(self, data: st.DataObject, *kinds: type[Order]) -> str:
         """One of the orders, if possible of these kinds."""
-        known = sorted(key for key, order in self.shop.orders.items() if isinstance(order, kinds))
-        return data.draw(st.sampled_from(known or sorted(self.shop.orders)))
+        candidates = sorted(key for key, order in self.shop.orders.items() if isinstance(order, kinds))
+        return data.draw(st.sampled_from(candidates or sorted(self.shop.orders)))
 
     @rule(sku=skus, units=st.integers(1, 5))
     def receive(self, sku: str, units: int) -> None:
         self.shop.stock(sku, ReceiveStock(sku, units, "", self.now))
 
     @rule(lines=lines)
-    def place(self, lines: list[Line]) -> None:
+    def place_order(self, lines: list[Line]) -> None:
         order_id = str(len(self.shop.orders))
         self._order(PlaceOrder(order_id, "France", "EUR", self.now, tuple(lines), (), None, DUE))
 
@@ -87,13 +87,13 @@ class Conversations(RuleBasedStateMachine):
         back = tuple(ReturnedLine(sku, left.get(sku, 1)) for sku in sorted(some))
         self._order(ReturnLines(order_id, back, "", self.now))
 
-    @precondition(lambda self: self.shop.asks)
+    @precondition(lambda self: self.shop.commands)
     @rule(data=st.data(), fates=st.lists(st.sampled_from(FATES), min_size=1, max_size=4))
-    def deliver_asks(self, data: st.DataObject, fates: list[str]) -> None:
-        for fate in fates[: len(self.shop.asks)]:
-            order_id, ask = _take(data, self.shop.asks, fate)
+    def deliver_commands(self, data: st.DataObject, fates: list[str]) -> None:
+        for fate in fates[: len(self.shop.commands)]:
+            order_id, outgoing = _take(data, self.shop.commands, fate)
             if fate != "lost":
-                self.shop.answer(order_id, ask)
+                self.shop.deliver(order_id, outgoing)
 
     @precondition(lambda self: self.shop.outcomes)
     @rule(data=st.data(), fate=st.sampled_from(FATES), together=st.integers(0, 3))
@@ -101,13 +101,13 @@ class Conversations(RuleBasedStateMachine):
         """Outcomes of one order, some of which travel together."""
         order_id, first = _take(data, self.shop.outcomes, fate)
         if fate != "lost":
-            more = [answered for to, answered in self.shop.outcomes if to == order_id]
+            more = [outcome for to, outcome in self.shop.outcomes if to == order_id]
             self.shop.record(order_id, [first, *more[:together]])
 
     @precondition(lambda self: self.shop.orders)
     @rule(data=st.data())
-    def ask_again(self, data: st.DataObject) -> None:
-        self.shop.ask_again(data.draw(st.sampled_from(sorted(self.shop.orders))))
+    def retry(self, data: st.DataObject) -> None:
+        self.shop.retry(data.draw(st.sampled_from(sorted(self.shop.orders))))
 
     @precondition(lambda self: self.shop.orders)
     @rule()
@@ -116,18 +116,18 @@ class Conversations(RuleBasedStateMachine):
         self.shop.assert_conversations_ended()
         for sku, stock in self.shop.stocks.items():
             self.shop.stocks[sku] = stock_decider.forget(stock, stock.version)
-        self.shop.remembered.clear()
+        self.shop.recorded.clear()
 
     @invariant()
     def stock_is_right(self) -> None:
         self.shop.assert_stock_is_right()
 
     @invariant()
-    def what_was_asked_and_not_answered_is_pending(self) -> None:
-        """The state alone gives the very asks that its events once gave."""
+    def commands_without_an_outcome_are_pending(self) -> None:
+        """The state alone gives the same commands that its events gave."""
         for order_id, order in self.shop.orders.items():
-            pending = {ask.id: ask for ask in order_process.pending(order)}
-            assert pending.items() <= self.shop.unanswered[order_id].items()
+            pending = {outgoing.id: outgoing for outgoing in order_process.pending(order)}
+            assert pending.items() <= self.shop.pending[order_id].items()
 
     def teardown(self) -> None:
         self.shop.drain()

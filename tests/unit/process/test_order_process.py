@@ -1,4 +1,4 @@
-"""What an order asks of stock, and what it makes of the answers."""
+"""The commands of an order to inventory, and what follows from their outcomes."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ from contracts.inventory.commands import IssueStock, ReceiveStock, ReleaseStock,
 from contracts.order.commands import ExpireOrder, RecordMovements, RecordReservations
 from contracts.order.events import Movement, OrderEvent
 from services.kernel.model.decider import fold
-from services.kernel.model.process import Answered, Ask
+from services.kernel.model.process import OutgoingCommand, Reply
 from services.order.domain.decider import order_decider
 from services.order.process import order_process
 from tests.unit.order.histories import (
@@ -28,7 +28,7 @@ from tests.unit.order.histories import (
     rejected,
 )
 
-ASKED: dict[str, list[tuple[object, str]]] = {
+COMMANDS: dict[str, list[tuple[object, str]]] = {
     "placed": [(ReserveStock(MUG, ORDER, 6, AT), ""), (ReserveStock(LAMP, ORDER, 1, AT), "")],
     "partly reserved": [],
     "confirmed": [],
@@ -44,61 +44,61 @@ ASKED: dict[str, list[tuple[object, str]]] = {
 }
 
 
-def pending(*history: OrderEvent) -> list[Ask]:
+def pending(*history: OrderEvent) -> list[OutgoingCommand]:
     order = fold(order_decider, history)
-    found = list(order_process.pending(order))
-    assert order_process.is_open(order) == bool(found)
-    return found
+    commands = list(order_process.pending(order))
+    assert order_process.is_open(order) == bool(commands)
+    return commands
 
 
-def reaction(*history: OrderEvent) -> list[Ask]:
+def reaction(*history: OrderEvent) -> list[OutgoingCommand]:
     return list(order_process.react(history[-1], fold(order_decider, history)))
 
 
-@pytest.mark.parametrize("history", ASKED)
-def test_what_each_event_asks_for(history: str) -> None:
-    asks = reaction(*HISTORIES[history])
-    assert [(ask.command, ask.tag) for ask in asks] == ASKED[history]
-    assert all(ask.key == ask.command.sku for ask in asks)
+@pytest.mark.parametrize("history", COMMANDS)
+def test_each_event_sends_its_commands(history: str) -> None:
+    commands = reaction(*HISTORIES[history])
+    assert [(outgoing.command, outgoing.tag) for outgoing in commands] == COMMANDS[history]
+    assert all(outgoing.key == outgoing.command.sku for outgoing in commands)
 
 
 def test_the_ids_stay_the_same_for_ever() -> None:
-    assert [ask.id for ask in pending(placed)] == [
+    assert [outgoing.id for outgoing in pending(placed)] == [
         "7c0e7651-a300-5a69-a558-97eaa4413966",
         "372038c9-ffa7-5855-96a6-5d0a402651f2",
     ]
 
 
-def test_every_ask_has_its_own_id() -> None:
-    asks = [ask for history in HISTORIES.values() if history for ask in reaction(*history)]
-    about = {(type(ask.command), ask.key, ask.tag) for ask in asks}
-    assert len({ask.id for ask in asks}) == len(about) == 9
+def test_every_command_has_its_own_id() -> None:
+    commands = [outgoing for history in HISTORIES.values() if history for outgoing in reaction(*history)]
+    about = {(type(outgoing.command), outgoing.key, outgoing.tag) for outgoing in commands}
+    assert len({outgoing.id for outgoing in commands}) == len(about) == 9
 
 
-def test_what_is_answered_is_no_longer_pending() -> None:
+def test_a_command_with_an_outcome_is_not_pending() -> None:
     assert pending() == []
-    assert [ask.key for ask in pending(placed, mug_reserved)] == [LAMP]
+    assert [outgoing.key for outgoing in pending(placed, mug_reserved)] == [LAMP]
     assert pending(placed, rejected, moved(AT, done("release", MUG))) == []
     shipped = (*HISTORIES["partly returned"], moved(LATER, done("issue", MUG)))
-    assert [type(ask.command) for ask in pending(*shipped)] == [IssueStock, ReturnStock]
+    assert [type(outgoing.command) for outgoing in pending(*shipped)] == [IssueStock, ReturnStock]
     assert pending(*shipped, moved(LATER, done("issue", LAMP), done("return", MUG, 1))) == []
 
 
-def test_an_earlier_return_that_is_still_pending_is_not_asked_again_by_a_later_one() -> None:
+def test_a_later_return_does_not_repeat_a_pending_one() -> None:
     history = (*HISTORIES["shipped"], mugs_returned, replace(mugs_returned, return_number=2))
-    assert [ask.tag for ask in reaction(*history)] == ["2"]
-    assert [ask.tag for ask in pending(*history)] == ["", "", "1", "2"]
+    assert [outgoing.tag for outgoing in reaction(*history)] == ["2"]
+    assert [outgoing.tag for outgoing in pending(*history)] == ["", "", "1", "2"]
 
 
-def test_answers_become_one_command_of_each_kind() -> None:
-    answers = [
-        Answered(ReserveStock.TYPE, MUG, "", True, ""),
-        Answered(ReserveStock.TYPE, LAMP, "", False, "insufficient_stock"),
-        Answered(ReleaseStock.TYPE, MUG, "", True, ""),
-        Answered(IssueStock.TYPE, MUG, "", False, "not_reserved"),
-        Answered(ReturnStock.TYPE, LAMP, "2", True, ""),
+def test_outcomes_become_one_command_of_each_kind() -> None:
+    outcomes = [
+        Reply(ReserveStock.TYPE, MUG, "", True, ""),
+        Reply(ReserveStock.TYPE, LAMP, "", False, "insufficient_stock"),
+        Reply(ReleaseStock.TYPE, MUG, "", True, ""),
+        Reply(IssueStock.TYPE, MUG, "", False, "not_reserved"),
+        Reply(ReturnStock.TYPE, LAMP, "2", True, ""),
     ]
-    assert order_process.record(ORDER, answers) == [
+    assert order_process.record(ORDER, outcomes) == [
         RecordReservations(ORDER, (MUG,), (LAMP,)),
         RecordMovements(
             ORDER,
@@ -109,29 +109,29 @@ def test_answers_become_one_command_of_each_kind() -> None:
             ),
         ),
     ]
-    assert order_process.record(ORDER, answers[:1]) == [RecordReservations(ORDER, (MUG,), ())]
-    assert order_process.record(ORDER, answers[4:]) == [
+    assert order_process.record(ORDER, outcomes[:1]) == [RecordReservations(ORDER, (MUG,), ())]
+    assert order_process.record(ORDER, outcomes[4:]) == [
         RecordMovements(ORDER, (Movement("return", LAMP, 2, True, ""),))
     ]
 
 
-def test_a_failed_ask_is_not_answered() -> None:
-    assert order_process.record(ORDER, [Answered(ReserveStock.TYPE, MUG, "", False, "command_failed")]) == []
+def test_a_failed_command_stays_pending() -> None:
+    assert order_process.record(ORDER, [Reply(ReserveStock.TYPE, MUG, "", False, "command_failed")]) == []
 
 
-def test_the_answer_to_a_question_that_orders_never_ask_is_an_error() -> None:
+def test_the_outcome_of_a_foreign_command_is_an_error() -> None:
     with pytest.raises(ValueError, match="never asks"):
-        order_process.record(ORDER, [Answered(ReceiveStock.TYPE, MUG, "", True, "")])
+        order_process.record(ORDER, [Reply(ReceiveStock.TYPE, MUG, "", True, "")])
 
 
 @pytest.mark.parametrize("history", HISTORIES)
-def test_only_an_unsettled_order_has_a_deadline(history: str) -> None:
+def test_only_a_placed_order_has_a_deadline(history: str) -> None:
     expected = DUE if history in ("placed", "partly reserved") else None
     assert order_process.deadline(fold(order_decider, HISTORIES[history])) == expected
     assert order_process.expire(ORDER, DUE) == ExpireOrder(ORDER, DUE)
 
 
-def test_what_is_no_event_and_no_state_is_a_programming_error() -> None:
+def test_unknown_events_and_states_are_programming_errors() -> None:
     stranger: Any = object()
     with pytest.raises(AssertionError):
         order_process.react(stranger, order_decider.initial)

@@ -31,7 +31,7 @@ from services.inventory.domain.decider import stock_decider
 from services.inventory.process import inventory_process
 from services.kernel.model.decider import Refused
 from services.kernel.model.map import content_of
-from services.kernel.model.process import Answered
+from services.kernel.model.process import Reply
 from services.order.domain.decider import order_decider
 from services.order.domain.state import Confirmed, Rejected, Shipped, units_by_sku
 from services.order.process import order_process
@@ -57,9 +57,9 @@ class Recording(Shop):
         return super().order(command)
 
     def stock(self, sku: str, command: InventoryCommand) -> bool:
-        known = len(self.events)
+        before = len(self.events)
         changed = super().stock(sku, command)
-        self.stock_log += [(sku, event) for event in self.events[known:]]
+        self.stock_log += [(sku, event) for event in self.events[before:]]
         return changed
 
 
@@ -76,7 +76,7 @@ class Sent:
 class Story:
     shop: Recording
     sent: list[Sent]
-    refusals: list[tuple[str, Answered]]
+    refusals: list[tuple[str, Reply]]
 
 
 @cache
@@ -91,82 +91,82 @@ def story() -> Story:
             assert shop.order(command)
         sent.append(Sent(command, len(shop.order_log), len(shop.stock_log)))
 
-    def place(order_id: str, *lines: tuple[str, int]) -> None:
-        wanted = tuple(Line(sku, units, 1) for sku, units in lines)
-        client(PlaceOrder(order_id, "France", "EUR", 1, wanted, (), None, None))
+    def place_order(order_id: str, *lines: tuple[str, int]) -> None:
+        order_lines = tuple(Line(sku, units, 1) for sku, units in lines)
+        client(PlaceOrder(order_id, "France", "EUR", 1, order_lines, (), None, None))
 
     client(ReceiveStock("A", 20, "", 0))
     client(ReceiveStock("B", 20, "", 0))
-    place("shipped", ("A", 3), ("B", 2))
-    place("early", ("A", 1), ("B", 1))
+    place_order("shipped", ("A", 3), ("B", 2))
+    place_order("early", ("A", 1), ("B", 1))
     client(CancelOrder("early", "", 2))
     shop.drain()
-    place("late", ("B", 4))
-    place("short", ("A", 1), ("C", 1))
+    place_order("late", ("B", 4))
+    place_order("short", ("A", 1), ("C", 1))
     shop.drain()
     client(ShipOrder("shipped", 3))
     client(CancelOrder("late", "", 3))
-    place("kept", ("A", 2))
+    place_order("kept", ("A", 2))
     shop.drain()
     client(ReturnLines("shipped", (ReturnedLine("A", 2),), "", 4))
     shop.drain()
     shop.assert_conversations_ended()
-    return Story(shop, sent, list(shop.remembered.items()))
+    return Story(shop, sent, list(shop.recorded.items()))
 
 
 def site_after(orders: int, stocks: int, refusals: int) -> Recording:
-    """The passive site: the first events of each log, and the first of the remembered refusals."""
-    told, shop = story(), Recording()
-    for order_id, event in told.shop.order_log[:orders]:
+    """The passive site: the first events of each log, and the first of the recorded refusals."""
+    original, shop = story(), Recording()
+    for order_id, event in original.shop.order_log[:orders]:
         state = shop.orders.get(order_id, order_decider.initial)
         shop.orders[order_id] = order_decider.evolve(state, event)
         shop.order_log.append((order_id, event))
-    for sku, happened in told.shop.stock_log[:stocks]:
+    for sku, happened in original.shop.stock_log[:stocks]:
         shop.stocks[sku] = stock_decider.evolve(shop.stocks[sku], happened)
         shop.stock_log.append((sku, happened))
         shop.events.append(happened)
-    shop.remembered.update(told.refusals[:refusals])
+    shop.recorded.update(original.refusals[:refusals])
     return shop
 
 
 def take_over(shop: Recording) -> None:
-    """As services/kernel/worker/takeover.py does it: for events, then for claims, each ask once; then questions."""
-    asks: dict[str, tuple[str, Any]] = {}
+    """As services/kernel/worker/takeover.py does it: for events, then for claims, each command once; then questions."""
+    commands: dict[str, tuple[str, Any]] = {}
     for order_id, event in list(shop.order_log):
-        for ask in order_process.again(event, shop.orders[order_id], EPOCH):
-            asks.setdefault(ask.id, (order_id, ask))
+        for outgoing in order_process.again(event, shop.orders[order_id], EPOCH):
+            commands.setdefault(outgoing.id, (order_id, outgoing))
     for order_id, order in shop.orders.items():
-        for ask in order_process.claims(order):
-            asks.setdefault(ask.id, (order_id, ask))
+        for outgoing in order_process.claims(order):
+            commands.setdefault(outgoing.id, (order_id, outgoing))
     questions = [
-        (sku, ask)
+        (sku, outgoing)
         for sku, event in shop.stock_log
-        for ask in inventory_process.again(event, shop.stocks[sku], EPOCH)
+        for outgoing in inventory_process.again(event, shop.stocks[sku], EPOCH)
     ]
-    for order_id, ask in asks.values():
-        shop.answer(order_id, ask)
+    for order_id, outgoing in commands.values():
+        shop.deliver(order_id, outgoing)
     outcomes, shop.outcomes = shop.outcomes, []
-    for order_id, answered in outcomes:
-        shop.record(order_id, [answered])
-    for sku, ask in questions:
-        question = ask.command
+    for order_id, outcome in outcomes:
+        shop.record(order_id, [outcome])
+    for sku, outgoing in questions:
+        question = outgoing.command
         try:
             order_decider.decide(question, shop.orders.get(question.order_id, order_decider.initial))
             code = ""
         except Refused as refusal:
             code = refusal.code
-        answer = Answered(JustifyReservation.TYPE, question.order_id, ask.tag, not code, code)
-        for command in inventory_process.record(sku, [answer]):
+        reply = Reply(JustifyReservation.TYPE, question.order_id, outgoing.tag, not code, code)
+        for command in inventory_process.record(sku, [reply]):
             shop.stock(sku, command)
     shop.drain()
 
 
 def units(shop: Recording, kind: type[StockIssued] | type[StockReturned], order_id: str) -> Counter[str]:
-    found: Counter[str] = Counter()
+    units_of_sku: Counter[str] = Counter()
     for sku, event in shop.stock_log:
         if isinstance(event, kind) and event.order_id == order_id:
-            found[sku] += event.quantity
-    return found
+            units_of_sku[sku] += event.quantity
+    return units_of_sku
 
 
 def assert_claims_and_holds_agree(shop: Recording) -> None:
@@ -178,8 +178,8 @@ def assert_claims_and_holds_agree(shop: Recording) -> None:
         match order:
             case Confirmed(lines=lines):
                 issued = units(shop, StockIssued, order_id)
-                for sku, wanted in units_by_sku(lines).items():
-                    assert wanted in (shop.stocks[sku].reservations.get(order_id), issued[sku])
+                for sku, ordered in units_by_sku(lines).items():
+                    assert ordered in (shop.stocks[sku].reservations.get(order_id), issued[sku])
             case Shipped():
                 assert not any(order_id in stock.reservations for stock in shop.stocks.values())
             case _:
@@ -201,10 +201,10 @@ def cuts(length: Callable[[Story], int]) -> range:
     return range(length(story()) + 1)
 
 
-@pytest.mark.parametrize("orders", cuts(lambda told: len(told.shop.order_log)))
-def test_every_combination_of_cuts_is_taken_over_from(orders: int) -> None:
-    for stocks in cuts(lambda told: len(told.shop.stock_log)):
-        for refusals in cuts(lambda told: len(told.refusals)):
+@pytest.mark.parametrize("orders", cuts(lambda original: len(original.shop.order_log)))
+def test_takeover_works_for_every_combination_of_mirrored_prefixes(orders: int) -> None:
+    for stocks in cuts(lambda original: len(original.shop.stock_log)):
+        for refusals in cuts(lambda original: len(original.refusals)):
             shop = site_after(orders, stocks, refusals)
             take_over(shop)
             shop.assert_stock_is_right()
@@ -216,10 +216,10 @@ def test_every_combination_of_cuts_is_taken_over_from(orders: int) -> None:
             assert_claims_and_holds_agree(shop)
 
 
-@pytest.mark.parametrize("stocks", cuts(lambda told: len(told.shop.stock_log))[2:])
-def test_with_the_deliveries_across_every_repeat_leads_where_it_led_before(stocks: int) -> None:
-    """But for what a cut between an order's and its stock's log has undone: that is compensated, and said."""
-    for orders in cuts(lambda told: len(told.shop.order_log)):
+@pytest.mark.parametrize("stocks", cuts(lambda original: len(original.shop.stock_log))[2:])
+def test_repeated_commands_restore_the_original_orders(stocks: int) -> None:
+    """Exceptions are steps that a cut between the logs of orders and stock has undone: they are compensated."""
+    for orders in cuts(lambda original: len(original.shop.order_log)):
         shop = site_after(orders, stocks, 0)
         take_over(shop)
         repeat_what_was_lost(shop, orders, stocks)

@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
 from services.edge.problems import Problem
-from services.projection.parameters import (
+from services.projection.reads import (
     MAX_PAGE,
     Cursor,
     Day,

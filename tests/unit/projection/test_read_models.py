@@ -166,7 +166,7 @@ def test_a_history_keeps_every_event_as_plain_values() -> None:
 
 
 def awaited(*bodies: Any) -> list[tuple[str, str, int]]:
-    return [one[:3] for one in fold(CONVERSATIONS, *bodies).awaits]
+    return [reply[:3] for reply in fold(CONVERSATIONS, *bodies).awaits]
 
 
 def test_what_an_order_waits_for() -> None:
@@ -181,7 +181,7 @@ def test_what_an_order_waits_for() -> None:
     assert awaited(PLACED, CONFIRMED, SHIPPED, issued, RETURNED) == [("issue", "b", 0), ("return", "a", 1)]
 
 
-def test_an_order_waits_since_its_oldest_unanswered_ask() -> None:
+def test_an_order_waits_since_its_oldest_pending_command() -> None:
     issued = MovementsRecorded("o-1", AT, (Movement("issue", "a", 0, True, ""),))
     conversation = fold(CONVERSATIONS, PLACED, CONFIRMED, SHIPPED, issued, RETURNED)
     assert conversation.since == 3_000_000

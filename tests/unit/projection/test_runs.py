@@ -3,14 +3,14 @@
 import pytest
 
 from services.projection.engine import runs
-from services.projection.engine.parked_keys import StoredRecord
+from services.projection.engine.read_model import Record
 from services.projection.engine.runs import Runs
 
 PLACE = ("order.events", 0)
 
 
-def record(offset: int, size: int) -> StoredRecord:
-    return StoredRecord(*PLACE, offset, b"o", b"x" * size, ())
+def record(offset: int, size: int) -> Record:
+    return Record(*PLACE, offset, b"o", b"x" * size, ())
 
 
 def test_large_events_make_short_runs_and_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,5 +20,5 @@ def test_large_events_make_short_runs_and_none_is_left_out(monkeypatch: pytest.M
         reader._fetched[PLACE].extend(record(offset, size) for offset, size in enumerate(sizes))
         taken = []
         while run := reader._next_run(PLACE, end=len(sizes)):
-            taken.append([one.offset for one in run])
+            taken.append([record.offset for record in run])
     assert taken == [[0, 1, 2], [3, 4], [5, 6, 7], [8]]

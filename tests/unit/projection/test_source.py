@@ -17,7 +17,7 @@ def test_the_pinned_names_are_there() -> None:
 
 
 def test_faust_still_hard_codes_what_we_replace() -> None:
-    """Where this fails, Faust may have learnt it by itself: then less of ours is needed."""
+    """Where this fails, Faust may do it by itself: then remove our code."""
     from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
     text = inspect.getsource(AIOKafkaConsumerThread._create_worker_consumer)

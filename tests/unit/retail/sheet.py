@@ -5,9 +5,8 @@ import io
 from collections.abc import Sequence
 from datetime import date
 
-from infra.lab.retail.invoices import Entry, entries
+from infra.lab.retail.invoices import Entry, SheetRow, entries, parse
 from infra.lab.retail.plan import Book, Period, read_book
-from infra.lab.retail.rows import SheetRow, parse
 
 HEADER = "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country\n"
 ALWAYS = Period(date(2010, 12, 1), date(2011, 8, 31), date(2010, 12, 1))

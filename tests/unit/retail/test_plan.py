@@ -8,11 +8,9 @@ from datetime import UTC, date, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.lab.retail.invoices import Reason, entries
+from infra.lab.retail.invoices import Reason, SheetRow, entries
 from infra.lab.retail.plan import Period, read_book
-from infra.lab.retail.requests import call
-from infra.lab.retail.rows import SheetRow
-from infra.lab.retail.steps import Adjust, Place, Receive, Return, Step
+from infra.lab.retail.steps import Adjust, Place, Receive, Return, Step, request_of
 from tests.unit.retail.sheet import ALWAYS, book
 
 START = datetime(2010, 12, 1, 8, tzinfo=UTC)
@@ -75,7 +73,7 @@ def test_nobody_returns_more_than_was_bought(rows: Sequence[SheetRow]) -> None:
     load = read_book(entries(rows)).load(ALWAYS)
     for chain in load.chains:
         left: Counter[str] = Counter()
-        for step in chain.steps:
+        for step in chain:
             match step:
                 case Place(lines=lines):
                     left.update(dict.fromkeys(SKUS, 0))
@@ -84,7 +82,7 @@ def test_nobody_returns_more_than_was_bought(rows: Sequence[SheetRow]) -> None:
                 case Return(lines=returned):
                     left.subtract(dict(returned))
         assert min(left.values(), default=0) >= 0
-        assert [step.at for step in chain.steps] == sorted(step.at for step in chain.steps)
+        assert [step.at for step in chain] == sorted(step.at for step in chain)
 
 
 @given(row_lists)
@@ -96,19 +94,19 @@ def test_every_credited_unit_is_returned_cancelled_or_counted(rows: Sequence[She
     load = read_book(entries(priced)).load(ALWAYS)
     mapped = 0
     for chain in load.chains:
-        for step in chain.steps[1:]:
+        for step in chain[1:]:
             if isinstance(step, Return):
                 mapped += sum(units for _, units in step.lines)
-            elif call(step).kind == "cancellation":
-                mapped += sum(line.quantity for line in _placed(chain.steps[0]).lines)
+            elif request_of(step).kind == "cancellation":
+                mapped += sum(line.quantity for line in _placed(chain[0]).lines)
     reasons = {Reason.NEVER_BOUGHT, Reason.ALL_RETURNED, Reason.WAS_REJECTED}
     assert mapped - sum(gap.value for gap in load.unmapped if gap.reason in reasons) == credited
 
 
 @given(row_lists)
 def test_a_plan_is_the_same_again_and_its_keys_are_distinct(rows: Sequence[SheetRow]) -> None:
-    calls = [call(step) for step in read_book(entries(rows)).load(ALWAYS).steps()]
-    assert calls == [call(step) for step in read_book(entries(rows)).load(ALWAYS).steps()]
+    calls = [request_of(step) for step in read_book(entries(rows)).load(ALWAYS).steps()]
+    assert calls == [request_of(step) for step in read_book(entries(rows)).load(ALWAYS).steps()]
     assert len({(request.path, request.key) for request in calls}) == len(calls)
 
 
@@ -144,7 +142,7 @@ def test_a_load_that_begins_later_leaves_earlier_orders_alone_and_says_so() -> N
     assert (list(alone.steps()), [gap.value for gap in alone.unmapped]) == ([], [-2_000_000])
     assert alone.unmapped[0].reason is Reason.BEFORE_THE_LOAD
     after_december = plan.load(Period(*january, since=date(2010, 12, 1)))
-    assert [call(step).kind for step in after_december.steps()] == ["return"]
+    assert [request_of(step).kind for step in after_december.steps()] == ["return"]
     assert after_december.unmapped == ()
 
 
@@ -154,5 +152,5 @@ def _placed(step: Step) -> Place:
 
 
 def _name(step: Step) -> tuple[str, str]:
-    request = call(step)
+    request = request_of(step)
     return request.path, request.key

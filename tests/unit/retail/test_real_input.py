@@ -6,11 +6,9 @@ from datetime import date
 import pytest
 
 from infra.lab.retail.expectation import expect
-from infra.lab.retail.invoices import InvoiceLine, Reason, entries
-from infra.lab.retail.plan import Book, LoadPlan, Period, read_book
-from infra.lab.retail.rows import SheetRow, read_rows
-from infra.lab.retail.steps import Adjust, Place
-from infra.lab.retail.stocking import NEVER_STOCKED
+from infra.lab.retail.invoices import Reason, SheetRow, entries, read_rows
+from infra.lab.retail.plan import NEVER_STOCKED, Book, LoadPlan, Period, read_book
+from infra.lab.retail.steps import Adjust, InvoiceLine, Place
 from tests.unit.retail.sheet import ALWAYS
 
 DECEMBER = Period(date(2010, 12, 1), date(2010, 12, 31), date(2010, 12, 1))
@@ -81,9 +79,9 @@ def test_every_row_of_goods_sold_is_a_line_of_an_order(real_rows: list[SheetRow]
 
 def test_no_order_has_two_articles_that_are_never_stocked(real_book: Book) -> None:
     for chain in real_book.chains:
-        place = chain.steps[0]
-        assert isinstance(place, Place)
-        assert len({line.sku for line in place.lines} & NEVER_STOCKED) <= 1
+        placed = chain[0]
+        assert isinstance(placed, Place)
+        assert len({line.sku for line in placed.lines} & NEVER_STOCKED) <= 1
 
 
 def _lines_by_reason(load: LoadPlan) -> Counter[Reason]:

@@ -3,9 +3,10 @@
 import msgspec
 from pydantic import BaseModel
 
-from infra.lab.retail.requests import Api, Call, call
-from services.inventory import requests as inventory
-from services.order import requests as order
+from infra.lab.load.clients import Api, Request
+from infra.lab.retail.steps import request_of
+from services.inventory import api as inventory
+from services.order import api as order
 from tests.unit.retail.sheet import ALWAYS, book
 
 LIFE = """
@@ -26,25 +27,21 @@ SHAPES: dict[str, type[BaseModel]] = {
 }
 
 
-def calls() -> list[Call]:
-    return [call(step) for step in book(LIFE).load(ALWAYS).steps()]
+def requests() -> list[Request]:
+    return [request_of(step) for step in book(LIFE).load(ALWAYS).steps()]
 
 
 def test_every_kind_of_step_is_what_the_apis_read() -> None:
-    made = calls()
+    made = requests()
     assert {request.kind for request in made} == SHAPES.keys()
     for request in made:
         SHAPES[request.kind].model_validate_json(request.body)
 
 
 def test_an_order_in_full() -> None:
-    placed = next(request for request in calls() if request.kind == "order")
-    assert (placed.api, placed.path, placed.key, placed.settles) == (
-        Api.ORDER,
-        "/orders",
-        "order-540000",
-        "540000",
-    )
+    placed = next(request for request in requests() if request.kind == "order")
+    assert (placed.api, placed.path, placed.key) == (Api.ORDER, "/orders", "order-540000")
+    assert (placed.entity, placed.settles, placed.correlation) == ("540000", True, "retail:order-540000")
     assert msgspec.json.decode(placed.body) == {
         "order_id": "540000",
         "customer_id": "7",
@@ -57,7 +54,7 @@ def test_an_order_in_full() -> None:
 
 
 def test_keys_come_from_the_data_s_own_numbers() -> None:
-    assert [(request.path, request.key) for request in calls()] == [
+    assert [(request.path, request.key) for request in requests()] == [
         ("/stock/A1/receipts", "delivery-2010-12"),
         ("/stock/A1/adjustments", "count-540001"),
         ("/orders", "order-540000"),

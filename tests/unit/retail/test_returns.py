@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from infra.lab.retail.invoices import Reason
-from infra.lab.retail.returns import lead_time
+from infra.lab.retail.plan import lead_time
 from infra.lab.retail.steps import Cancel, Chain, Place, Return, Ship
 from tests.unit.retail.sheet import ALWAYS, book
 
@@ -16,15 +16,15 @@ TWO_ORDERS = """
 
 
 def later(chain: Chain) -> list[str]:
-    return [type(step).__name__ for step in chain.steps[1:]]
+    return [type(step).__name__ for step in chain[1:]]
 
 
 def test_the_newest_order_takes_back_first_then_the_one_before() -> None:
     plan = book(TWO_ORDERS + "C540500,A1,MUG,-6,2010-12-20 09:00:00,1.00,7.0,France")
     older, newer, other = plan.chains
     at = datetime(2010, 12, 20, 9, tzinfo=UTC)
-    assert newer.steps[-1] == Return(at, "540045", "C540500", (("A1", 4),))
-    assert older.steps[-1] == Return(at, "540000", "C540500", (("A1", 2),))
+    assert newer[-1] == Return(at, "540045", "C540500", (("A1", 4),))
+    assert older[-1] == Return(at, "540000", "C540500", (("A1", 2),))
     assert later(other) == ["Ship"]
     assert plan.unmapped == ()
 
@@ -38,7 +38,7 @@ def test_several_articles_of_one_order_come_back_together_and_once() -> None:
         C540500,A1,MUG,-1,2010-12-03 10:00:00,1.00,7.0,France
         """
     )
-    returned = plan.chains[0].steps[-1]
+    returned = plan.chains[0][-1]
     assert isinstance(returned, Return)
     assert returned.lines == (("A2", 1), ("A1", 2))
 
@@ -72,7 +72,7 @@ def test_a_credit_of_the_whole_order_before_it_leaves_cancels_it() -> None:
         C540001,A1,MUG,-10,2010-12-01 09:30:00,1.00,7.0,France
     """)
     [chain] = plan.chains
-    assert chain.steps[1:] == (Cancel(datetime(2010, 12, 1, 9, 30, tzinfo=UTC), "540000", "C540001"),)
+    assert chain[1:] == (Cancel(datetime(2010, 12, 1, 9, 30, tzinfo=UTC), "540000", "C540001"),)
 
 
 def test_the_same_credit_after_it_left_is_a_return_of_everything() -> None:
@@ -88,14 +88,14 @@ def test_an_order_of_which_a_part_came_back_early_had_left_by_then() -> None:
         540000,A1,MUG,10,2010-12-01 09:00:00,1.00,7.0,France
         C540001,A1,MUG,-1,2010-12-01 10:00:00,1.00,7.0,France
     """)
-    place, ship, returned = plan.chains[0].steps
-    assert isinstance(place, Place)
+    placed, ship, returned = plan.chains[0]
+    assert isinstance(placed, Place)
     assert isinstance(ship, Ship)
-    assert place.at < ship.at == returned.at
+    assert placed.at < ship.at == returned.at
 
 
 def test_orders_are_shipped_four_to_forty_eight_hours_later() -> None:
     assert lead_time("540000") == timedelta(hours=4)
     assert lead_time("540044") == timedelta(hours=48)
     [chain] = book("540000,A1,MUG,10,2010-12-01 09:00:00,1.00,,France").load(ALWAYS).chains
-    assert chain.steps[1] == Ship(datetime(2010, 12, 1, 13, tzinfo=UTC), "540000")
+    assert chain[1] == Ship(datetime(2010, 12, 1, 13, tzinfo=UTC), "540000")

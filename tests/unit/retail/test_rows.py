@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.lab.retail.rows import UnreadableRow, to_decimal, to_micros
+from infra.lab.retail.invoices import UnreadableRow, to_micros
+from infra.lab.retail.steps import to_decimal
 from tests.unit.retail.sheet import rows
 
 

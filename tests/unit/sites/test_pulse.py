@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from infra.dr.pulse import STOPPED_SECONDS, MirrorPulse
+from infra.dr.mirror_watch import STOPPED_SECONDS, MirrorPulse
 
 
 @dataclass

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.lab.source_check.checks import Check, check
-from infra.lab.source_check.outputs import NotTogether, Outputs
+from infra.lab.source_check.checks import Check, NotTogether, Outputs, check
 from infra.lab.source_check.source import read_source
 
 FILE = """InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country
@@ -92,23 +91,23 @@ def marts() -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Any:
+def differing_figures(tmp_path: Path) -> Any:
     file = tmp_path / "retail.csv.xz"
     file.write_bytes(lzma.compress(FILE.encode()))
     source = read_source(file)
 
     def checked(outputs: dict[str, list[dict[str, Any]]]) -> list[Check]:
-        return [one for one in check(source, outputs, MONDAY, WEDNESDAY) if one.differing]
+        return [result for result in check(source, outputs, MONDAY, WEDNESDAY) if result.differing]
 
     return checked
 
 
-def test_the_marts_of_the_file_agree(found: Any) -> None:
-    assert found(marts()) == []
+def test_the_marts_of_the_file_agree(differing_figures: Any) -> None:
+    assert differing_figures(marts()) == []
 
 
 @pytest.mark.parametrize(
-    ("mart", "place", "column", "value", "figure"),
+    ("mart", "position", "column", "value", "figure"),
     [
         ("orders", 0, "gross", 1, "whether sold"),
         ("orders", 3, "cancelled_at", at(TUESDAY, 9, 41), "a credit note for each"),
@@ -129,17 +128,17 @@ def test_the_marts_of_the_file_agree(found: Any) -> None:
     ],
 )
 def test_a_figure_that_differs_is_named(
-    found: Any, mart: str, place: int, column: str, value: Any, figure: str
+    differing_figures: Any, mart: str, position: int, column: str, value: Any, figure: str
 ) -> None:
     wrong = copy.deepcopy(marts())
-    wrong[mart][place][column] = value
-    assert [one.mart for one in found(wrong) if figure in one.figure] == [mart]
+    wrong[mart][position][column] = value
+    assert [result.mart for result in differing_figures(wrong) if figure in result.figure] == [mart]
 
 
-def test_an_order_that_the_file_does_not_have_is_named(found: Any) -> None:
+def test_an_order_that_the_file_does_not_have_is_named(differing_figures: Any) -> None:
     more = marts()
     more["orders"].append({**more["orders"][0], "order_id": "walk-1"})
-    (differing,) = found(more)
+    (differing,) = differing_figures(more)
     assert differing.first[0].startswith("('walk-1',): file None")
 
 

@@ -1,9 +1,9 @@
-"""A process that copies records, with one of three promises; a drill kills it.
+"""A process that copies records with one of three promises; a drill kills it.
 
 `python -m infra.lab.drills.cluster.copier BOOTSTRAP at-most-once|at-least-once|exactly-once SOURCE TARGET`
 
-The order of two steps is all the difference: the position first, then the record (at most once); the record
-first, then the position (at least once); both in one transaction (exactly once).
+The kinds differ in the order of two steps. At most once: the position first, then the record. At least once: the record
+first, then the position. Exactly once: both in one transaction.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def main(bootstrap: str, kind: str, source: str, target: str) -> int:
     if transactional:
         producer.init_transactions(TIMEOUT)  # ends what a predecessor left open
     consumer = clients.reader(bootstrap, {"group.id": f"copier-{target}", "log_level": 3})
-    (at,) = consumer.committed([TopicPartition(source, 0)], TIMEOUT)
-    consumer.assign([TopicPartition(source, 0, max(0, at.offset))])
+    (stored,) = consumer.committed([TopicPartition(source, 0)], TIMEOUT)
+    consumer.assign([TopicPartition(source, 0, max(0, stored.offset))])
     while (records := _batch(consumer)) is not None:
         if not records:
             continue
@@ -73,7 +73,7 @@ def _write(producer: Producer, target: str, records: list[Message]) -> None:
     for record in records:
         producer.produce(target, record.value(), record.key(), partition=0)
     if producer.flush(TIMEOUT):
-        raise TimeoutError(f"{target} does not take records")
+        raise TimeoutError(f"{target} does not accept records")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What batching, compression and the size of records do to throughput and latency, drawn."""
+"""The effect of batching, compression and record size on throughput and latency, as figures and as charts."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
+from math import ceil, floor, log10
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Message
 
 from infra.base.errors import NotReady
 from infra.base.settings import ROOT
-from infra.dr.steps import Show
+from infra.lab.cluster.administration import DURABLE, create_assigned, delete_topics
 from infra.lab.cluster.cluster import BROKERS
-from infra.lab.cluster.moves import DURABLE, create_placed, delete_topics
-from infra.lab.cluster.rig import Rig
-from infra.lab.drills.cluster.chart import chart
-from infra.lab.drills.report import DrillReport
+from infra.lab.cluster.rig import ClusterRig
+from infra.lab.drills.cluster.promises import brokers
+from infra.lab.drills.drill import Course, Drill
 from services.kernel.log import clients
-from services.kernel.record.envelope import format_time, now_micros
 
-# Rounds go over everything: what else the machine does is spread, and the middle one of three is told.
+# Every round measures every setting, which spreads other work of the machine; the middle one of three is reported.
 ROUNDS, WINDOW_SECONDS = 3, 1.2
 FLUSH_SECONDS = 60.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -30,14 +30,19 @@ LINGERS = (0, 2, 10, 50)  # milliseconds
 LINGER = 2
 SIZES = (128, 1024, 8 * 1024, 64 * 1024, 256 * 1024, 1024 * 1024)
 OF_EVENTS = 512  # bytes: about an order of a few lines
-# Under way at once, in bytes: what a client sends ahead decides the latency that it sees.
+# Bytes under way at once: what a client sends ahead determines the latency that it sees.
 AHEAD_BYTES = 1024 * 1024
 MIB = 1024 * 1024
+WIDTH, HEIGHT = 640, 400
+LEFT, RIGHT, TOP, BOTTOM = 70, 120, 40, 55
+COLOURS = ("#1b6ca8", "#c2410c", "#15803d", "#7e22ce", "#b91c1c")
+
+Series = Mapping[str, Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What one window tries: the codec, a record's bytes, and how long batches wait, in milliseconds."""
+    """The codec, the bytes of a record, and how long batches wait, in milliseconds."""
 
     codec: str
     size: int
@@ -49,7 +54,7 @@ class Setting:
 
 @dataclass
 class CurveWindow:
-    """One run: bytes acknowledged a second, and how long each record took, in seconds."""
+    """What was measured in `seconds`: bytes acknowledged, and how long each record took, in seconds."""
 
     seconds: float = 0.0
     payload: int = 0
@@ -66,47 +71,47 @@ class CurveWindow:
         return sorted(self.took)[int(share * (len(self.took) - 1))] * 1000
 
 
-def curves(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:
-    """Hold the drill on a cluster that is whole; pictures go to `folder`. The shop is not needed."""
-    report = DrillReport("cluster curves", seed, format_time(now_micros()))
-    topic, text = f"drill.curves-{time.time_ns():x}", _text()
-    create_placed(rig.cluster.admin, topic, [BROKERS] * 3, {**DURABLE, "max.message.bytes": "4194304"})
+def _measure_curves(course: Course[ClusterRig], _: None) -> None:
+    """Write the same records under every setting; the pictures go to the folder of the run."""
+    report, cluster = course.report, course.rig.cluster
+    topic, text = f"drill.curves-{course.rig.run_id}", _text()
+    create_assigned(cluster.admin, topic, [BROKERS] * 3, {**DURABLE, "max.message.bytes": "4194304"})
     batches = [Setting(codec, OF_EVENTS, linger) for codec in CODECS for linger in LINGERS]
     by_size = [Setting(codec, size, LINGER) for codec in ("none", "lz4") for size in SIZES]
-    runs: dict[Setting, list[CurveWindow]] = {each: [] for each in (*batches, *by_size)}
-    _window(rig.cluster.bootstrap, topic, text, batches[0])  # cold code misleads
+    windows: dict[Setting, list[CurveWindow]] = {setting: [] for setting in (*batches, *by_size)}
+    _window(cluster.bootstrap, topic, text, batches[0])  # cold code misleads
     for number in range(1, ROUNDS + 1):
-        show(f"round {number} of {ROUNDS}")
-        for each in runs:
-            runs[each].append(_window(rig.cluster.bootstrap, topic, text, each))
-    delete_topics(rig.cluster.admin, [topic])
+        course.show(f"round {number} of {ROUNDS}")
+        for setting, own in windows.items():
+            own.append(_window(cluster.bootstrap, topic, text, setting))
+    delete_topics(cluster.admin, [topic])
+    refused = [name for own in windows.values() for window in own for name in window.refused]
+    report.none(f"records refused in {len(windows) * ROUNDS} windows", refused)
     middle = {
-        each: sorted(found, key=lambda run: run.throughput)[ROUNDS // 2] for each, found in runs.items()
+        setting: sorted(own, key=lambda window: window.throughput)[ROUNDS // 2]
+        for setting, own in windows.items()
     }
-    refused = [name for found in runs.values() for run in found for name in run.refused]
-    report.nothing(f"records refused in {len(runs) * ROUNDS} windows", refused)
-    for setting, found in middle.items():
-        report.figures[f"{setting}: MiB/s"] = found.throughput
-        report.figures[f"{setting}: p50 ms"] = found.latency(0.5)
-        report.figures[f"{setting}: p99 ms"] = found.latency(0.99)
-    _draw(middle, batches, by_size, folder)
-    return report
-
-
-def _middle(found: Sequence[CurveWindow]) -> CurveWindow:
-    return sorted(found, key=lambda window: window.throughput)[len(found) // 2]
+    for setting, window in middle.items():
+        report.figures[f"{setting}: MiB/s"] = window.throughput
+        report.figures[f"{setting}: p50 ms"] = window.latency(0.5)
+        report.figures[f"{setting}: p99 ms"] = window.latency(0.99)
+    _draw(middle, batches, by_size, course.run.folder)
 
 
 def _draw(
-    found: Mapping[Setting, CurveWindow], batches: Sequence[Setting], by_size: Sequence[Setting], folder: Path
+    windows: Mapping[Setting, CurveWindow],
+    batches: Sequence[Setting],
+    by_size: Sequence[Setting],
+    folder: Path,
 ) -> None:
     batching: dict[str, list[tuple[float, float]]] = defaultdict(list)
     sizes: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for each in batches:
-        batching[each.codec].append((found[each].throughput, found[each].latency(0.5)))
-    for each in by_size:
-        sizes[f"{each.codec}: MiB/s"].append((each.size, found[each].throughput))
-        sizes[f"{each.codec}: p99 ms"].append((each.size, found[each].latency(0.99)))
+    for setting in batches:
+        window = windows[setting]
+        batching[setting.codec].append((window.throughput, window.latency(0.5)))
+    for setting in by_size:
+        sizes[f"{setting.codec}: MiB/s"].append((setting.size, windows[setting].throughput))
+        sizes[f"{setting.codec}: p99 ms"].append((setting.size, windows[setting].latency(0.99)))
     title = f"Batching: records of {OF_EVENTS} B, acks=all, linger {', '.join(map(str, LINGERS))} ms"
     across = "MiB/s acknowledged, one producer, three replicas"
     (folder / "batching.svg").write_text(chart(title, across, "p50 until acknowledged, ms", batching))
@@ -115,8 +120,8 @@ def _draw(
 
 
 def _window(bootstrap: str, topic: str, text: bytes, setting: Setting) -> CurveWindow:
-    """Write as fast as it goes with so much ahead. Raises NotReady where nothing is acknowledged."""
-    found, size = CurveWindow(), setting.size
+    """Write as fast as possible, with so much under way. Raises NotReady where nothing is acknowledged."""
+    window, size = CurveWindow(), setting.size
     under_way = 0
     producer = clients.writer(
         bootstrap,
@@ -140,23 +145,86 @@ def _window(bootstrap: str, topic: str, text: bytes, setting: Setting) -> CurveW
             nonlocal under_way
             under_way -= size
             if error is not None:
-                found.refused.append(error.name())
+                window.refused.append(error.name())
                 return
-            found.payload += size
-            found.took.append(time.perf_counter() - sent)
+            window.payload += size
+            window.took.append(time.perf_counter() - sent)
 
         producer.produce(topic, text[start : start + size], str(number), on_delivery=delivered)
         under_way += size
         number += 1
         producer.poll(0)
     producer.flush(FLUSH_SECONDS)
-    found.seconds = time.perf_counter() - began
-    if not found.took:
+    window.seconds = time.perf_counter() - began
+    if not window.took:
         raise NotReady(f"nothing was acknowledged: {setting}")
-    return found
+    return window
 
 
 def _text() -> bytes:
     """Real invoices: random bytes would compress badly, one word too well."""
     with lzma.open(ROOT / "infra" / "data" / "online-retail.csv.xz") as file:
         return file.read(4 * MIB)
+
+
+def chart(title: str, across: str, up: str, series: Series) -> str:
+    """A line chart as SVG with two logarithmic axes. Coordinates are above zero; points are joined in their order."""
+    points = [point for line in series.values() for point in line]
+    x_axis = _Axis([x for x, _ in points], LEFT, WIDTH - RIGHT)
+    y_axis = _Axis([y for _, y in points], HEIGHT - BOTTOM, TOP)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+        'font-size="11">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{LEFT}" y="22" font-size="14">{escape(title)}</text>',
+        f'<text x="{LEFT}" y="{HEIGHT - 12}">{escape(across)}</text>',
+        f'<text transform="translate(14 {HEIGHT - BOTTOM}) rotate(-90)">{escape(up)}</text>',
+    ]
+    for value in x_axis.ticks:
+        x = x_axis.position(value)
+        parts += [
+            f'<path d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#ddd"/>',
+            f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{value:,.10g}</text>',
+        ]
+    for value in y_axis.ticks:
+        y = y_axis.position(value)
+        parts += [
+            f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>',
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:,.10g}</text>',
+        ]
+    for number, (name, line) in enumerate(series.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        positions = [f"{x_axis.position(x):.1f},{y_axis.position(y):.1f}" for x, y in line]
+        parts.append(
+            f'<polyline points="{" ".join(positions)}" fill="none" stroke="{colour}" stroke-width="2"/>'
+        )
+        parts += [
+            f'<circle cx="{x_axis.position(x):.1f}" cy="{y_axis.position(y):.1f}" r="3" fill="{colour}"/>'
+            for x, y in line
+        ]
+        parts.append(
+            f'<text x="{WIDTH - RIGHT + 12}" y="{TOP + 14 * number + 4}" fill="{colour}">{escape(name)}</text>'
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+class _Axis:
+    """Powers of ten from below the least value to above the greatest; `low` and `high` in pixels."""
+
+    def __init__(self, values: Sequence[float], low: float, high: float) -> None:
+        self._first = floor(log10(min(values)))
+        self._last = max(self._first + 1, ceil(log10(max(values))))
+        self._low, self._high = low, high
+        self.ticks = [10.0**power for power in range(self._first, self._last + 1)]
+
+    def position(self, value: float) -> float:
+        share = (log10(value) - self._first) / (self._last - self._first)
+        return self._low + share * (self._high - self._low)
+
+
+CURVES = Drill(
+    "cluster curves",
+    "Measure and draw batching, compression and sizes of records from 128 B to 1 MiB.",
+    rig=brokers,
+    promises=(_measure_curves,),
+)

@@ -1,11 +1,11 @@
-"""Consumer groups: a projection worker dies and a spare takes over; what the first rebalance waits for."""
+"""Consumer groups: a projection worker dies and a spare takes over; the delay of a group's first rebalance."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,19 +16,18 @@ from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import NotReady
 from infra.base.ports import HOST, free_ports
-from infra.dr.steps import Show
+from infra.lab.cluster.administration import elect_preferred
 from infra.lab.cluster.cluster import BROKERS, Cluster
-from infra.lab.cluster.moves import elect_preferred
-from infra.lab.cluster.rig import Rig
-from infra.lab.drills.judging import judge
-from infra.lab.drills.report import DrillReport
-from infra.lab.retail.requests import Api
+from infra.lab.cluster.rig import SITE, ClusterRig
+from infra.lab.drills.cluster.promises import log_is_sound, with_shop
+from infra.lab.drills.drill import Course, Drill
+from infra.lab.load.clients import Api
 from infra.stack.embedded.child import Child
 from infra.stack.embedded.stack import members
 from infra.stack.shop import http_ready
 from services.kernel.log import clients
 from services.kernel.log.reader import once_settled
-from services.kernel.record.envelope import format_time, now_micros, partition_of
+from services.kernel.record.envelope import partition_of
 
 PROJECTION = "projection"
 READY_SECONDS = 120.0
@@ -38,18 +37,51 @@ DELAY_MS = 3_000  # Kafka's default; ours is 0
 TRIES = 3
 
 
-def groups(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:
-    """Hold the drill on a cluster that is whole, and leave it whole."""
-    report = DrillReport("cluster groups", seed, format_time(now_micros()))
-    rig.open_shop()
-    show("a spare projection worker joins")
-    with _spare(rig, folder) as spare:
-        _read_back(rig, spare, f"before-{time.time_ns():x}")
-        show("the first one is killed")
+class _Spare:
+    """A second projection process of the same group."""
+
+    def __init__(self, rig: ClusterRig, folder: Path) -> None:
+        ((member,),) = members(rig.settings, (PROJECTION,))
+        program, (self._port,) = member.prepare(), free_ports(1)
+        # The first process has the static name in the group.
+        own = {"DAYBOOK_HTTP_PORT": str(self._port), "DAYBOOK_PROJECTION_INSTANCE": ""}
+        environment = {**program.environment, **own}
+        self._program = replace(program, name="spare", environment=environment)
+        self._log = folder / "spare.log"
+        self.child = Child(self._program, self._log)
+        self.restarts = 0
+
+    def ready(self) -> bool:
+        return http_ready(f"http://{HOST}:{self._port}")
+
+    def restart_if_ended(self) -> None:
+        """As a supervisor does: a projection in doubt ends."""
+        if self.child.exit_code is not None:
+            self.child = Child(self._program, self._log)
+            self.restarts += 1
+
+
+@contextmanager
+def _spare(rig: ClusterRig, folder: Path) -> Iterator[_Spare]:
+    """It is ready in the block, and ends after it."""
+    spare = _Spare(rig, folder)
+    try:
+        spare.child.wait_until(spare.ready, READY_SECONDS)
+        yield spare
+    finally:
+        spare.child.stop()
+
+
+def _spare_takes_over(course: Course[ClusterRig], _: None) -> None:
+    rig, report = course.rig, course.report
+    course.show("a spare projection worker joins")
+    with _spare(rig, course.run.folder) as spare:
+        _read_back(rig, spare, f"before-{rig.run_id}")
+        course.show("the first one is killed")
         killed = time.monotonic()
         os.kill(rig.pid(PROJECTION), signal.SIGKILL)
-        rig.journal.hold(PROJECTION)
-        slowest = _read_back(rig, spare, f"after-{time.time_ns():x}")
+        rig.journal.keep_down(PROJECTION)
+        slowest = _read_back(rig, spare, f"after-{rig.run_id}")
         report.promise(
             "a projection worker is killed",
             "a spare applies every partition",
@@ -61,56 +93,15 @@ def groups(rig: Rig, seed: int, folder: Path, show: Show) -> DrillReport:
         report.figures["the spare was started again, times"] = spare.restarts
         rig.journal.release(PROJECTION)
         rig.open_shop()
-    rig.await_rest()
-    judge(report, rig.cluster.bootstrap, [])
-    show("the first rebalance of a group")
-    _initial_delay(rig.cluster, report)
-    return report
 
 
-class _Spare:
-    """A second projection process of the same group."""
-
-    def __init__(self, rig: Rig, folder: Path) -> None:
-        ((member,),) = members(rig.settings, (PROJECTION,))
-        program, (self._port,) = member.prepare(), free_ports(1)
-        # The name in the group is the first one's.
-        own = {"DAYBOOK_HTTP_PORT": str(self._port), "DAYBOOK_PROJECTION_INSTANCE": ""}
-        environment = {**program.environment, **own}
-        self._program = replace(program, name="spare", environment=environment)
-        self._log = folder / "spare.log"
-        self.child = Child(self._program, self._log)
-        self.restarts = 0
-
-    def ready(self) -> bool:
-        return http_ready(f"http://{HOST}:{self._port}")
-
-    def tend(self) -> None:
-        """Start it again where it has ended, as a supervisor does: a projection in doubt ends."""
-        if self.child.exit_code is not None:
-            self.child = Child(self._program, self._log)
-            self.restarts += 1
-
-
-@contextmanager
-def _spare(rig: Rig, folder: Path) -> Iterator[_Spare]:
-    """It is ready in the block, and ends after it."""
-    spare = _Spare(rig, folder)
-    try:
-        spare.child.wait_until(spare.ready, READY_SECONDS)
-        yield spare
-    finally:
-        spare.child.stop()
-
-
-def _read_back(rig: Rig, spare: _Spare, name: str) -> float:
-    """Write to a SKU of each partition of the stock, and read each write; seconds until the last was there.
+def _read_back(rig: ClusterRig, spare: _Spare, name: str) -> float:
+    """Write to a SKU of each partition of the stock, and read each write. Returns the seconds until the last was there.
 
     Raises NotReady where a write is not read back in time.
     """
-    urls, slowest = rig.urls["home"], 0.0
+    urls, slowest, number = rig.urls[SITE], 0.0, 0
     skus: dict[int, str] = {}
-    number = 0
     while len(skus) < 2:
         skus.setdefault(partition_of(f"{name}-{number}", 2), f"{name}-{number}")
         number += 1
@@ -118,59 +109,58 @@ def _read_back(rig: Rig, spare: _Spare, name: str) -> float:
         tokens = {}
         for sku in skus.values():
             body = {"quantity": 1, "reference": name}
-            answer = client.post(f"{urls[Api.INVENTORY]}/stock/{sku}/receipts", json=body)
-            tokens[sku] = answer.raise_for_status().headers["Consistency-Token"]
+            response = client.post(f"{urls[Api.INVENTORY]}/stock/{sku}/receipts", json=body)
+            tokens[sku] = response.raise_for_status().headers["Consistency-Token"]
         written = time.monotonic()
         for sku, token in tokens.items():
-            while (
-                client.get(f"{urls[Api.QUERY]}/stock/{sku}", headers={"Consistency-Token": token}).status_code
-                != httpx.codes.OK
-            ):
-                spare.tend()
+            url, headers = f"{urls[Api.QUERY]}/stock/{sku}", {"Consistency-Token": token}
+            while client.get(url, headers=headers).status_code != httpx.codes.OK:
+                spare.restart_if_ended()
                 if time.monotonic() > written + PATIENCE:
                     raise NotReady(f"the write to {sku} is not in the read model after {PATIENCE:.0f} s")
             slowest = max(slowest, time.monotonic() - written)
     return slowest
 
 
-def _initial_delay(cluster: Cluster, report: DrillReport) -> None:
+def _first_rebalance_waits(course: Course[ClusterRig], _: None) -> None:
     """One broker gets Kafka's default; groups that it coordinates wait, the others' do not."""
-    slow = BROKERS[-1]
+    course.show("the first rebalance of a group")
+    cluster, report, slow = course.rig.cluster, course.report, BROKERS[-1]
     before = cluster.nodes[slow].own
-    cluster.stop(slow)
-    cluster.launch(slow, own={**before, "group.initial.rebalance.delay.ms": str(DELAY_MS)})
-    cluster.await_members([slow])
-    cluster.await_in_sync()
-    elect_preferred(cluster.bootstrap)
-    admin = cluster.admin
-    taken: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(100):
+    _restart(cluster, slow, {**before, "group.initial.rebalance.delay.ms": str(DELAY_MS)})
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    for _attempt in range(100):
         group = f"drill-{time.time_ns():x}"
-        delayed = _coordinator(admin, group) == slow
-        if len(taken[delayed]) < TRIES:
-            taken[delayed].append(_first_assignment(cluster.bootstrap, group))
-        if all(len(each) == TRIES for each in taken.values()):
+        delayed = _coordinator(cluster.admin, group) == slow
+        if len(seconds[delayed]) < TRIES:
+            seconds[delayed].append(_first_assignment(cluster.bootstrap, group))
+        if all(len(tries) == TRIES for tries in seconds.values()):
             break
-    with_delay, without = (sorted(taken[each])[TRIES // 2] for each in (True, False))
+    with_delay, without = (sorted(seconds[delayed])[TRIES // 2] for delayed in (True, False))
     report.figures["first assignment, delay 0, s (median of 3)"] = without
     report.figures[f"first assignment, delay {DELAY_MS} ms, s (median of 3)"] = with_delay
     measured = f"{without:.2f} s with 0, {with_delay:.2f} s with {DELAY_MS} ms"
-    kept = min(taken[True]) * 1000 >= DELAY_MS
+    kept = min(seconds[True]) * 1000 >= DELAY_MS
     report.promise("group.initial.rebalance.delay.ms", "the first rebalance waits for it", measured, kept)
-    cluster.stop(slow)
-    cluster.launch(slow, own=before)
+    _restart(cluster, slow, before)
+
+
+def _restart(cluster: Cluster, number: int, own: Mapping[str, str]) -> None:
+    cluster.stop(number)
+    cluster.launch(number, own)
+    cluster.await_members([number])
     cluster.await_in_sync()
     elect_preferred(cluster.bootstrap)
 
 
 def _coordinator(admin: AdminClient, group: str) -> int:
-    """The broker that looks after a group; one that has just been elected reads what it takes over first."""
+    """The broker that coordinates a group; a new coordinator first reads the groups that it takes over."""
 
-    def ask() -> int:
-        ((_, asked),) = admin.describe_consumer_groups([group], request_timeout=PATIENCE).items()
-        return int(asked.result(PATIENCE).coordinator.id)
+    def describe() -> int:
+        ((_, future),) = admin.describe_consumer_groups([group], request_timeout=PATIENCE).items()
+        return int(future.result(PATIENCE).coordinator.id)
 
-    return once_settled(ask, PATIENCE)
+    return once_settled(describe, PATIENCE)
 
 
 def _first_assignment(bootstrap: str, group: str) -> float:
@@ -194,7 +184,15 @@ def _first_assignment(bootstrap: str, group: str) -> float:
             if record is not None and record.error() is not None and not record.error().retriable():
                 raise KafkaException(record.error())
             if time.monotonic() > began + PATIENCE:
-                raise NotReady(f"{group} was given nothing")
+                raise NotReady(f"{group} was assigned nothing")
     finally:
         consumer.close()
     return assigned[0] - began
+
+
+GROUPS = Drill(
+    "cluster groups",
+    "Kill a projection worker beside a spare one; measure what a group's first rebalance waits for.",
+    rig=with_shop,
+    promises=(_spare_takes_over, log_is_sound, _first_rebalance_waits),
+)

@@ -1,21 +1,24 @@
-"""Numbered records: written with a given `acks`, each remembered as it is acknowledged, and counted again."""
+"""Numbered records: written with a given `acks`, recorded as they are acknowledged, and counted in the log."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.base.background import Background
+from infra.lab.checker.evidence import LOGS
+from infra.log.event_log import event_in_any_epoch
 from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import produce
 
 FLUSH_SECONDS = 30.0
+READ_SECONDS = 60.0
 
 
 class Numbered:
@@ -34,7 +37,7 @@ class Numbered:
         self.refused: Counter[str] = Counter()
 
     def write(self, count: int) -> None:
-        """So many more, without waiting for their acknowledgement."""
+        """Write so many more, without waiting for their acknowledgement."""
         for number in range(self.sent, self.sent + count):
             value = b"%d" % number + self._padding
             produce(self._producer, self._topic, value, str(number), on_delivery=self._delivered)
@@ -65,28 +68,63 @@ class Stream(Background):
         self.records.flush()
 
     def _work(self) -> None:
-        began, behind = time.monotonic(), self.records.sent
+        began, before = time.monotonic(), self.records.sent
         while not self._stopping.wait(0.01):
             due = int((time.monotonic() - began) * self._per_second)
-            self.records.write(max(0, due - (self.records.sent - behind)))
+            self.records.write(max(0, due - (self.records.sent - before)))
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a topic holds of numbered records: how often each number."""
+class TopicContent:
+    """How often a topic contains each numbered record."""
 
     times: Mapping[int, int]
 
     def lost(self, records: Numbered) -> set[int]:
-        """Acknowledged and not there."""
+        """Acknowledged records that are not there."""
         return records.acknowledged - self.times.keys()
 
-    def doubled(self) -> int:
-        """Records beyond the first of each number."""
+    def duplicates(self) -> int:
+        """The records beyond the first of each number."""
         return sum(self.times.values()) - len(self.times)
 
 
-def count(bootstrap: str, topic: str) -> Found:
+def count(bootstrap: str, topic: str) -> TopicContent:
     """Read the whole topic. Raises NotCaughtUp, KafkaException."""
     starts = dict.fromkeys(partitions_of(bootstrap, topic), 0)
-    return Found(Counter(int(record.value()) for record in read_to_end(bootstrap, topic, starts)))
+    return TopicContent(Counter(int(record.value()) for record in read_to_end(bootstrap, topic, starts)))
+
+
+def readable_events(bootstrap: str) -> tuple[set[str], list[str]]:
+    """The ids of all events that a read_committed reader gets, and the partitions whose end it did not reach in time.
+
+    The cluster may be too small to decide anything. A reader that requests the end first gets OFFSET_NOT_AVAILABLE
+    where the last replica became leader alone; one that only reads gets what was committed before. Records behind a
+    transaction that cannot be decided now come later. Raises KafkaException for an error that does not pass.
+    """
+    partitions = [(topic, number) for topic in LOGS for number in partitions_of(bootstrap, topic)]
+    consumer = clients.reader(bootstrap, {"log_level": 0})
+    without_end = set(partitions)
+    try:
+        consumer.assign([TopicPartition(topic, number, 0) for topic, number in partitions])
+        sizes = Counter(topic for topic, _ in partitions)
+        records = _until_ends(consumer, without_end)
+        events = (event_in_any_epoch(record, sizes[record.topic()]) for record in records)
+        ids = {metadata.id for metadata in events if metadata is not None}
+    finally:
+        consumer.close()
+    return ids, [f"{topic}/{number}" for topic, number in sorted(without_end)]
+
+
+def _until_ends(consumer: Consumer, without_end: set[tuple[str, int]]) -> Iterator[Message]:
+    """Every record. A partition leaves `without_end` at its end."""
+    until = time.monotonic() + READ_SECONDS
+    while without_end and time.monotonic() < until:
+        for record in consumer.consume(1000, 0.2):
+            error = record.error()
+            if error is None:
+                yield record
+            elif error.code() == KafkaError._PARTITION_EOF:
+                without_end.discard((record.topic(), record.partition()))
+            elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                raise KafkaException(error)

@@ -1,1 +1,0 @@
-"""Thin renames and types of the replayed events; no business."""

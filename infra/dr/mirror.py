@@ -1,0 +1,309 @@
+"""The mirror's exact lag, and the positions from which it starts.
+
+With exactly-once, MirrorMaker2 commits its position in the same transaction as the records: the last record of
+`mm2-offsets.<source>.internal` at the target is the truth. A partition is caught up when no committed record follows
+the position at the source: the consumer's end-of-partition event then comes before any record, whatever markers and
+aborted records lie between.
+
+The key of a position is `["MirrorSourceConnector",{"cluster":<source>,"partition":<n>,"topic":<name>}]`, byte for byte
+as Connect's JSON converter writes it, because the topic is compacted. Its value is `{"offset":<n>}`, the last source
+offset that was copied.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import NewTopic, OffsetSpec
+
+from infra.base.waiting import wait_until
+from infra.log.delivery import NewRecord, deliver
+from infra.log.topics import mirrored_topics
+from infra.stack.mirror_settings import CANARY, positions_topic
+from services.kernel.log import clients
+from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
+
+Partition = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True)
+class MirrorLag:
+    """`events`: committed at the source and not yet at the target, for every mirrored partition but the
+    canary's, which always grows. `oldest_seconds`: the age of the oldest of them, 0 where there is none.
+    `exact` is false where counting was cut short: `events` then counts offsets, markers included.
+    """
+
+    events: Mapping[Partition, int]
+    oldest_seconds: float
+    exact: bool = True
+
+    @property
+    def total(self) -> int:
+        return sum(self.events.values())
+
+
+class MirrorMeter:
+    """Reads the lag repeatedly: it follows the positions and does not read them from the beginning each time.
+
+    `source` is the site's name, `source_bootstrap` its broker's address (its link, from the other site).
+    """
+
+    def __init__(
+        self, source_bootstrap: str, target_bootstrap: str, source: str, topics: Sequence[str] | None = None
+    ) -> None:
+        self._topics = [topic for topic in topics or mirrored_topics() if topic != CANARY]
+        self._source = source_bootstrap
+        self._positions = _Positions(target_bootstrap, source)
+        self._reader = _consumer(source_bootstrap)
+        self._admin = clients.admin(source_bootstrap, {"log_level": 0})
+        self._mirrored: list[Partition] = []
+
+    def read(self, seconds: float = 30.0, at_most: int | None = None) -> MirrorLag:
+        """The lag now. `at_most` bounds the records that are read to count them.
+
+        Raises TimeoutError where a site does not respond within `seconds`.
+        """
+        until = time.monotonic() + seconds
+        reached = self._positions.read(until)
+        try:
+            ends = self._stable_ends(until)
+        except KafkaException as error:
+            raise TimeoutError(f"the source of the mirror does not respond: {error.args[0].str()}") from error
+        starts = {partition: reached.get(partition, -1) + 1 for partition in ends}
+        behind = {partition: start for partition, start in starts.items() if ends[partition] > start}
+        if (
+            at_most is not None
+            and sum(ends[partition] - start for partition, start in behind.items()) > at_most
+        ):
+            _, oldest = self._count(behind, until, stop_at=1)
+            return MirrorLag(
+                {at: max(0, end - starts[at]) for at, end in ends.items()}, _age(oldest), exact=False
+            )
+        counts, oldest = self._count(behind, until, stop_at=None)
+        return MirrorLag({at: counts.get(at, 0) for at in ends}, _age(oldest))
+
+    def __enter__(self) -> MirrorMeter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._positions.close()
+        self._reader.close()
+
+    def _stable_ends(self, until: float) -> dict[Partition, int]:
+        """The end of the committed records of each partition at the source."""
+        seconds = max(0.1, until - time.monotonic())
+        if not self._mirrored:
+            existing = self._admin.list_topics(timeout=seconds).topics
+            self._mirrored = [(t, p) for t in self._topics if t in existing for p in existing[t].partitions]
+        requests = {
+            TopicPartition(topic, partition): OffsetSpec.latest() for topic, partition in self._mirrored
+        }
+        futures = self._admin.list_offsets(
+            requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds
+        )
+        return {(at.topic, at.partition): future.result().offset for at, future in futures.items()}
+
+    def _count(
+        self, starts: Mapping[Partition, int], until: float, stop_at: int | None
+    ) -> tuple[dict[Partition, int], int | None]:
+        """Committed records from `starts` on, by place, and the oldest timestamp (ms) among them."""
+        counts, oldest, todo = dict.fromkeys(starts, 0), None, set(starts)
+        self._reader.assign([TopicPartition(*partition, start) for partition, start in starts.items()])
+        while todo:
+            for record in _records(self._reader, until):
+                partition = (record.topic(), record.partition())
+                if record.error() is not None:
+                    todo.discard(partition)
+                    continue
+                counts[partition] += 1
+                sent = record.timestamp()[1]
+                oldest = sent if oldest is None else min(oldest, sent)
+                if stop_at is not None and counts[partition] >= stop_at:
+                    todo.discard(partition)
+        self._reader.unassign()
+        return counts, oldest
+
+
+class _Positions:
+    """Follows the mirror's own positions: the last source offset of each partition."""
+
+    def __init__(self, target_bootstrap: str, source: str) -> None:
+        self._topic = positions_topic(source)
+        self._consumer = _consumer(target_bootstrap)
+        self._partitions: set[int] = set()
+        self._reached: dict[Partition, int] = {}
+
+    def read(self, until: float) -> Mapping[Partition, int]:
+        """The committed positions; empty before the mirror's first start."""
+        if not self._partitions and not self._assign(until):
+            return {}
+        # Seeking to the end makes each partition report its end once more.
+        todo = set(self._partitions)
+        for partition in self._consumer.position(self._consumer.assignment()):
+            if partition.offset >= 0:
+                self._consumer.seek(partition)
+        while todo:
+            for record in _records(self._consumer, until):
+                if record.error() is not None:
+                    todo.discard(record.partition())
+                else:
+                    self._take(record.key(), record.value())
+        return self._reached
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _assign(self, until: float) -> bool:
+        try:
+            existing = self._consumer.list_topics(timeout=max(0.1, until - time.monotonic())).topics
+        except KafkaException as error:
+            raise TimeoutError(f"the target of the mirror does not respond: {error.args[0].str()}") from error
+        if self._topic not in existing:
+            return False
+        self._partitions = set(existing[self._topic].partitions)
+        self._consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in self._partitions])
+        return True
+
+    def _take(self, key: bytes, value: bytes | None) -> None:
+        connector, source = msgspec.json.decode(key)
+        if connector != "MirrorSourceConnector":
+            return
+        partition = (source["topic"], source["partition"])
+        if value is None:
+            self._reached.pop(partition, None)
+        else:
+            self._reached[partition] = msgspec.json.decode(value)["offset"]
+
+
+def mirror_positions(target_bootstrap: str, source: str, seconds: float = 30.0) -> Mapping[Partition, int]:
+    """The source offset of the last mirrored record of each partition. Raises TimeoutError."""
+    positions = _Positions(target_bootstrap, source)
+    try:
+        return positions.read(time.monotonic() + seconds)
+    finally:
+        positions.close()
+
+
+def mirror_lag(source_bootstrap: str, target_bootstrap: str, source: str, seconds: float = 30.0) -> MirrorLag:
+    """The exact lag, read once. Raises TimeoutError where a site does not respond."""
+    with MirrorMeter(source_bootstrap, target_bootstrap, source) as meter:
+        return meter.read(seconds)
+
+
+def caught_up(source_bootstrap: str, target_bootstrap: str, source: str, seconds: float = 30.0) -> bool:
+    """Whether all that is committed at the source is committed at the target. Raises TimeoutError."""
+    return mirror_lag(source_bootstrap, target_bootstrap, source, seconds).total == 0
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return clients.reader(
+        bootstrap, {"fetch.wait.max.ms": 10, "reconnect.backoff.max.ms": 500, "log_level": 0}
+    )
+
+
+def _records(consumer: Consumer, until: float) -> list[Any]:
+    """Some records and end-of-partition events. Raises TimeoutError after `until`."""
+    messages = consumer.consume(2000, 0.05)
+    if not messages and time.monotonic() > until:
+        raise TimeoutError("the mirror's lag could not be read in time")
+    return [
+        message
+        for message in messages
+        if message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
+    ]
+
+
+def _age(sent: int | None) -> float:
+    return 0.0 if sent is None else max(0.0, time.time() - sent / 1000)
+
+
+CONNECTOR = "MirrorSourceConnector"
+PARTITIONS = 1  # as the mirror is configured
+SECONDS = 30.0
+# A position lies on the last record, and one transaction's markers and aborted records may lie behind it.
+TAIL = 2_000
+
+
+def internal_topics(alias: str) -> frozenset[str]:
+    """The internal topics of MirrorMaker2 for a flow from or to the cluster `alias`."""
+    kinds = ("mm2-offsets", "mm2-configs", "mm2-status", "mm2-offset-syncs")
+    return frozenset({*(f"{kind}.{alias}.internal" for kind in kinds), f"{alias}.checkpoints.internal"})
+
+
+def reset_internal(bootstrap: str, alias: str) -> list[str]:
+    """Remove the internal topics of a mirror from or to `alias`. Returns their names."""
+    admin = clients.admin(bootstrap, {"log_level": 3})
+    present = sorted(internal_topics(alias) & set(admin.list_topics(timeout=SECONDS).topics))
+    for future in (admin.delete_topics(present) if present else {}).values():
+        future.result(SECONDS)
+    wait_until(
+        lambda: set(present) & set(admin.list_topics(timeout=SECONDS).topics),
+        "the mirror's internal topics are removed",
+        SECONDS,
+        enough=lambda left: not left,
+    )
+    return present
+
+
+def seed(target: str, source_name: str, positions: Mapping[Partition, int]) -> None:
+    """Make the mirror from `source_name` start after these source offsets, by (topic, partition).
+
+    `target` is the broker that is mirrored to; its old positions must be gone (`reset_internal`). Raises
+    KafkaException where the topic exists already, TimeoutError where the broker does not take the records.
+    """
+    topic = positions_topic(source_name)
+    config = {"cleanup.policy": "compact"}
+    admin = clients.admin(target, {"log_level": 3})  # its requests end with it
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)])[topic].result(SECONDS)
+    records = [
+        NewRecord(
+            topic,
+            msgspec.json.encode([CONNECTOR, {"cluster": source_name, "partition": number, "topic": name}]),
+            msgspec.json.encode({"offset": offset}),
+        )
+        for (name, number), offset in sorted(positions.items())
+    ]
+    options = {"message.timeout.ms": int(SECONDS * 1000), "log_level": 0}
+    deliver(clients.writer(target, options), records, SECONDS + 1)
+
+
+def last_data(bootstrap: str, topics: Sequence[str]) -> dict[Partition, int]:
+    """The offset of the last committed record of each partition; a partition without records is absent."""
+
+    def last_of(topic: str) -> dict[Partition, int]:
+        ends = high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
+        offsets = {(topic, number): _last(bootstrap, topic, number, end) for number, end in ends.items()}
+        return {partition: offset for partition, offset in offsets.items() if offset is not None}
+
+    with ThreadPoolExecutor(len(topics)) as pool:  # writes are paused meanwhile
+        return {partition: offset for last in pool.map(last_of, topics) for partition, offset in last.items()}
+
+
+def _last(bootstrap: str, topic: str, number: int, end: int) -> int | None:
+    """Reads the end of the partition first, and further back only behind many aborted records."""
+    span = TAIL
+    while True:
+        start = max(0, end - span)
+        offsets = [
+            record.offset() for record in read_to_end(bootstrap, topic, {number: start}, {number: end})
+        ]
+        if offsets or start == 0:
+            return max(offsets, default=None)
+        span *= 10

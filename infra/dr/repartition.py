@@ -1,0 +1,271 @@
+"""More partitions for a service's topics, every key's order kept: the log moves to a new generation.
+
+Adding partitions to a topic sends a key's next events to another partition than its first ones, which loses their
+order. So the topics are written again, while nothing else writes:
+
+1. fence every writer of the service, and write a slot layout that no worker was started for;
+2. copy both inputs, events and recorded outcomes beside the old topics, each key into its new partition, without
+   foreign records;
+3. verify the copies key by key; up to here the old topics are untouched;
+4. switch: delete the old topics, make new ones under their names, fill them from the copies, verify again;
+5. put the workers' positions at the inputs' ends, and the layout back.
+
+The copies stay until everything is done: after a kill, the same call continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import asyncpg
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from contracts.topics import TOPICS
+from infra.base.errors import DaybookError
+from infra.base.settings import StackSettings
+from infra.base.waiting import wait_until
+from infra.dr.inputs import drain
+from infra.dr.plan import NotDone
+from infra.dr.topic_copy import Digest, NotCopied, copy, digest, require_same
+from infra.log.control import close_layout, lift_hold, open_layout, write_hold
+from infra.log.topics import Topic, create_topics
+from infra.stack.platform import platform_of
+from infra.stack.shop import DATABASE, SERVICES, database_url, kind_of
+from infra.stack.site import Site, own_site
+from services.kernel.log import clients
+from services.kernel.log.control import read_control
+from services.kernel.log.reader import high_watermarks, partitions_of
+
+STAGED = "next-generation"
+SECONDS = 60.0
+
+Show = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The result of one topic's move."""
+
+    topic: str
+    records: int
+    keys: int
+    partitions: int
+
+
+class NotPossible(DaybookError):
+    """The topics cannot be written again now; the text says why and what to do."""
+
+
+def repartition(
+    bootstrap: str, service: str, partitions: int, catalogue: Mapping[str, Topic], show: Show
+) -> list[Moved]:
+    """Move the service's topics to `partitions`. `catalogue` has the topics' settings.
+
+    The shop's processes must be down and the conversations over. Raises NotPossible, NotCopied, NotCaughtUp,
+    OwnershipLost, KafkaException or TimeoutError; until the switch of a topic its old one is untouched.
+    """
+    admin = clients.admin(bootstrap)
+    if not closed(bootstrap, service):
+        require_more(bootstrap, service, partitions)
+    close_layout(bootstrap, service)
+    topics = [replace(catalogue[name], partitions=partitions) for name in _moved(service)]
+    left = [topic for topic in topics if not _done(admin, topic)]
+    digests = [_staged(admin, bootstrap, topic, show) for topic in left]
+    for topic, staged in zip(left, digests, strict=True):
+        show(f"switching {topic.name}")
+        _recreate(admin, bootstrap, topic)
+        copy(bootstrap, _stage_name(topic.name), topic.name, partitions, topic.name)
+        require_same(staged, digest(bootstrap, topic.name, topic.name), topic.name)
+    _recreate(admin, bootstrap, replace(catalogue[TOPICS[service].state], partitions=partitions))
+    _positions_at_the_end(admin, bootstrap, service)
+    _delete(admin, [_stage_name(topic.name) for topic in left])
+    open_layout(bootstrap, service)
+    return [
+        Moved(topic.name, staged.records, len(staged.keys), partitions)
+        for topic, staged in zip(left, digests, strict=True)
+    ]
+
+
+def _moved(service: str) -> tuple[str, ...]:
+    """The topics that are copied; the state topic is a cache and starts empty."""
+    own = TOPICS[service]
+    return *own.inputs, own.events, own.answers
+
+
+def require_more(bootstrap: str, service: str, partitions: int) -> None:
+    """Raises NotPossible where the service has as many already."""
+    for topic in _moved(service):
+        before = len(partitions_of(bootstrap, topic))
+        if partitions <= before:
+            raise NotPossible(f"{topic} has {before} partitions already: they can only become more")
+
+
+def _done(admin: AdminClient, topic: Topic) -> bool:
+    """Whether the topic was switched: it has the new number of partitions, and its copy is gone."""
+    existing = admin.list_topics(timeout=SECONDS).topics
+    switched = topic.name in existing and len(existing[topic.name].partitions) == topic.partitions
+    return switched and _stage_name(topic.name) not in existing
+
+
+def _staged(admin: AdminClient, bootstrap: str, topic: Topic, show: Show) -> Digest:
+    """Make a verified copy beside the topic. A copy whose switch has begun is complete, and is reused."""
+    name, existing = _stage_name(topic.name), admin.list_topics(timeout=SECONDS).topics
+    if name in existing:
+        if topic.name not in existing or len(existing[topic.name].partitions) == topic.partitions:
+            return digest(bootstrap, name, topic.name)
+        _delete(admin, [name])
+    show(f"copying {topic.name}")
+    _create(bootstrap, replace(topic, name=name, retention_ms=-1))
+    copied = copy(bootstrap, topic.name, name, topic.partitions, topic.name)
+    if copied.foreign:
+        show(f"left out {copied.foreign:,} foreign records of {topic.name}")
+    show(f"verifying {copied.records:,} records of {topic.name}")
+    staged = digest(bootstrap, name, topic.name)
+    require_same(digest(bootstrap, topic.name, topic.name), staged, name)
+    return staged
+
+
+def _recreate(admin: AdminClient, bootstrap: str, topic: Topic) -> None:
+    if topic.name in admin.list_topics(timeout=SECONDS).topics:
+        _delete(admin, [topic.name])
+    _create(bootstrap, topic)
+
+
+def _create(bootstrap: str, topic: Topic) -> None:
+    """Create the topic; a deleted one may exist for a moment longer."""
+    wait_until(
+        lambda: topic.name in create_topics(bootstrap, {topic.name: topic}),
+        f"{topic.name} is created in place of the deleted one",
+        SECONDS,
+        error=NotCopied,
+    )
+
+
+def _delete(admin: AdminClient, names: list[str]) -> None:
+    if not names:
+        return
+    for future in admin.delete_topics(names).values():
+        future.result(SECONDS)
+    wait_until(
+        lambda: not set(names) & admin.list_topics(timeout=SECONDS).topics.keys(),
+        f"{', '.join(names)} are gone",
+        SECONDS,
+        error=NotCopied,
+    )
+
+
+def _positions_at_the_end(admin: AdminClient, bootstrap: str, service: str) -> None:
+    """All commands were executed: the workers start after them."""
+    positions = [
+        TopicPartition(topic, number, end)
+        for topic in TOPICS[service].inputs
+        for number, end in high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).items()
+    ]
+    futures = admin.alter_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(f"{service}-workers", positions)]
+    )
+    for future in futures.values():
+        for partition in future.result(SECONDS).topic_partitions:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
+
+
+def _stage_name(topic: str) -> str:
+    return f"{STAGED}.{topic}"
+
+
+def closed(bootstrap: str, service: str) -> bool:
+    """Whether a change of the service's topics has begun and not ended."""
+    return read_control(bootstrap).layout(service).number < 0
+
+
+PROCESSES = tuple(service.name for row in SERVICES for service in row)
+DRAIN_SECONDS = 60.0
+STOP_SECONDS = 60.0
+DATABASE_SECONDS = 30.0
+
+
+def repartition_shop(
+    settings: StackSettings, service: str, partitions: int, topics: Mapping[str, Topic], show: Show
+) -> list[Moved]:
+    """Refuse orders, let conversations end, write the topics again, and accept orders again.
+
+    At the return the processes run, and restore. After a failure they stay down until a second call, which continues
+    where this one stopped. Raises NotPossible, NotDone and what `repartition` raises.
+    """
+    site = own_site(settings)
+    with site.journal.sole_change(f"topics repartition {service}"):
+        return _repartition(site, service, partitions, topics, show)
+
+
+def _repartition(
+    site: Site, service: str, partitions: int, topics: Mapping[str, Topic], show: Show
+) -> list[Moved]:
+    platform = platform_of(site.settings)
+    if len(platform.sites()) > 1:
+        raise NotPossible("the log is mirrored: offsets of both sites would no longer be those of one log")
+    control = read_control(site.bootstrap)
+    epoch = control.role.epoch
+    if epoch > 1:
+        raise NotPossible("a promotion's record names offsets of this log: it must stay as it is")
+    if closed(site.bootstrap, service) and not control.held:
+        slots = control.layout(service).slots
+        raise NotPossible(f"a change of slots was interrupted: first run `./daybook scale {service} {slots}`")
+    asyncio.run(_require_no_decisions(site))
+    if not closed(site.bootstrap, service):
+        require_more(site.bootstrap, service, partitions)
+        show("waiting for conversations to end")
+        write_hold(site.bootstrap, "quiesced", epoch)
+        try:
+            drain(site.bootstrap, DRAIN_SECONDS)
+        except BaseException:
+            lift_hold(site.bootstrap)
+            raise
+    show("stopping the shop's processes")
+    platform.stop(site, *reversed(_own(site)))
+    wait_until(
+        lambda: _alive(site), "the processes stop", STOP_SECONDS, enough=lambda left: not left, error=NotDone
+    )
+    moved = repartition(site.bootstrap, service, partitions, topics, show)
+    show("resetting the read models")
+    asyncio.run(_forget_read_models(site))
+    lift_hold(site.bootstrap)
+    platform.start(site, *_own(site))
+    return moved
+
+
+def _own(site: Site) -> list[str]:
+    """The site's processes without the stores."""
+    return [name for name in platform_of(site.settings).processes(site) if kind_of(name) in PROCESSES]
+
+
+def _alive(site: Site) -> list[str]:
+    processes = platform_of(site.settings).processes(site)
+    return [name for name in _own(site) if processes[name].running]
+
+
+async def _require_no_decisions(site: Site) -> None:
+    """Operators' decisions about single events are only in PostgreSQL, by offset."""
+    connection = await asyncpg.connect(site.database_url, timeout=DATABASE_SECONDS)
+    try:
+        for table in ("parked", "skipped"):
+            if await connection.fetchval(f"SELECT to_regclass('{table}') IS NOT NULL"):
+                count = await connection.fetchval(f"SELECT count(*) FROM {table}")
+                if count:
+                    raise NotPossible(f"{count} events are {table}: decide first, see `./daybook parked`")
+    finally:
+        await connection.close()
+
+
+async def _forget_read_models(site: Site) -> None:
+    """Positions are offsets of the old topics; the projection rebuilds everything else from the log."""
+    url = database_url(site.settings, "postgres")
+    connection = await asyncpg.connect(url, timeout=DATABASE_SECONDS)
+    try:
+        await connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+        await connection.execute(f"CREATE DATABASE {DATABASE}")
+    finally:
+        await connection.close()

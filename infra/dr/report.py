@@ -1,0 +1,117 @@
+"""The report of the last loss of a site: made while its disk can be read, and kept in `site.journal`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import asyncpg
+
+from infra.base.settings import StackSettings
+from infra.dr.export import with_customers
+from infra.dr.incident import (
+    SwitchHistory,
+    ends_of,
+    read_report,
+    record_following,
+    situation,
+    write_report,
+)
+from infra.dr.losses import Report, report_losses
+from infra.dr.old_log import readable
+from infra.dr.plan import NotDone, Show, newest_active
+from infra.dr.reconcile import ReconStanding, standings
+from infra.dr.repeats import with_repeats
+from infra.stack.site import Site
+
+DATABASE_SECONDS = 5.0
+_CUSTOMERS = """
+SELECT order_id, customer_id FROM orders.orders WHERE order_id = ANY($1) AND customer_id IS NOT NULL"""
+
+
+def make_report(settings: StackSettings, show: Show, note: Show) -> Report:
+    """What the last switch lost. Of an unplanned one it is kept at the active site.
+
+    A rebuilt site has no old log: its report was made before. `note` receives what the report lacks. Raises NotDone
+    and the errors of reading.
+    """
+    sites, active, history = _at_active(settings)
+    incident = history.incident
+    if incident is not None and incident.rebuilt:
+        return _kept(active, history)
+    switch = incident.switch if incident is not None else history.last
+    if switch is None:
+        raise NotDone("there was no failover: nothing can be missing")
+    old = sites[switch.source]
+    with readable(old, show) as address:
+        report = report_losses(
+            address,
+            active.bootstrap,
+            old_site=old.name,
+            new_site=active.name,
+            kind=switch.kind,
+            epoch=switch.epoch,
+            ends=ends_of(switch),
+            progress=show,
+        )
+    show("customers, and what repeats would return")
+    report = with_repeats(active.bootstrap, with_customers(report, _customers(active, report, note)))
+    if incident is not None:
+        write_report(active.bootstrap, switch.epoch, report)
+        record_following(active.bootstrap, incident, "reported")
+    return report
+
+
+def _customers(active: Site, report: Report, note: Show) -> dict[str, str]:
+    """By order, as the read model has them. Without it the report is complete but for customers, and a note says so."""
+    orders = [loss.subject for loss in report.acknowledged if loss.service == "order"]
+
+    async def rows() -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(active.database_url, timeout=DATABASE_SECONDS)
+        try:
+            buyers: list[asyncpg.Record] = await connection.fetch(
+                _CUSTOMERS, orders, timeout=DATABASE_SECONDS
+            )
+            return buyers
+        finally:
+            await connection.close()
+
+    try:
+        return {row["order_id"]: row["customer_id"] for row in asyncio.run(rows())}
+    except (asyncpg.PostgresError, OSError, TimeoutError) as error:
+        note(f"customers of orders that were placed before are missing: the database cannot be read: {error}")
+        return {}
+
+
+def kept_report(settings: StackSettings) -> tuple[Site, Report]:
+    """The report that was made last, and the active site. Raises NotDone where there is none."""
+    _, active, history = _at_active(settings)
+    return active, _kept(active, history)
+
+
+def note_decisions(settings: StackSettings, report: Report) -> Sequence[ReconStanding]:
+    """The state of every entry. Records when none is open any more."""
+    _, active, history = _at_active(settings)
+    entries = standings(active.bootstrap, report)
+    incident = history.incident
+    if incident is not None and not any(entry.state == "open" for entry in entries):
+        record_following(active.bootstrap, incident, "reconciled")
+    return entries
+
+
+def _at_active(settings: StackSettings) -> tuple[dict[str, Site], Site, SwitchHistory]:
+    """Raises NotDone where no site is active."""
+    sites, states, history = situation(settings)
+    if (active := newest_active(states)) is None:
+        raise NotDone("no active site responds: `./daybook sites`")
+    return sites, sites[active], history
+
+
+def _kept(active: Site, history: SwitchHistory) -> Report:
+    epochs = [step.epoch for step in history.steps if step.step == "reported"]
+    report = read_report(active.bootstrap, epochs[-1]) if epochs else None
+    if report is None:
+        lost = history.incident is not None
+        more = "`./daybook failover report` makes it" if lost else "no site was lost, so nothing is missing"
+        raise NotDone(f"there is no report: {more}")
+    return report

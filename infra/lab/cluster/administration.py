@@ -1,0 +1,237 @@
+"""Administration of a cluster, as an operator does it: its layout, topics, moves, elections and settings in force."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from infra.base.errors import DaybookError, NotReady
+from infra.base.waiting import wait_until
+from infra.log.topics import Topic, catalogue, create_topics, ensure_site
+from infra.stack.embedded.java import classpath, find_java
+from infra.stack.embedded.kafka import kafka_environment
+from services.kernel.log import clients
+
+REPLICAS, IN_SYNC = 3, 2
+DURABLE = {"min.insync.replicas": str(IN_SYNC), "unclean.leader.election.enable": "false"}
+CONTROLLER = 100
+SECONDS = 60.0
+TOOL_SECONDS, REASSIGN_SECONDS = 180.0, 300.0
+ATTEMPTS = 3
+CONFIGS = "kafka.admin.ConfigCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+
+
+class ToolFailed(DaybookError):
+    """A command-line program of Kafka ended with an error; the text is its output."""
+
+
+class NotDurable(NotReady):
+    """The cluster runs and would lose records; the text has a line for each setting that is wrong."""
+
+
+def run_tool(main: str, *arguments: str, seconds: float = TOOL_SECONDS) -> str:
+    """The output of a command-line program of Kafka, the Java class `main`. Raises ToolFailed."""
+    # It lives for seconds: code that compiles fast halves them.
+    java = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
+    command = [*java, "-cp", classpath("kafka"), main, *arguments]
+    name = main.rpartition(".")[2]
+    try:
+        done = subprocess.run(
+            command, env=kafka_environment(), capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as slow:
+        raise ToolFailed(f"{name} took longer than {seconds:.0f} s") from slow
+    if done.returncode:
+        output = (done.stdout + done.stderr).strip()[-2000:]
+        raise ToolFailed(f"{name} ended with {done.returncode}:\n{output}")
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """One partition: `leader` is -1 where there is none; the first of `all` is the preferred leader."""
+
+    leader: int
+    all: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Every partition, internal topics included, by (topic, partition)."""
+
+    partitions: Mapping[tuple[str, int], Replicas]
+
+    def behind(self) -> list[tuple[str, int]]:
+        """Partitions with a replica that is not in sync, or without a leader."""
+        return [
+            partition
+            for partition, replicas in self.partitions.items()
+            if replicas.leader < 0 or set(replicas.all) != set(replicas.in_sync)
+        ]
+
+    def leaders(self) -> Counter[int]:
+        """How many partitions each broker leads."""
+        return Counter(replicas.leader for replicas in self.partitions.values())
+
+    def not_preferred(self) -> list[tuple[str, int]]:
+        """Partitions that another replica than the preferred one leads."""
+        return [
+            partition for partition, replicas in self.partitions.items() if replicas.leader != replicas.all[0]
+        ]
+
+
+def read_layout(admin: AdminClient) -> Layout:
+    """Raises KafkaException where no broker responds."""
+    return Layout(
+        {
+            (topic, number): Replicas(about.leader, tuple(about.replicas), tuple(about.isrs))
+            for topic, described in admin.list_topics(timeout=SECONDS).topics.items()
+            for number, about in described.partitions.items()
+        }
+    )
+
+
+def create_assigned(
+    admin: AdminClient, name: str, replicas: Sequence[Sequence[int]], config: Mapping[str, str] = DURABLE
+) -> None:
+    """Create a topic whose partitions are on these brokers, the preferred leader first, and wait until every broker
+    has its metadata. Raises KafkaException, TimeoutError."""
+    assignment = [list(brokers) for brokers in replicas]
+    new = NewTopic(name, len(assignment), replica_assignment=assignment, config=dict(config))
+    for future in admin.create_topics([new]).values():
+        future.result(SECONDS)
+    for broker in admin.list_topics(timeout=SECONDS).brokers.values():
+        address = f"{broker.host}:{broker.port}"
+        wait_until(partial(_has_leaders, address, name), f"broker {broker.id} has {name}", SECONDS)
+
+
+def _has_leaders(address: str, name: str) -> bool:
+    """Whether the broker at `address` has a topic and its leaders: a new client has no other broker."""
+    topic = clients.admin(address).list_topics(name, timeout=SECONDS).topics[name]
+    return topic.error is None and all(about.leader >= 0 for about in topic.partitions.values())
+
+
+def delete_topics(admin: AdminClient, names: Sequence[str]) -> None:
+    """Raises KafkaException."""
+    for future in admin.delete_topics(list(names)).values():
+        future.result(SECONDS)
+
+
+def reassign(bootstrap: str, plan: Mapping[tuple[str, int], Sequence[int]], folder: Path) -> float:
+    """Move partitions to these brokers, the preferred leader first, and wait until all replicas are there.
+
+    Returns the seconds it took; `folder` keeps the plan. Raises ToolFailed, TimeoutError.
+    """
+    moves = [
+        {"topic": topic, "partition": number, "replicas": list(brokers)}
+        for (topic, number), brokers in plan.items()
+    ]
+    file = folder / "reassignment.json"
+    file.write_bytes(msgspec.json.encode({"version": 1, "partitions": moves}))
+    began = time.monotonic()
+    options = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(file))
+    run_tool(REASSIGN, *options, "--execute")
+    while "still in progress" in run_tool(REASSIGN, *options, "--verify"):
+        if time.monotonic() > began + REASSIGN_SECONDS:
+            raise TimeoutError(f"partitions are still moving after {REASSIGN_SECONDS:.0f} s")
+    return time.monotonic() - began
+
+
+def elect_preferred(bootstrap: str) -> None:
+    """Give every partition back to its preferred leader. Raises ToolFailed."""
+    _elect(bootstrap, "preferred", "--all-topic-partitions")
+
+
+def elect_unclean(bootstrap: str, topic: str, partition: int) -> None:
+    """Let a replica lead that is not in sync: records that it does not have are lost. Raises ToolFailed."""
+    _elect(bootstrap, "unclean", "--topic", topic, "--partition", str(partition))
+
+
+def _elect(bootstrap: str, kind: str, *which: str) -> None:
+    """With Kafka's own program: confluent-kafka 2.16 cannot pass time-outs to `elect_leaders`.
+
+    Repeated where no broker responded in time, as happens while one comes back.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            run_tool(ELECTION, "--bootstrap-server", bootstrap, "--election-type", kind, *which)
+            return
+        except ToolFailed as error:
+            if attempt == ATTEMPTS or "TimeoutException" not in str(error):
+                raise
+
+
+def replicated() -> dict[str, Topic]:
+    """Every topic of the catalogue, with three replicas of which two must have each record."""
+    return {
+        name: replace(topic, replication=REPLICAS, min_in_sync=IN_SYNC) for name, topic in catalogue().items()
+    }
+
+
+def create_replicated(bootstrap: str) -> None:
+    """Create the topics that are missing, and the site's first records."""
+    create_topics(bootstrap, replicated())
+    ensure_site(bootstrap)
+
+
+def require_durable(bootstrap: str, controller: str, folder: Path) -> None:
+    """Read back what is in force on topics, brokers and the controller. Raises NotDurable.
+
+    `controller` is its address; `folder` keeps what was read, as evidence.
+    """
+    admin = clients.admin(bootstrap)
+    wrong = [*_topics(admin), *_brokers(admin), *_controller(controller, folder / "controller-settings.txt")]
+    if wrong:
+        raise NotDurable("the cluster does not keep records safe:\n" + "\n".join(wrong))
+
+
+def _topics(admin: AdminClient) -> Iterator[str]:
+    layout = read_layout(admin)
+    for (topic, number), replicas in layout.partitions.items():
+        if len(replicas.all) != REPLICAS:
+            yield f"{topic}/{number} has {len(replicas.all)} replicas, not {REPLICAS}"
+    names = sorted({topic for topic, _ in layout.partitions})
+    for name, settings in in_force(admin, ConfigResource.Type.TOPIC, names).items():
+        yield from _not_durable(f"topic {name}", settings)
+
+
+def _brokers(admin: AdminClient) -> Iterator[str]:
+    numbers = [str(number) for number in admin.list_topics(timeout=SECONDS).brokers]
+    for number, settings in in_force(admin, ConfigResource.Type.BROKER, numbers).items():
+        yield from _not_durable(f"broker {number}", settings)
+
+
+def _controller(address: str, evidence: Path) -> Iterator[str]:
+    """A controller responds only to Kafka's own programs."""
+    about = ("--entity-type", "brokers", "--entity-name", str(CONTROLLER), "--describe", "--all")
+    output = run_tool(CONFIGS, "--bootstrap-controller", address, *about)
+    evidence.write_text(output)
+    settings = dict(re.findall(r"^\s+([\w.]+)=(\S*)", output, re.MULTILINE))
+    yield from _not_durable("the controller", settings)
+
+
+def in_force(admin: AdminClient, kind: ConfigResource.Type, names: list[str]) -> dict[str, dict[str, str]]:
+    """The effective settings of each topic or broker, wherever they come from."""
+    settings = {}
+    for name in names:  # of brokers, one call takes one
+        ((_, future),) = admin.describe_configs([ConfigResource(kind, name)]).items()
+        settings[name] = {setting: entry.value for setting, entry in future.result(SECONDS).items()}
+    return settings
+
+
+def _not_durable(what: str, settings: Mapping[str, str]) -> Iterator[str]:
+    for name, value in DURABLE.items():
+        if settings.get(name) != value:
+            yield f"{what} has {name}={settings.get(name)}, not {value}"

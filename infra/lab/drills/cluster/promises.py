@@ -1,0 +1,44 @@
+"""What the drills of a cluster have in common: their rigs, and the promises that each of them makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.lab.cluster.rig import ClusterRig
+from infra.lab.drills.drill import Clients, Course, Run
+from infra.lab.drills.judgement import judge
+
+RATE = 20.0  # commands per second
+
+
+def brokers(run: Run) -> ClusterRig:
+    """A whole cluster; the drill does not need the shop."""
+    rig: ClusterRig = run.target
+    rig.cluster.await_in_sync()
+    return rig
+
+
+def with_shop(run: Run) -> ClusterRig:
+    """A whole cluster with the shop on it."""
+    rig = brokers(run)
+    rig.open_shop()
+    return rig
+
+
+def cluster_clients(letter: str) -> Clients:
+    return Clients(letter, rate=RATE)
+
+
+def log_is_sound(course: Course[ClusterRig], _: Any) -> None:
+    """Nothing is under way any more, and the raw log satisfies every invariant."""
+    course.show("coming to rest")
+    course.rig.await_rest()
+    judge(course.report, course.rig.cluster.bootstrap, course.responses)
+
+
+def report_restarts(course: Course[ClusterRig], before: dict[str, int]) -> None:
+    """A line of the story for each process that its supervisor restarted since `before`."""
+    for name, times in course.rig.restarts().items():
+        if times > before.get(name, 0):
+            again = times - before.get(name, 0)
+            course.report.story.append(f"{name} was started again {again} times by its supervisor")

@@ -1,0 +1,156 @@
+"""Clients behind the router: planned switchovers, one after another, of which they see nothing but some 503s."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from infra.base.waiting import wait_until
+from infra.dr.entrance import entrance
+from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all_have_outcomes
+from infra.lab.drills.judgement import check_equal, not_logged
+from infra.lab.drills.pair import Pair, copying
+from infra.lab.load.clients import Client, CommandResponse, Pace, Request, Urls, send_all, session
+from infra.lab.load.load import ATTEMPT_SECONDS, CONCURRENCY, PAUSE_SECONDS
+from infra.lab.load.shop import urls_of
+from infra.stack.shop import ROUTER
+
+SWITCHES, ORDERS, RATE = 10, 10_000, 80.0
+ORDERS_SECONDS, REPEAT_SECONDS = 300.0, 120.0
+# Of the APIs and of the router: a repeat resolves each.
+UNAVAILABLE = {
+    "site_quiesced",
+    "site_passive",
+    "site_taking_over",
+    "no_active_site",
+    "site_unreachable",
+    "outcome_unknown",
+    "log_unavailable",
+}
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Both sites, whose clients know only the router."""
+
+    pair: Pair
+    epoch: int
+    urls: Mapping[str, Urls]
+
+    @property
+    def site(self) -> str:
+        return ROUTER
+
+    @property
+    def reads_at(self) -> str:
+        return ROUTER
+
+    @property
+    def run_id(self) -> str:
+        return str(self.epoch)
+
+
+def _behind_the_router(run: Run) -> Routed:
+    pair: Pair = run.target
+    active, passive, epoch = pair.roles()
+    pair.await_mirrored(active, passive)
+    return Routed(pair, epoch, {ROUTER: urls_of(entrance(pair.settings).addresses)})
+
+
+@dataclass(frozen=True)
+class Switches:
+    """So many switchovers while so many orders were placed."""
+
+    switches: int
+    orders: int
+
+    def inject(self, course: Course[Routed]) -> None:
+        pair = course.rig.pair
+        for number in range(1, self.switches + 1):
+            self._await_orders(course, number / (self.switches + 1))
+            _active, passive, epoch = pair.roles()
+            # the command itself waits until everything is copied
+            wait_until(partial(copying, passive), "the mirror copies", ORDERS_SECONDS, error=DrillFailed)
+            course.show(f"switchover {number} of {self.switches}, to {passive.name}")
+            typed = time.time()
+            pair.run("failover", "--planned", "--to", passive.name)
+            gap = course.write_gap(typed)
+            course.report.story.append(
+                f"{passive.name} active in epoch {epoch + 1}, writes paused for {gap:.1f} s."
+            )
+        self._await_orders(course, 1.0)
+
+    def _await_orders(self, course: Course[Routed], part: float) -> None:
+        wait_until(
+            lambda: sum(response.kind == "order" for response in list(course.load.responses)),
+            "the orders are placed",
+            ORDERS_SECONDS,
+            enough=lambda placed: placed >= part * self.orders,
+            error=DrillFailed,
+        )
+
+
+def _errors_are_503s(course: Course[Routed], _: object) -> None:
+    report, failed, reads = course.report, course.load.failed, course.reads.failures()
+    report.figures["orders"] = sum(response.kind == "order" for response in course.responses)
+    for code, count in failed.items():
+        report.figures[f"attempts with {code}"] = count
+    report.none(
+        "attempts of writes that failed otherwise than by a 503",
+        [f"{count} {code}" for code, count in failed.items() if code not in UNAVAILABLE],
+    )
+    report.figures["reads served"], report.figures["reads refused"] = course.reads.succeeded, reads.total()
+    wrong = [f"{count} {what}" for what, count in reads.items() if not what.startswith("503 ")]
+    report.none("reads that failed otherwise than by a 503", wrong)
+
+
+def _keys_have_one_response(course: Course[Routed], _: object) -> None:
+    """Every command once more, with its key, through the router."""
+    course.show("every command once more")
+    load = course.load
+    before = {response.command_id: response for response in load.responses}
+    after = asyncio.run(_repeat(course.rig.urls, [load.sent[command_id] for command_id in before]))
+    different = [
+        f"{old.kind} of {old.entity}: {old.body}, then {new.body}"
+        for new in after
+        if (old := before[new.command_id]) and (old.outcome, old.body) != (new.outcome, new.body)
+    ]
+    course.report.figures["repeats"] = len(after)
+    course.report.none("repeats with another response than the first time", different)
+
+
+async def _repeat(sites: Mapping[str, Urls], requests: list[Request]) -> list[CommandResponse]:
+    responses: list[CommandResponse] = []
+    async with session(CONCURRENCY, ATTEMPT_SECONDS) as http:
+        client = Client(http, sites, ROUTER, REPEAT_SECONDS, PAUSE_SECONDS)
+
+        async def send(request: Request) -> None:
+            responses.append(await client.send(request))
+
+        await send_all(([request] for request in requests), send, CONCURRENCY, Pace(None))
+    return responses
+
+
+def _nothing_is_lost(course: Course[Routed], _: object) -> None:
+    course.show("comparing both sites")
+    pair = course.rig.pair
+    active, passive, _epoch = pair.roles()
+    course.report.none("acknowledged writes lost", not_logged(active.bootstrap, course.responses))
+    pair.await_rest(active)
+    pair.await_mirrored(active, passive)
+    check_equal(course.report, active, passive)
+
+
+def routed(switches: int = SWITCHES, orders: int = ORDERS, rate: float = RATE) -> Drill[Routed, None]:
+    """The drill with so many switchovers, at least so many orders, and so many commands a second."""
+    return Drill(
+        "routed",
+        f"Place {orders:,} orders through the router over {switches} switchovers: no error but 503s, no two responses.",
+        rig=_behind_the_router,
+        clients=Clients("o", rate=rate),
+        faults=Switches(switches, orders).inject,
+        promises=(all_have_outcomes, _errors_are_503s, _keys_have_one_response, _nothing_is_lost),
+    )

@@ -1,0 +1,174 @@
+"""Moves that nothing may lose, under load: a planned switchover, and the failback to a site that was lost."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from infra.dr.failback import Failback
+from infra.dr.failover import Failover
+from infra.dr.plan import controls, newest_active
+from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all_have_outcomes
+from infra.lab.drills.judgement import check_equal, check_nothing_lost, check_repeats, judge, not_logged
+from infra.lab.drills.pair import Following, Kind, Pair, Sides, both_sites
+from infra.lab.drills.report import RTO, step_line, write
+from infra.lab.drills.takeover import unplanned
+from infra.stack.shop import MIRROR
+from infra.stack.site import Site
+
+WITHOUT_WRITES_SECONDS = 15.0
+READ_GAP_SECONDS = 5.0
+WARM = (5.0, 12.0)
+WARM_BEFORE_FAILBACK = (3.0, 6.0)
+AFTER_SECONDS = 8.0
+
+
+@dataclass(frozen=True)
+class Switched:
+    """When the command was typed, in seconds since 1970, and the epoch that it opened."""
+
+    typed: float
+    epoch: int
+
+
+def _switch_over(course: Course[Sides]) -> Switched:
+    active, passive, epoch = course.rig.active, course.rig.other, course.rig.epoch
+    course.sleep(WARM)
+    course.show(f"switchover to {passive.name}")
+    typed = time.time()
+    with Following(course.load, passive, epoch):
+        output = course.rig.pair.run("failover", "--planned", "--to", passive.name, "--json")
+    time.sleep(AFTER_SECONDS)
+    done = msgspec.json.decode(output, type=Failover)
+    course.report.story += [
+        f"{active.name} was active in epoch {epoch}; {len(course.load.responses)} commands were answered in all.",
+        f"`daybook failover --planned --to {passive.name}` was typed.",
+        *map(step_line, done.steps),
+    ]
+    return Switched(typed, done.epoch)
+
+
+def _fail_back(course: Course[Sides]) -> Switched:
+    active, old, epoch = course.rig.active, course.rig.other, course.rig.epoch
+    course.sleep(WARM_BEFORE_FAILBACK)
+    course.show(f"failback to {old.name}")
+    typed = time.time()
+    with Following(course.load, old, epoch):
+        output = course.rig.pair.run("failback", "--confirm", old.name, "--json")
+    time.sleep(AFTER_SECONDS)
+    done = msgspec.json.decode(output, type=Failback, dec_hook=lambda _, text: Path(text))
+    rebuilt = done.rebuilt.steps if done.rebuilt is not None else ()
+    course.report.story += [
+        f"{active.name} was active in epoch {epoch}; {len(course.load.responses)} commands were answered in all.",
+        "`daybook failback` was typed.",
+        *map(step_line, (*rebuilt, *done.switchover.steps, *done.steps)),
+    ]
+    return Switched(typed, done.switchover.epoch)
+
+
+def _pauses_are_short(course: Course[Sides], switched: Switched) -> None:
+    _writes_pause_briefly(course, switched.typed)
+    report, reads = course.report, course.reads
+    report.at_most("longest time without reads at the passive site", reads.gap(), READ_GAP_SECONDS)
+    report.figures["reads served"] = reads.succeeded
+
+
+def _pauses_of_failback_are_short(course: Course[Sides], _: Switched) -> None:
+    _writes_pause_briefly(course, course.load.responses[0].at)
+    gap = course.reads.gap()
+    course.report.at_most("longest time without reads at the site that stayed", gap, WITHOUT_WRITES_SECONDS)
+
+
+def _writes_pause_briefly(course: Course[Sides], start: float) -> None:
+    gap = course.write_gap(start)
+    course.report.at_most(RTO, gap, WITHOUT_WRITES_SECONDS)
+
+
+def _old_keys_hold(course: Course[Sides], switched: Switched) -> None:
+    course.show("repeats of what was acknowledged before")
+    load, sides = course.load, course.rig
+    load.responses += check_repeats(
+        course.report, sides.urls, sides.other.name, switched.epoch, load.responses, load.sent
+    )
+
+
+def nothing_is_lost(course: Course[Sides], _: object) -> None:
+    """Every acknowledged write is in the log of the new site, which is sound."""
+    new = course.rig.other
+    course.report.none("acknowledged writes lost", not_logged(new.bootstrap, course.load.responses))
+    course.show("coming to rest")
+    course.rig.pair.await_rest(new)
+    judge(course.report, new.bootstrap, course.load.responses, database_url=new.database_url)
+
+
+def report_names_nothing(course: Course[Sides], _: object) -> None:
+    """Asks for losses where there are none, while the reversed mirror runs."""
+    course.show("failover report")
+    check_nothing_lost(course.report, course.rig.pair, course.run.folder)
+
+
+def sites_are_equal(course: Course[Sides], _: object) -> None:
+    course.show("comparing both sites")
+    pair = course.rig.pair
+    active, passive, _epoch = pair.roles()
+    pair.await_mirrored(active, passive)
+    check_equal(course.report, active, passive)
+
+
+def _after_a_loss(run: Run) -> Sides:
+    """A site that is lost, and the other active; where both are well, one is lost first."""
+    pair: Pair = run.target
+    active, epoch = _newest_active(pair)
+    if MIRROR not in pair.platform.held(pair.other(active)):  # a mirror follows: no site was lost
+        folder = run.folder / "loss"
+        before = unplanned(Kind.DEAD).run(pair, run.seed, folder, run.show)
+        write(before, folder)
+        kept = "all promises were kept" if before.passed else "NOT all promises were kept"
+        run.report.story.append(f"First a site was lost: {kept}, see {folder}.")
+        active, epoch = _newest_active(pair)
+    return Sides(pair, active, pair.other(active), epoch, reads_at=active.name)
+
+
+def _newest_active(pair: Pair) -> tuple[Site, int]:
+    """The active site of the newest epoch; the other may be down."""
+    states = controls(pair.sites)
+    name = newest_active(states)
+    state = states[name] if name is not None else None
+    if name is None or state is None:
+        raise DrillFailed("no site is active")
+    return pair.sites[name], state.role.epoch
+
+
+PLANNED = Drill(
+    "planned",
+    "Switch over under load: nothing may be lost, and both sites must be equal afterwards.",
+    rig=both_sites,
+    clients=Clients("p"),
+    faults=_switch_over,
+    promises=(
+        all_have_outcomes,
+        _pauses_are_short,
+        _old_keys_hold,
+        nothing_is_lost,
+        report_names_nothing,
+        sites_are_equal,
+    ),
+)
+
+FAILBACK = Drill(
+    "failback",
+    "Lose a site, rebuild it and fail back to it under load: nothing is lost, nothing is copied twice.",
+    rig=_after_a_loss,
+    clients=Clients("b"),
+    faults=_fail_back,
+    promises=(
+        all_have_outcomes,
+        _pauses_of_failback_are_short,
+        nothing_is_lost,
+        report_names_nothing,
+        sites_are_equal,
+    ),
+)

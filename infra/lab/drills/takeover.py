@@ -1,0 +1,335 @@
+"""Loss of the active site under load, measured: dead, frozen or cut off, also while clients still reach it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from infra.dr.failover import Failover
+from infra.dr.losses import Report
+from infra.dr.reconcile import load as load_report
+from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, all_have_outcomes
+from infra.lab.drills.judgement import (
+    check_losses,
+    check_nothing_lost,
+    check_repeats,
+    check_tokens,
+    event_epochs,
+    judge,
+)
+from infra.lab.drills.pair import Damage, Kind, Sides, both_sites, damage, repair
+from infra.lab.drills.report import RPO, RTO, step_line
+from infra.lab.load.clients import Api, CommandResponse
+from infra.lab.load.load import Load
+from infra.stack.shop import MIRROR
+
+LOST_SECONDS = 2.0
+FIRST_WRITE_SECONDS = 30.0
+READ_GAP_SECONDS = 5.0
+LAST_WRITE_SECONDS = 10.0
+WARM = (6.0, 12.0)  # seconds of load before the fault
+NOTICED = (0.3, 2.5)  # until the operator types the command
+AFTER_SECONDS = 8.0
+APART_RATE = 30.0  # of each group of clients
+OLD_CLIENTS, NEW_CLIENTS = Clients("s", "-old", APART_RATE), Clients("s", "-new", APART_RATE)
+APART_WARM, APART = (4.0, 8.0), (4.0, 9.0)
+WATCHED_SECONDS = 6.0
+FROZEN = (2.0, 20.0)
+
+
+@dataclass
+class TakenOver:
+    """An unplanned failover, as clients saw it. `typed`: when the command was typed; `lost`: what the disk of the old
+    site says did not cross; `again`: the responses to repeats."""
+
+    damage: Damage
+    typed: float
+    done: Failover
+    responses: list[CommandResponse] = field(default_factory=list)
+    again: list[CommandResponse] = field(default_factory=list)
+    lost: Report | None = None
+
+
+def _lose_the_active_site(course: Course[Sides], kind: Kind | None) -> TakenOver:
+    active, passive = course.rig.active, course.rig.other
+    check_nothing_lost(course.report, course.rig.pair, course.run.folder)
+    chosen = course.random.choice(list(Kind)) if kind is None else kind
+    course.sleep(WARM)
+    course.show(f"{active.name}: {chosen}")
+    done = damage(course.rig.pair, active, chosen, course.random)
+    course.sleep(NOTICED)
+    course.show(f"failover to {passive.name}")
+    # Clients are sent to the other site when the command begins.
+    course.load.switch(passive.name)
+    typed = time.time()
+    output = course.rig.pair.run(
+        "failover", "--unplanned", "--to", passive.name, "--confirm", passive.name, "--json"
+    )
+    time.sleep(AFTER_SECONDS)
+    return TakenOver(done, typed, msgspec.json.decode(output, type=Failover))
+
+
+def _reads_go_on(course: Course[Sides], taken: TakenOver) -> None:
+    report, active = course.report, course.rig.active
+    taken.responses = list(course.load.responses)
+    report.story += [
+        f"{active.name} was active in epoch {course.rig.epoch}; {len(taken.responses)} commands were answered.",
+        f"{active.name} was {taken.damage.kind}: {', '.join(taken.damage.order)}.",
+        f"{taken.typed - taken.damage.at:.1f} s later it was typed: `daybook failover --unplanned`.",
+        *map(step_line, taken.done.steps),
+    ]
+    report.at_most("longest time without reads at the passive site", course.reads.gap(), READ_GAP_SECONDS)
+    report.figures["reads served"] = course.reads.succeeded
+
+
+def _writes_go_on(course: Course[Sides], taken: TakenOver) -> None:
+    """From the command to the first new acknowledgement, and how long clients had none."""
+    report = course.report
+    new = [response.at for response in taken.responses if response.epoch > course.rig.epoch]
+    if not new:
+        raise DrillFailed(f"{course.rig.other.name} has acknowledged nothing since the failover")
+    report.at_most(
+        "from the command to the first acknowledged write", min(new) - taken.typed, FIRST_WRITE_SECONDS
+    )
+    gap = course.write_gap(taken.damage.at)
+    report.figures[RTO] = gap
+    report.story.append(
+        f"No write was acknowledged for {gap:.1f} s, which includes the operator's hesitation."
+    )
+
+
+def _losses(course: Course[Sides]) -> tuple[Report, list[CommandResponse]]:
+    """The list of the command, checked against the clients' own responses."""
+    course.show("failover report")
+    file, sides = course.run.folder / "lost.json", course.rig
+    sides.pair.run("failover", "report", "--out", str(file))
+    lost, load = load_report(file), course.load
+    bootstrap = sides.other.bootstrap
+    return lost, check_losses(
+        course.report, bootstrap, load.responses, sides.epoch + 1, lost, load.sent.keys()
+    )
+
+
+def _losses_are_listed(course: Course[Sides], taken: TakenOver) -> None:
+    report, sides, done = course.report, course.rig, taken.damage
+    repair(sides.pair, done)
+    if done.kind is not Kind.DEAD:
+        course.show(f"{sides.active.name} returns")
+        sides.pair.await_demoted(sides.active, sides.epoch + 1)
+    taken.lost, gone = _losses(course)
+    by_old = [response.at for response in taken.responses if response.site == sides.active.name]
+    last = max(by_old, default=done.at)
+    end = min(last, done.at) if done.kind is Kind.CUT else last
+    window = max((end - response.at for response in gone), default=0.0)
+    report.at_most(RPO, max(0.0, window), LOST_SECONDS)
+    report.figures["events lost"] = sum(len(loss.events) for loss in taken.lost.losses)
+    report.figures["partially mirrored transactions"] = len(taken.lost.torn_transactions)
+
+
+def _repeats_and_tokens_hold(course: Course[Sides], taken: TakenOver) -> None:
+    sides, lost, epoch = course.rig, taken.lost, course.rig.epoch + 1
+    assert lost is not None
+    course.show("repeats of what was acknowledged before")
+    gone = {loss.command_id for loss in lost.losses}
+    taken.again = check_repeats(
+        course.report, sides.urls, sides.other.name, epoch, taken.responses, course.load.sent, gone
+    )
+    _reconcile(course)
+    before = [response for response in taken.responses if response.epoch < epoch]
+    check_tokens(course.report, sides.urls[sides.other.name][Api.QUERY], before, lost)
+
+
+def _reconcile(course: Course[Sides]) -> None:
+    course.rig.pair.run("failover", "reconcile", "--reissue-all")
+    course.show("coming to rest")
+    course.rig.pair.await_rest(course.rig.other)
+
+
+def _log_is_sound(course: Course[Sides], taken: TakenOver) -> None:
+    new = course.rig.other
+    judge(course.report, new.bootstrap, [*taken.responses, *taken.again], taken.lost, new.database_url)
+
+
+def unplanned(kind: Kind | None = None) -> Drill[Sides, TakenOver]:
+    """The drill; `kind` is what happens to the active site, or None where the seed decides.
+
+    Afterwards the other site is active.
+    """
+    return Drill(
+        "unplanned",
+        "Kill, freeze or disconnect the active site under load, fail over, and account for every write.",
+        rig=both_sites,
+        clients=Clients("u"),
+        faults=lambda course: _lose_the_active_site(course, kind),
+        promises=(
+            all_have_outcomes,
+            _reads_go_on,
+            _writes_go_on,
+            _losses_are_listed,
+            _repeats_and_tokens_hold,
+            _log_is_sound,
+        ),
+    )
+
+
+@dataclass
+class BothWrote:
+    """Two sites that wrote: the clients of the old and of the new one, and when, in seconds since 1970, the new one was
+    promoted, both were reconnected, and the old one stood by. `lost` is what did not cross."""
+
+    old_clients: Load
+    new_clients: Load
+    promoted: float
+    reconnected: float
+    demoted: float
+    lost: Report | None = None
+
+
+def _cut_off(course: Course[Sides]) -> BothWrote:
+    pair, old, new = course.rig.pair, course.rig.active, course.rig.other
+    check_nothing_lost(course.report, pair, course.run.folder)
+    course.sleep(APART_WARM)
+    course.show("cut off from each other")
+    pair.cut()
+    pair.run("failover", "--unplanned", "--to", new.name, "--confirm", new.name)
+    promoted = time.time()
+    new_clients = course.start(NEW_CLIENTS, new.name)
+    course.sleep(APART)
+    course.show("reconnected")
+    reconnected = time.time()
+    pair.reconnect()
+    pair.await_demoted(old, course.rig.epoch + 1)
+    demoted = time.time()
+    time.sleep(WATCHED_SECONDS)
+    course.load.switch(new.name)
+    return BothWrote(course.load, new_clients, promoted, reconnected, demoted)
+
+
+def _old_site_stops_writing(course: Course[Sides], both: BothWrote) -> None:
+    report, old, new = course.report, course.rig.active, course.rig.other
+    by_old = [response for response in both.old_clients.responses if response.site == old.name]
+    accepted = [response.at for response in by_old if response.accepted]
+    between = sum(both.promoted < at < both.reconnected for at in accepted)
+    report.figures["acknowledged by the old site after the promotion, cut off"] = between
+    last = max(0.0, max(accepted, default=both.reconnected) - both.reconnected)
+    report.at_most("from contact to the old site's last acknowledgement", last, LAST_WRITE_SECONDS)
+    late = [response.command_id for response in by_old if response.at > both.demoted + 1]
+    report.none("responses of the old site after it was demoted", late)
+    report.story += [
+        f"{old.name} and {new.name} were cut off, and {new.name} was promoted.",
+        f"{old.name} acknowledged {between} more commands of its own clients meanwhile.",
+        f"They were reconnected; {old.name} acknowledged its last command {last:.2f} s later, and "
+        f"{both.demoted - both.reconnected:.2f} s later both its workers stood by.",
+    ]
+
+
+def _losses_of_the_old_site_are_listed(course: Course[Sides], both: BothWrote) -> None:
+    both.lost, _ = _losses(course)
+    stopped = MIRROR in course.rig.pair.platform.held(course.rig.other)
+    course.report.promise(
+        "the mirror into the new site", "held for good", "held" if stopped else "runs", stopped
+    )
+
+
+def _log_of_the_new_site_is_sound(course: Course[Sides], both: BothWrote) -> None:
+    new = course.rig.other
+    _reconcile(course)
+    judge(course.report, new.bootstrap, course.responses, both.lost, new.database_url)
+
+
+SPLIT_BRAIN = Drill(
+    "split-brain",
+    "Disconnect two live sites, promote the passive one, reconnect them: the old one must stop writing.",
+    rig=both_sites,
+    clients=OLD_CLIENTS,
+    faults=_cut_off,
+    promises=(
+        all_have_outcomes,
+        _old_site_stops_writing,
+        _losses_of_the_old_site_are_listed,
+        _log_of_the_new_site_is_sound,
+    ),
+)
+
+
+def _replace_a_frozen_site(course: Course[Sides]) -> BothWrote:
+    """The clients of the old site remain there. It is replaced while its broker and some other processes are frozen."""
+    pair, old, new = course.rig.pair, course.rig.active, course.rig.other
+    course.sleep(APART_WARM)
+    others = sorted({*pair.platform.processes(old)} - {"broker", MIRROR})
+    frozen = ["broker", *course.random.sample(others, course.random.randint(0, len(others)))]
+    course.random.shuffle(frozen)
+    course.show(f"{old.name}: {', '.join(frozen)} are frozen")
+    began = time.time()
+    pair.platform.pause_site(old, frozen, lambda: None)
+    course.sleep(NOTICED)
+    pair.run("failover", "--unplanned", "--to", new.name)
+    promoted = time.time()
+    new_clients = course.start(NEW_CLIENTS, new.name)
+    course.sleep(FROZEN)
+    course.show(f"{old.name} runs again")
+    resumed = time.time()
+    pair.platform.resume_site(old)
+    pair.await_demoted(old, course.rig.epoch + 1)
+    demoted = time.time()
+    time.sleep(WATCHED_SECONDS)
+    course.load.switch(new.name)
+    course.report.story.append(
+        f"{', '.join(frozen)} of {old.name} were frozen for {resumed - began:.1f} s; {new.name} was promoted "
+        f"meanwhile, and {demoted - resumed:.1f} s after they ran again {old.name} stood by."
+    )
+    return BothWrote(course.load, new_clients, promoted, resumed, demoted)
+
+
+def _replaced_site_acknowledges_nothing(course: Course[Sides], both: BothWrote) -> None:
+    """By the clients' own journals: neither a success nor a refusal."""
+    old = course.rig.active.name
+    late = [
+        f"{response.command_id} {response.outcome}, {response.at - both.reconnected:.2f} s after it ran again"
+        for response in both.old_clients.responses
+        if response.site == old and response.at > both.promoted
+    ]
+    course.report.figures["responses of the old site before"] = sum(
+        response.site == old for response in both.old_clients.responses
+    )
+    course.report.none("acknowledged or refused by the old site after the promotion", late)
+
+
+def _tokens_name_the_epoch_of_their_event(course: Course[Sides], both: BothWrote) -> None:
+    """Also of what was repeated at the new site. The events of both logs are read."""
+    epochs = event_epochs(course.rig.active.bootstrap) | event_epochs(course.rig.other.bootstrap)
+    accepted = [response for response in course.responses if response.accepted and response.event_id]
+    repeats = check_repeats(
+        course.report,
+        course.rig.urls,
+        course.rig.other.name,
+        course.rig.epoch + 1,
+        [response for response in both.old_clients.responses if response.event_id],
+        both.old_clients.sent,
+        {loss.command_id for loss in both.lost.losses} if both.lost else set(),
+    )
+    wrong = [
+        f"{response.entity} version {response.version}: {response.epoch}, not {epochs.get(response.event_id)}"
+        for response in (*accepted, *repeats)
+        if response.event_id and response.epoch != epochs.get(response.event_id)
+    ]
+    course.report.figures["tokens compared with their event"] = len(accepted) + len(repeats)
+    course.report.none("tokens with another epoch than their event", wrong)
+
+
+REPLACED = Drill(
+    "replaced",
+    "Freeze the active site under its clients, promote the other one, resume it: it must acknowledge nothing more.",
+    rig=both_sites,
+    clients=OLD_CLIENTS,
+    faults=_replace_a_frozen_site,
+    promises=(
+        all_have_outcomes,
+        _replaced_site_acknowledges_nothing,
+        _losses_of_the_old_site_are_listed,
+        _tokens_name_the_epoch_of_their_event,
+        _log_of_the_new_site_is_sound,
+    ),
+)

@@ -1,0 +1,155 @@
+"""A consumer group that starts again from a moment, and how many records it then receives twice.
+
+By time, because two clusters share time: offsets differ between sites, and the mirror keeps timestamps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from infra.base.errors import DaybookError
+from services.kernel.log import clients
+from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
+
+SECONDS, FIRST_SECONDS = 30.0, 5.0
+COUNTED = 500_000  # offsets of one partition that are read to count records; beyond, a bound is shown
+_WORKERS = "executes commands: what it has already executed must not be executed again"
+_REFUSED = {
+    "order-workers": _WORKERS,
+    "inventory-workers": _WORKERS,
+    "daybook-projection": "keeps positions beside its rows: `./daybook replay --into` fills them again",
+}
+
+Partition = tuple[str, int]
+
+
+class NotRewindable(DaybookError):
+    """This group must not, or cannot now, be moved; the text says why and what to do."""
+
+
+class NoSuchTopic(DaybookError):
+    """The broker has no such topic."""
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """One partition. `committed` is the group's position, None where it has none; `start` is its next one.
+
+    `again` counts committed records from `start` to `committed`; without a position, to the log's end: the
+    most that can have been read before, at another site. Exact, or a bound.
+    """
+
+    topic: str
+    partition: int
+    committed: int | None
+    start: int
+    again: int
+    exact: bool = True
+
+    @property
+    def moves(self) -> bool:
+        return self.start != self.committed
+
+
+def plan(bootstrap: str, group: str, topics: Sequence[str], since_ms: int) -> list[Rewind]:
+    """What a new start at `since_ms` (milliseconds since 1970) means; changes nothing.
+
+    A position before that moment stays: continuing from there skips nothing. Raises NotRewindable, NoSuchTopic,
+    TimeoutError, KafkaException where the broker does not respond.
+    """
+    admin = clients.admin(bootstrap, {"log_level": 0})
+    existing = admin.list_topics(timeout=FIRST_SECONDS).topics  # fails soon where the broker is away
+    if unknown := [topic for topic in topics if topic not in existing]:
+        raise NoSuchTopic(f"there is no topic {', '.join(unknown)}")
+    _require_idle(admin, group)
+    ends = {
+        (topic, number): end
+        for topic in topics
+        for number, end in high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).items()
+    }
+    committed, starts = _committed(admin, group, list(ends)), _offsets_at(admin, list(ends), since_ms)
+    return [
+        _rewind(bootstrap, partition, committed.get(partition), starts.get(partition, end), end)
+        for partition, end in ends.items()
+    ]
+
+
+def _rewind(bootstrap: str, partition: Partition, committed: int | None, start: int, end: int) -> Rewind:
+    if committed is not None:
+        start, end = min(start, committed), committed
+    exact = end - start <= COUNTED
+    again = _count(bootstrap, partition, start, end) if exact else end - start
+    return Rewind(*partition, committed, start, again, exact)
+
+
+def rewind(bootstrap: str, group: str, planned: Iterable[Rewind]) -> None:
+    """Store the new positions. Raises NotRewindable where the group was started meanwhile."""
+    positions = [TopicPartition(move.topic, move.partition, move.start) for move in planned if move.moves]
+    if not positions:
+        return
+    admin = clients.admin(bootstrap, {"log_level": 3})
+    futures = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, positions)])
+    try:
+        stored = futures[group].result(SECONDS)
+    except KafkaException as error:
+        raise NotRewindable(f"{group} was not moved: {error.args[0].str()}") from error
+    for position in stored.topic_partitions:
+        if position.error is not None:
+            where = f"{position.topic}/{position.partition}"
+            raise NotRewindable(f"{group} was not moved on {where}: {position.error}")
+
+
+def _require_idle(admin: AdminClient, group: str) -> None:
+    if reason := _REFUSED.get(group):
+        raise NotRewindable(f"{group} {reason}")
+    try:
+        state = admin.describe_consumer_groups([group], request_timeout=SECONDS)[group].result(SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return
+        raise
+    if state.state not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
+        count = len(state.members)
+        raise NotRewindable(f"{group} is being read by {count} consumer{'s' * (count != 1)}: stop them first")
+
+
+def _committed(admin: AdminClient, group: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    request = ConsumerGroupTopicPartitions(group, [TopicPartition(*partition) for partition in partitions])
+    futures = admin.list_consumer_group_offsets([request], require_stable=True, request_timeout=SECONDS)
+    try:
+        positions = futures[group].result(SECONDS).topic_partitions
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return {}
+        raise
+    return {
+        (position.topic, position.partition): position.offset
+        for position in positions
+        if position.offset >= 0
+    }
+
+
+def _offsets_at(admin: AdminClient, partitions: Sequence[Partition], since_ms: int) -> dict[Partition, int]:
+    """The first record at or after that moment; a partition without one is absent."""
+    requests = {TopicPartition(*partition): OffsetSpec.for_timestamp(since_ms) for partition in partitions}
+    futures = admin.list_offsets(requests, request_timeout=SECONDS)
+    offsets = {(at.topic, at.partition): future.result(SECONDS).offset for at, future in futures.items()}
+    return {partition: offset for partition, offset in offsets.items() if offset >= 0}
+
+
+def _count(bootstrap: str, partition: Partition, start: int, end: int) -> int:
+    """Committed records from `start` to before `end`: markers and aborted records do not count."""
+    topic, number = partition
+    records = read_to_end(bootstrap, topic, {number: start}, {number: end}, timeout=SECONDS)
+    return sum(1 for _ in takewhile(lambda record: record.offset() < end, records))

@@ -1,0 +1,80 @@
+"""The first step of a site in containers: `python -m infra.stack.compose.site_start`, once per start.
+
+It creates the topics of the catalogue and the site's first records. With profile `sites`, the site starts as the
+active one only if it can prove that it is. Exit code 1 where the broker's topics differ from the catalogue.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated
+
+from confluent_kafka import KafkaException
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from infra.log.control import Address
+from infra.log.topics import Topic, Unsafe, catalogue, drift
+from infra.stack.start import prepare_log, prove_role
+
+SITES = "sites"
+Count = Annotated[int, Field(ge=1)]
+
+
+class StartSettings(BaseSettings):
+    """Environment variables: DAYBOOK_ before each.
+
+    A record counts as written when `in_sync` of the `replicas` of its partition have it. `profiles` are those of
+    compose, with commas; `peer` is the other site and `peer_kafka` the address of its broker for this site.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+
+    kafka: str
+    site: str = "home"
+    replicas: Count = 1
+    in_sync: Count = 1
+    profiles: str = ""
+    peer: str = ""
+    peer_kafka: str = ""
+
+    def topics(self) -> Mapping[str, Topic]:
+        """The catalogue, with as many replicas as this site's cluster keeps."""
+        return {
+            name: replace(topic, replication=self.replicas, min_in_sync=self.in_sync)
+            for name, topic in catalogue().items()
+        }
+
+
+def start(settings: StartSettings) -> list[str]:
+    """Prepare the log and prove the role. Returns where the broker's topics still differ, in words.
+
+    Raises KafkaException, TimeoutError or Unsafe.
+    """
+    topics = settings.topics()
+    created, corrected = prepare_log(settings.kafka, settings.site, topics)
+    print(f"{len(created)} topics created, {len(topics) - len(created)} existed", flush=True)
+    for line in corrected:
+        print(f"corrected: {line}", flush=True)
+    if settings.peer and SITES in settings.profiles.split(","):
+        own, other = Address(settings.site, settings.kafka), Address(settings.peer, settings.peer_kafka)
+        print(f"{settings.site} is {prove_role(own, other)}", flush=True)
+    return drift(settings.kafka, topics)
+
+
+def main() -> int:
+    """The process's exit code."""
+    try:
+        differences = start(StartSettings())  # type: ignore[call-arg] # from the environment
+    except (KafkaException, TimeoutError, Unsafe) as reason:
+        print(f"topics: {reason}", file=sys.stderr)
+        return 1
+    for difference in differences:
+        print(f"topics: {difference}", file=sys.stderr)
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

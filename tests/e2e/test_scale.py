@@ -1,0 +1,127 @@
+"""The number of processes changes under load, `scale` and workers are killed: nothing is lost, nothing is doubled."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from infra.base.settings import ROOT, StackSettings
+from infra.base.waiting import wait_until
+from infra.dr.repartition import NotPossible, repartition_shop
+from infra.dr.scale import NotScaled, scale
+from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_sent
+from infra.lab.drills.judgement import for_checker
+from infra.lab.load.clients import Api, Urls
+from infra.lab.load.load import Load
+from infra.lab.load.orders import Shopping
+from infra.lab.load.shop import api_urls, await_rest
+from infra.log.control import lift_hold, write_hold
+from infra.log.event_log import foreign_records
+from infra.log.topics import catalogue
+from infra.stack.site import own_site
+from services.kernel.log.control import read_control
+from tests.e2e.shop import SECONDS, Shop
+
+pytestmark = pytest.mark.timeout(900)
+FIRST, SECOND = "first", "second"
+# Steps of a change, by the new number of slots: more processes, closing record, fence, opening record; and back, where
+# closing record (1) and last fence (3) leave the same: the first of two fences, end of slot 1, opening record.
+STEPS = {2: (1, 2, 3, 4), 1: (2, 4, 5)}
+
+
+@contextmanager
+def load(settings: StackSettings, folder: Path, name: str) -> Iterator[Load]:
+    """Clients at work; at the end every command has an outcome, and log and read models are sound."""
+    urls = api_urls(settings)
+    second: Urls = {**urls, Api.ORDER: settings.url("order-api-1")}
+    with Load({FIRST: urls, SECOND: second}, FIRST, Shopping(1, name), folder / name, 40) as clients:
+        yield clients
+        assert clients.finish() == []
+    await_rest("the shop", urls, SECONDS)
+    kept = [for_checker(response) for response in clients.responses]
+    events, sent = read_evidence(settings.kafka), read_sent(settings.kafka)
+    seen = read_seen(own_site(settings).database_url)
+    assert {event.metadata.id for event in events if event.topic == "order.events"} <= seen
+    assert check(Evidence(events, kept, seen, sent, at_rest=True)) == []
+    assert foreign_records(settings.kafka) == []
+
+
+def killed(shop: Shop, nth: int, *arguments: str) -> None:
+    command = [sys.executable, "-m", "tests.e2e.doomed_scale", str(nth), *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=shop.environment, timeout=SECONDS, check=False)
+    assert done.returncode == -signal.SIGKILL, f"step {nth} was never reached"
+
+
+def kill(shop: Shop, name: str) -> None:
+    pid = shop.member(name).pid
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_scaling_under_load_loses_nothing(shop: Shop, tmp_path: Path) -> None:
+    with load(shop.settings, tmp_path, "scaled") as clients:
+        for slots, steps in STEPS.items():
+            for step in steps:
+                killed(shop, step, "scale", "order", str(slots))
+            kill(shop, "order-worker")
+            kill(shop, "inventory-worker")
+            before = len(clients.responses)
+            assert f"order: {slots} from now on" in shop.run("scale", "order", "--slots", str(slots))
+            assert read_control(shop.settings.kafka).layout("order").slots == slots
+            await_responses(clients, before)
+            assert ("order-worker-1" in shop.run("status").partition("└")[0]) == (slots == 2)
+        apis_and_projections(shop, clients)
+    assert "-1 " not in shop.run("status").partition("└")[0]
+
+
+def await_responses(clients: Load, count: int) -> None:
+    wait_until(lambda: len(clients.responses) > count, "clients get outcomes", SECONDS)
+
+
+def apis_and_projections(shop: Shop, clients: Load) -> None:
+    shop.run("scale", "order-api", "2")
+    shop.run("scale", "projection", "2")
+    assert f"DAYBOOK_ORDER_URL_1={shop.settings.url('order-api-1')}" in shop.run("env")
+    clients.switch(SECOND)
+    before = len(clients.responses)
+    for name in ("projection-1", "order-api-1"):
+        kill(shop, name)
+    await_responses(clients, before + 100)
+    shop.run("scale", "projection", "1")
+    clients.switch(FIRST)
+    shop.run("scale", "order-api", "1")
+
+
+@pytest.mark.parametrize(
+    ("process", "count", "reason"),
+    [
+        ("order", 3, "first run `./daybook topics repartition order --partitions 3`"),
+        ("order-api", 5, "order.outcomes has 4 partitions, and each process needs one"),
+        ("projection", 3, "inventory.events has 2 partitions, and each process needs one"),
+        ("query-api", 9, "at most 8 processes"),
+    ],
+)
+def test_too_many_are_refused(shop: Shop, process: str, count: int, reason: str) -> None:
+    with pytest.raises(NotScaled, match=re.escape(reason)):
+        scale(shop.settings, process, count, print)
+
+
+def test_what_was_interrupted_and_a_write_block_stand_in_the_way(shop: Shop) -> None:
+    killed(shop, 2, "scale", "order", "2")
+    with pytest.raises(NotPossible, match=re.escape("first run `./daybook scale order 1`")):
+        repartition_shop(shop.settings, "order", 4, catalogue(), print)
+    scale(shop.settings, "order", 1, print)
+    write_hold(shop.settings.kafka, "quiesced", read_control(shop.settings.kafka).role.epoch)
+    try:
+        with pytest.raises(NotScaled, match=re.escape("refuses writes (quiesced)")):
+            scale(shop.settings, "order", 2, print)
+    finally:
+        lift_hold(shop.settings.kafka)

@@ -1,0 +1,136 @@
+"""`Durability: both-sites` over two real brokers: the test is the mirror, and a scripted worker decides."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Producer
+
+from contracts.kernel.records import Answer, Outcome, SiteRole
+from infra.base.ports import free_ports
+from infra.log.control import write_role
+from infra.log.topics import create_topics
+from services.kernel.log.transactions import transactional_producer
+from services.kernel.record.codec import encode
+from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7
+from tests.integration.api.processes import eventually, process
+from tests.integration.api.responder import Responder, outcome
+from tests.stack import own_broker
+
+ORDER: dict[str, Any] = {
+    "country": "France",
+    "currency": "EUR",
+    "lines": [{"sku": "85123A", "quantity": 6, "unit_price": "2.55"}],
+}
+WAIT_SECONDS = 2.0
+
+
+class Sites:
+    """`post` sends an order under a key; `mirror` copies an outcome to the other site."""
+
+    def __init__(self, port: int, worker: Responder, away: str) -> None:
+        self._port, self.worker = port, worker
+        self._producer: Producer = transactional_producer(away, "test-mirror", 60_000)
+        self._producer.init_transactions(30)
+
+    def post(self, key: str) -> httpx.Response:
+        headers = {"Idempotency-Key": key, "Durability": "both-sites"}
+        url = f"http://127.0.0.1:{self._port}/orders"
+        return httpx.post(url, json=ORDER, headers=headers, timeout=30)
+
+    def mirror(self, copied: Outcome, *, commit: bool = True, at: int = 0) -> None:
+        self._producer.begin_transaction()
+        key, number = copied.subject, partition_of(copied.subject, 2)
+        if copied.event_ids:
+            event, headers = "order.events", [("ce_id", copied.event_ids[-1].encode())]
+            self._producer.produce(event, b"an event", key, number, headers=headers, timestamp=at)
+        else:
+            value = encode("order.answers", Answer(copied, now_micros()))
+            self._producer.produce("order.answers", value, key, number, timestamp=at)
+        self._producer.flush(30)
+        if commit:
+            self.commit()
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(30)
+
+
+@pytest.fixture(scope="module")
+def sites(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    create_topics(kafka)
+    (port,) = free_ports(1)
+    with own_broker(tmp_path_factory.mktemp("away")) as away:
+        create_topics(away)
+        write_role(away, SiteRole("away", "passive", 1))  # the API compares its site with it
+        with process("order", "api", kafka, port, replica="3", **settings_of(away)):
+            worker = Responder(kafka)
+            yield Sites(port, worker, away)
+            worker.close()
+
+
+def settings_of(away: str) -> dict[str, str]:
+    return {"peer_kafka": away, "both_sites_seconds": str(WAIT_SECONDS), "wait_seconds": "5"}
+
+
+def responds(sites: Sites, **changes: Any) -> list[Outcome]:
+    """The worker responds so from now on; the outcomes come into the list."""
+    outcomes: list[Outcome] = []
+
+    def script(metadata: Metadata, _: Any) -> Outcome:
+        outcomes.append(outcome(metadata, **changes))
+        return outcomes[-1]
+
+    sites.worker.script = script
+    return outcomes
+
+
+def post_and_mirror(sites: Sites, outcomes: list[Outcome], key: str, later: float) -> httpx.Response:
+    """The outcome reaches the other site `later` seconds after the worker's decision."""
+
+    def mirror() -> None:
+        eventually(lambda: outcomes, "the worker decides")
+        time.sleep(later)  # the mirror's delay
+        sites.mirror(outcomes[-1])
+
+    thread = threading.Thread(target=mirror)
+    thread.start()
+    response = sites.post(key)
+    thread.join()
+    return response
+
+
+@pytest.mark.parametrize("later", [0.0, 0.3])
+def test_a_write_that_the_mirror_copies_is_on_both_sites(sites: Sites, later: float) -> None:
+    began = time.monotonic()
+    response = post_and_mirror(sites, responds(sites), uuid7(), later)
+    assert (response.status_code, response.json()["durability"]) == (201, "both-sites")
+    assert time.monotonic() - began >= later
+
+
+def test_a_write_that_is_not_copied_waits_again_with_its_key(sites: Sites) -> None:
+    key, outcomes = uuid7(), responds(sites)
+    response = sites.post(key)
+    assert (response.status_code, response.json()["durability"]) == (202, "this-site")
+    assert response.headers["location"]
+    written = outcomes[-1]
+    sites.mirror(written, commit=False)
+    responds(sites, event_ids=written.event_ids, replayed=True)
+    assert sites.post(key).status_code == 202  # not yet committed there
+    sites.commit()
+    response = sites.post(key)
+    assert (response.status_code, response.json()["durability"]) == (201, "both-sites")
+    assert response.headers["idempotency-replayed"] == "true"
+
+
+def test_a_refusal_says_whether_the_other_site_has_it(sites: Sites) -> None:
+    refused = {"kind": "refused", "code": "order_exists", "event_ids": ()}
+    response = post_and_mirror(sites, responds(sites, **refused), uuid7(), 0.1)
+    assert (response.status_code, response.json()["durability"]) == (409, "both-sites")
+    responds(sites, **refused)
+    response = sites.post(uuid7())
+    assert (response.status_code, response.json()["durability"]) == (409, "this-site")
