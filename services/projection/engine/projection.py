@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,23 +116,36 @@ async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health)
         decisions = Decisions(settings.kafka, connections, projector, lambda: watch.journal)
         source = Source(settings, projector)
         failed = add_agents(source, settings.batch_events)
-        await source.start()
-        decision_task: asyncio.Task[None] | None = None
-        try:
-            await source.started(START_SECONDS)
-            keep_what_is_here()
-            health.reason, health.observed = None, time.monotonic()
-            log.info("projecting", read_models=sorted(projector.models))
-            decision_task = asyncio.create_task(_apply_decisions(connections, decisions, failed))
-            await _watch(ProgressWatch(source, connections, settings.stall_seconds), health, failed, stop)
-        except PositionLost:
-            await require_own_tables(connections, READ_MODELS)  # names a rebuild, if it is the reason
-            raise
-        finally:
-            health.reason = "stopping"
-            if decision_task is not None:
-                decision_task.cancel()
-            await asyncio.wait_for(source.stop(), STOP_SECONDS)
+        async with running(source, STOP_SECONDS):
+            decision_task: asyncio.Task[None] | None = None
+            try:
+                await source.started(START_SECONDS)
+                keep_what_is_here()
+                health.reason, health.observed = None, time.monotonic()
+                log.info("projecting", read_models=sorted(projector.models))
+                decision_task = asyncio.create_task(_apply_decisions(connections, decisions, failed))
+                await _watch(ProgressWatch(source, connections, settings.stall_seconds), health, failed, stop)
+            except (PositionLost, asyncpg.PostgresError):
+                await require_own_tables(connections, READ_MODELS)  # names a rebuild, if it is the reason
+                raise
+            finally:
+                health.reason = "stopping"
+                if decision_task is not None:
+                    decision_task.cancel()
+
+
+@asynccontextmanager
+async def running(source: Source, stop_seconds: float) -> AsyncIterator[None]:
+    """Starts the source and stops it at the end. A source that does not stop in time raises `TimeoutError`, unless an
+    error ended the block: that one is the reason why the process ends, and decides its exit code."""
+    await source.start()
+    try:
+        yield
+    except BaseException:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(source.stop(), stop_seconds)
+        raise
+    await asyncio.wait_for(source.stop(), stop_seconds)
 
 
 async def _wait_for_database(url: str, seconds: float) -> None:

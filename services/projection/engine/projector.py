@@ -79,16 +79,25 @@ class Projector:
         self, tps: Iterable[TopicPartition], partitions: Mapping[str, int]
     ) -> dict[TopicPartition, int]:
         """Returns the offsets to seek to: the least position of a partition's read models. Drops fetched batches.
-        `partitions` is the number of partitions by topic."""
+        `partitions` is the number of partitions by topic. If the partitions are revoked while PostgreSQL is read,
+        nothing is kept: the next assignment reads the positions again."""
         assigned, self.partitions = set(tps), partitions
         await self.revoked()
+        seek, positions, decided = (
+            self.seek,
+            dict[str, dict[TopicPartition, Position]](),
+            dict[str, Journal](),
+        )
         async with self._pool.acquire() as connection:
             latest = self._journal()
             for name, model in self.models.items():
-                self.positions[name] = await begin(connection, model, assigned)
-                self.honoured[name] = await honoured(connection, model, latest)
+                positions[name] = await begin(connection, model, assigned)
+                decided[name] = await honoured(connection, model, latest)
+        if self.seek == seek:
+            self.positions.update(positions)
+            self.honoured.update(decided)
         return {
-            tp: min(position[tp].next_offset for position in self.positions.values() if tp in position)
+            tp: min(position[tp].next_offset for position in positions.values() if tp in position)
             for tp in assigned
         }
 
@@ -102,7 +111,8 @@ class Projector:
     async def apply(self, name: str, batches: Sequence[Batch]) -> int:
         """Runs one transaction; returns the number of events after its commit."""
         async with self.locks[name]:
-            current = [batch for batch in batches if batch.seek == self.seek]
+            own = self.positions[name]
+            current = [batch for batch in batches if batch.seek == self.seek and batch.tp in own]
             contents, moves = self._read_new(name, current)
             if not moves:
                 return 0

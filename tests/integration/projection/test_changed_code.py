@@ -112,7 +112,10 @@ def changing(shop: Shop) -> Changing:
 
 
 async def ended(process: Process) -> int:
-    return await asyncio.to_thread(process.child.wait, PATIENCE)
+    code = await asyncio.to_thread(process.child.wait, PATIENCE)
+    if code != EXIT_REBUILT:
+        print(process.tail())  # pytest shows it when the assertion fails
+    return code
 
 
 async def test_changed_code_takes_over_under_load_and_gives_back(changing: Changing) -> None:
@@ -181,7 +184,7 @@ async def test_killed_at_every_step_one_of_both_is_live_and_whole(
             assert killed or done.returncode == 0, done.stderr
             kills += killed
             if await changing.live() is old:
-                assert projection.child.poll() is None, "the code that is live ended"
+                assert projection.child.poll() is None, f"the code that is live ended: {projection.tail()}"
                 await changing.whole(old)
         assert await ended(projection) == EXIT_REBUILT
     assert kills >= 10
