@@ -19,9 +19,7 @@ OURS, PLAIN, SINGLE = "daybook (Faust, runs)", "plain aiokafka", "Faust, one at 
 SOURCES = {OURS: "faust", PLAIN: "plain", SINGLE: "single"}
 ORDER_MODELS = tuple(model.name for model in READ_MODELS if "order.events" in model.topics)
 PER_TRANSACTION = (1, 10, 100)
-EVENTS_OF_ONE = (
-    2_000  # the broker takes some hundred transactions a second at best, "one at a time" as many rows
-)
+EVENTS_OF_ONE = 6_000  # the broker takes some hundred transactions a second at best
 
 _numbers = itertools.count()
 

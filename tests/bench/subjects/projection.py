@@ -33,9 +33,9 @@ class SingleConsumer(Consumer):
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Mapping[TP, Any]:
         fetched = await super(Consumer, self)._getmany(active_partitions, timeout)
         return {
-            tp: [self._batch((tp.topic, tp.partition), [record]) for record in records]
+            tp: [self._batch(tp, [record]) for record in records]
             for tp, records in fetched.items()
-            if (tp.topic, tp.partition) in self.next
+            if tp in self.next
         }
 
 
@@ -51,7 +51,10 @@ async def faust(settings: ProjectionSettings, projector: Projector, single: bool
     await source.start()
     await source.started(START_SECONDS)
     keep_what_is_here()
-    await failed
+    while not failed.done():
+        source.check()  # a fetcher that crashed would look like a slow one
+        await asyncio.wait({failed}, timeout=1)
+    failed.result()
 
 
 async def plain(settings: ProjectionSettings, projector: Projector) -> None:
