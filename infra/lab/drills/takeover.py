@@ -23,6 +23,7 @@ from infra.lab.drills.pair import Damage, Kind, Sides, both_sites, damage, repai
 from infra.lab.drills.report import RPO, RTO, step_line
 from infra.lab.load.clients import Api, CommandResponse
 from infra.lab.load.load import Load
+from infra.log.control import read_site
 from infra.stack.shop import MIRROR
 
 LOST_SECONDS = 2.0
@@ -212,7 +213,11 @@ def _old_site_stops_writing(course: Course[Sides], both: BothWrote) -> None:
     by_old = [response for response in both.old_clients.responses if response.site == old.name]
     accepted = [response.at for response in by_old if response.accepted]
     between = sum(both.promoted < at < both.reconnected for at in accepted)
-    report.figures["acknowledged by the old site after the promotion, cut off"] = between
+    if read_site(old.bootstrap).lease_seconds:
+        after = [response.command_id for response in by_old if response.at > both.promoted]
+        report.none("acknowledged or refused after the promotion, by a site whose lease had ended", after)
+    else:
+        report.figures["acknowledged by the old site after the promotion, cut off"] = between
     last = max(0.0, max(accepted, default=both.reconnected) - both.reconnected)
     report.at_most("from contact to the old site's last acknowledgement", last, LAST_WRITE_SECONDS)
     late = [response.command_id for response in by_old if response.at > both.demoted + 1]
