@@ -21,7 +21,7 @@ import pytest
 from infra.base.ports import free_ports
 from infra.log.topics import create_topics, ensure_site
 from infra.stack.embedded.kafka import EmbeddedBroker
-from infra.stack.embedded.postgres import EmbeddedPostgres
+from tests.postgres_server import EmbeddedPostgres
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,7 @@
 """Waiting for a condition outside this process: the one place that polls and sleeps."""
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from infra.base.errors import DaybookError
@@ -50,29 +49,3 @@ def wait_until(
         if time.monotonic() > deadline:
             raise error(TooLate(what if isinstance(what, str) else what(), seconds, last)) from reason
         time.sleep(every)
-
-
-async def wait_until_async(
-    look: Callable[[], Awaitable[Seen]],
-    what: str | Callable[[], str],
-    seconds: float,
-    *,
-    enough: Callable[[Seen], object] = bool,
-    later: tuple[type[Exception], ...] = (),
-    every: float = POLL_SECONDS,
-    error: Callable[[TooLate], Exception] = lambda late: late,
-) -> Seen:
-    """`wait_until` for a coroutine; other tasks run while it waits."""
-    deadline = time.monotonic() + seconds
-    last: Any
-    reason: Exception | None
-    while True:
-        try:
-            last, reason = (seen := await look()), None
-            if enough(seen):
-                return seen
-        except later as not_yet:
-            last = reason = not_yet
-        if time.monotonic() > deadline:
-            raise error(TooLate(what if isinstance(what, str) else what(), seconds, last)) from reason
-        await asyncio.sleep(every)

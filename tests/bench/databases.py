@@ -9,9 +9,9 @@ from typing import Any
 
 import asyncpg
 
-from infra.base.waiting import wait_until_async
 from services.projection.engine.read_model import ReadModel
 from tests.bench.harness import Unmeasurable
+from tests.waiting import wait_until_async
 
 POLL_SECONDS = 0.01
 PATIENCE_SECONDS = 120.0

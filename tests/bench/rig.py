@@ -19,8 +19,8 @@ from infra.base.ports import HOST, free_ports
 from infra.log.topics import Topic, catalogue, create_topics, ensure_site
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.kafka import EmbeddedBroker
-from infra.stack.embedded.postgres import EmbeddedPostgres
 from infra.stack.shop import http_ready
+from tests.postgres_server import EmbeddedPostgres
 
 START_SECONDS = 240.0
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import psutil
 from infra.base.errors import DaybookError, NotReady
 from infra.base.files import kept_secret
 from infra.base.ports import HOST
-from infra.stack.embedded.child import Program, Server
+from infra.stack.embedded.child import Program
 from infra.stack.shop import DATABASE, USER
 
 # The wheel holds several major versions; a data folder belongs to one of them.
@@ -191,28 +190,3 @@ def postgres_ready(server: PostgresPlace) -> bool:
     if probe.stdout.strip() == "1":
         return True
     return _psql(server, "postgres", f"CREATE DATABASE {DATABASE}").returncode == 0
-
-
-class EmbeddedPostgres(Server):
-    """A server that the caller starts and stops; its state stays in the folder."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        super().__init__("PostgreSQL", folder, READY_SECONDS)
-        self.layout = PostgresPlace(folder, port)
-
-    def url(self, database: str = DATABASE) -> str:
-        return self.layout.url(database)
-
-    def _program(self) -> Program:
-        return prepare_postgres(self.layout)
-
-    def ready(self) -> bool:
-        return postgres_ready(self.layout)
-
-    def kill(self) -> None:
-        """End it at once, as a crash would. Returns when all its processes have ended: before, none can start."""
-        backends: list[psutil.Process] = []
-        with suppress(psutil.NoSuchProcess):
-            backends = psutil.Process(self.child.pid).children(recursive=True)
-        super().kill()
-        psutil.wait_procs(backends, timeout=READY_SECONDS)

@@ -15,7 +15,8 @@ from infra.base.ports import free_ports
 from infra.base.settings import ROOT
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.kafka import EmbeddedBroker
-from infra.stack.embedded.postgres import MAJOR, EmbeddedPostgres
+from infra.stack.embedded.postgres import MAJOR
+from tests.postgres_server import EmbeddedPostgres
 
 
 def create_topic(bootstrap: str) -> str:

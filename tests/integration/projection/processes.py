@@ -18,12 +18,12 @@ import asyncpg
 import httpx
 
 from infra.base.ports import free_ports
-from infra.base.waiting import wait_until_async
 from services.projection.engine.database import create_tables, prepare
 from services.projection.engine.read_model import ReadModel, Versioned
 from services.projection.engine.row_fold import versioned
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.shop_log import Event, topic_of
+from tests.waiting import wait_until_async
 
 PATIENCE = 60.0
 

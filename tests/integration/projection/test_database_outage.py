@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from infra.base.ports import free_ports
-from infra.stack.embedded.postgres import EmbeddedPostgres
 from services.projection.engine.database import QUERY_SECONDS
 from tests.integration.projection.processes import Process, running, until
 from tests.integration.projection.shop_log import fresh_topics
+from tests.postgres_server import EmbeddedPostgres
 
 NOBODY = "127.0.0.1:1"  # without a broker the lag is unknown, and reads continue
 

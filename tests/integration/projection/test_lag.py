@@ -16,13 +16,13 @@ import pytest
 from infra.base.ports import free_ports
 from infra.log.topics import create_topics
 from infra.stack.embedded.kafka import EmbeddedBroker
-from infra.stack.embedded.postgres import EmbeddedPostgres
 from services.kernel.record.envelope import now_micros, parse_time
 from services.projection.engine.lag import STALLED_SECONDS
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until
 from tests.integration.projection.shop_log import LogWriter, fresh_topics, history, order_life, stock_life
+from tests.postgres_server import EmbeddedPostgres
 
 SERIES = 2 * len(READ_MODELS)  # two partitions each
 MODELS = [model.name for model in READ_MODELS if model.stream == "order"]

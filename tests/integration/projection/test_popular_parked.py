@@ -11,7 +11,6 @@ import asyncpg
 import pytest
 
 from contracts.inventory.events import StockReceived
-from infra.base.waiting import wait_until_async
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import write_headers
 from services.projection.engine.database import migrate, pool
@@ -20,6 +19,7 @@ from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch, Record
 from services.projection.read_models import READ_MODELS, STOCK
 from tests.integration.projection.shop_log import envelope
+from tests.waiting import wait_until_async
 
 PLACE = ("inventory.events", 0)
 BEHIND = 30_000

@@ -7,7 +7,8 @@ from itertools import count
 import pytest
 
 from infra.base.errors import NotReady
-from infra.base.waiting import TooLate, wait_until, wait_until_async
+from infra.base.waiting import TooLate, wait_until
+from tests.waiting import wait_until_async
 
 QUICKLY = 0.001
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from infra.base.ports import HOST
-from infra.base.waiting import wait_until_async
 from infra.router import relay as router_relay
 from infra.router.relay import ClientConnection, Relay
+from tests.waiting import wait_until_async
 
 SECONDS = 10.0
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
