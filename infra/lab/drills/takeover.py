@@ -270,7 +270,7 @@ def _replace_a_frozen_site(course: Course[Sides]) -> BothWrote:
     began = time.time()
     pair.platform.pause_site(old, frozen, lambda: None)
     course.sleep(NOTICED)
-    pair.run("failover", "--unplanned", "--to", new.name)
+    pair.run("failover", "--unplanned", "--to", new.name, "--confirm", new.name)
     promoted = time.time()
     new_clients = course.start(NEW_CLIENTS, new.name)
     course.sleep(FROZEN)

@@ -177,6 +177,7 @@ def stop_supervisor(journal: StackJournal) -> bool:
         return False
     supervisor = psutil.Process(state.supervisor)
     supervisor.send_signal(signal.SIGTERM)
+    supervisor.resume()  # a paused process would take the signal only when it runs again
     try:
         supervisor.wait(STOP_SECONDS)
     except psutil.TimeoutExpired:

@@ -65,6 +65,14 @@ def test_a_process_that_runs_and_does_nothing_is_killed_and_started_again(shop: 
     assert "stalled" in {event["event"] for event in shop.journal.events()}
 
 
+def test_a_paused_supervisor_is_stopped_too(shop: Shop) -> None:
+    assert shop.run("up", "--only", "registry").returncode == 0
+    os.kill(shop.state().supervisor, signal.SIGSTOP)
+    down = shop.run("down")
+    assert down.returncode == 0, down.stderr
+    assert shop.pids() == []
+
+
 def test_no_process_outlives_a_supervisor_that_is_killed(shop: Shop) -> None:
     shop.start()
     pids = shop.pids()
