@@ -218,6 +218,33 @@ def _show(report: DrillReport, folder: Path) -> None:
         fail("not every promise was kept")
 
 
+@app.command("campaign")
+def hold_campaign(
+    seed: Seed = 1,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often each drill is held, each time with the next seed.")
+    ] = 1,
+) -> None:
+    """Hold every drill on two sites, one after the other, each on new sites. If interrupted, run it again.
+
+    A round takes about half an hour. A drill whose promises were all kept with the same seed, as `drill runs`
+    shows, is not held again.
+    """
+    held = {(run[1], run[2]) for run in read_runs(_runs()) if run[3] == "yes"}
+    seeds = range(seed, seed + rounds)
+    left = [(drill, number) for number in seeds for drill in DRILLS if (drill.name, str(number)) not in held]
+    broken = []
+    for count, (drill, number) in enumerate(left, start=1):
+        notes.print(f"Drill {count} of {len(left)}: {drill.name}, seed {number}")
+        try:
+            _run_on_sites(drill, number, None, running=False)
+        except typer.Exit:
+            broken.append(f"{drill.name} with seed {number}")
+    show_runs()
+    if broken:
+        fail(f"not every promise was kept by {', '.join(broken)}: run it again to repeat these alone")
+
+
 @app.command("runs")
 def show_runs() -> None:
     """Show all runs of drills on this stack: what was lost, and for how long nothing was written."""

@@ -1,0 +1,58 @@
+"""A campaign of drills continues where it stopped, and holds the others when one fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from infra.cli import drill as drills
+from infra.lab.drills.report import DrillReport, Promise, append_run
+
+KEPT, BROKEN = "planned", "failback"
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "runs.csv"
+    monkeypatch.setattr(drills, "_runs", lambda: file)
+    return file
+
+
+def run_of(name: str, seed: int, kept: bool) -> DrillReport:
+    return DrillReport(
+        name, seed, "2026-11-23T00:00:00Z", promises=[Promise("it works", "yes", "yes", kept=kept)]
+    )
+
+
+def test_what_was_kept_is_not_held_again(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append_run(run_of(KEPT, 7, kept=True), table)
+    append_run(run_of(BROKEN, 7, kept=False), table)
+    held: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        drills, "_run_on_sites", lambda drill, seed, *_, **__: held.append((drill.name, seed))
+    )
+    drills.hold_campaign(7, 2)
+    everything = [(drill.name, seed) for seed in (7, 8) for drill in drills.DRILLS]
+    assert held == [entry for entry in everything if entry != (KEPT, 7)]
+
+
+@pytest.mark.usefixtures("table")
+def test_the_others_are_held_when_one_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held: list[str] = []
+
+    def run(drill: Any, *_: object, **__: object) -> None:
+        held.append(drill.name)
+        if drill.name == BROKEN:
+            raise typer.Exit(1)
+
+    monkeypatch.setattr(drills, "_run_on_sites", run)
+    with pytest.raises(typer.Exit) as ended:
+        drills.hold_campaign(1, 1)
+    assert ended.value.exit_code == 1
+    assert held == [drill.name for drill in drills.DRILLS]
+    assert f"not every promise was kept by {BROKEN} with seed 1" in capsys.readouterr().err
