@@ -304,7 +304,6 @@ def _replaced_site_acknowledges_nothing(course: Course[Sides], both: BothWrote) 
 
 def _tokens_name_the_epoch_of_their_event(course: Course[Sides], both: BothWrote) -> None:
     """Also of what was repeated at the new site. The events of both logs are read."""
-    epochs = event_epochs(course.rig.active.bootstrap) | event_epochs(course.rig.other.bootstrap)
     accepted = [response for response in course.responses if response.accepted and response.event_id]
     repeats = check_repeats(
         course.report,
@@ -315,6 +314,8 @@ def _tokens_name_the_epoch_of_their_event(course: Course[Sides], both: BothWrote
         both.old_clients.sent,
         {loss.command_id for loss in both.lost.losses} if both.lost else set(),
     )
+    # Read last: a repeat of what was lost is executed again, and makes an event.
+    epochs = event_epochs(course.rig.active.bootstrap) | event_epochs(course.rig.other.bootstrap)
     wrong = [
         f"{response.entity} version {response.version}: {response.epoch}, not {epochs.get(response.event_id)}"
         for response in (*accepted, *repeats)
