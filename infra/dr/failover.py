@@ -6,6 +6,7 @@ In a takeover the active site is gone, and the passive one continues with what w
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaException
@@ -244,8 +245,7 @@ def possible_takeover(settings: StackSettings, to: str = "", force: bool = False
     unfinished, incident = history.unfinished, history.incident
     if unfinished is None and incident is not None and to in ("", incident.switch.target) and not force:
         _refuse_to_repeat(incident, states[incident.switch.target])
-    chosen = to or (unfinished.target if unfinished else passive_site(sites, states).name)
-    source = other_than(sites, chosen)
+    source = other_than(sites, to or _default_target(sites, states, unfinished))
     target = other_than(sites, source.name)
     if not force:
         require_no_loss(history, target.name)
@@ -260,8 +260,24 @@ def possible_takeover(settings: StackSettings, to: str = "", force: bool = False
         return Takeover(replace(unfinished, kind="unplanned"), source, target)
     if ours.role.role == "active":
         raise NotDone(f"{target.name} is active already, in epoch {ours.role.epoch}")
-    epoch = max(control.role.epoch for control in (ours, theirs) if control is not None) + 1
+    # the silent site may have come as far as the epoch of a switch that this one did not see the end of
+    opened = unfinished.epoch if unfinished is not None else 0
+    epoch = max(opened, *(control.role.epoch for control in (ours, theirs) if control is not None)) + 1
     return Takeover(SiteSwitch(epoch, "unplanned", source.name, target.name, "begun", (), 0), source, target)
+
+
+def _default_target(
+    sites: Mapping[str, Site], states: Mapping[str, Control | None], unfinished: SiteSwitch | None
+) -> str:
+    """The target of the switch that is under way, or the passive site. Raises NotDone.
+
+    A target that was lost after its source had been demoted is no longer one: the source takes over from it.
+    """
+    if unfinished is not None:
+        source = states[unfinished.source]
+        if states[unfinished.target] is not None or source is None or source.role.role == "active":
+            return unfinished.target
+    return passive_site(sites, states).name
 
 
 def _refuse_to_repeat(incident: Incident, survivor: Control | None) -> None:

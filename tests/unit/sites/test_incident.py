@@ -123,6 +123,20 @@ def test_a_planned_failover_says_which_site_was_lost(monkeypatch: pytest.MonkeyP
         failover.switch_over(settings)
 
 
+def test_a_switch_whose_target_is_lost_is_taken_over_by_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target may have written in the switch's epoch: the next one is later, and nobody has to name a site."""
+    pair = {name: Site(name, StackSettings()) for name in ("home", "away")}
+    silent, demoted = None, control("passive", 2)
+    monkeypatch.setattr(failover, "both_sites", lambda _: pair)
+    monkeypatch.setattr(failover, "controls_at", lambda *_: [silent, demoted, silent, demoted])
+    names: list[SwitchStep] = ["begun", "stopped"]
+    for step in names:
+        under_way = SwitchHistory(steps("planned", 3, step, source="away"))
+        monkeypatch.setattr(failover, "newest_history", lambda *_, history=under_way: history)
+        switch = failover.possible_takeover(StackSettings()).switch
+        assert (switch.kind, switch.source, switch.target, switch.epoch) == ("unplanned", "home", "away", 4)
+
+
 FOLLOWING = st.lists(st.sampled_from(["reported", "reconciled", "rebuilt"]), max_size=6)
 
 
