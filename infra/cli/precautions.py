@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from analytics.terminal import lines
 from infra.base.settings import StackSettings
 from infra.cli.output import fail, notes
 from infra.dr.plan import both_sites
@@ -19,7 +18,8 @@ Confirmed = Annotated[
 
 def confirm_site(site: str, consequences: str, confirmed: str) -> None:
     """Say what will happen, and go on only when the operator types the site's name, or gave it beforehand."""
-    notes.print(lines(consequences))
+    for line in consequences.splitlines():
+        notes.print(line)
     if not confirmed and sys.stdin.isatty():
         confirmed = typer.prompt(f"Type {site} to go on", err=True)
     if confirmed != site:

@@ -169,7 +169,7 @@ def _settle(bootstrap: str, service: str, slot: int) -> None:
 
 def _write_layout(bootstrap: str, layout: SlotLayout) -> SlotLayout:
     record = NewRecord(TOPIC, f"layout/{layout.service}", encode(TOPIC, layout), 0)
-    deliver(clients.writer(bootstrap), [record], WRITE_SECONDS)
+    deliver(clients.writer(bootstrap, {"log_level": 0}), [record], WRITE_SECONDS)
     return layout
 
 

@@ -9,7 +9,7 @@ import typer
 
 from infra.cli.precautions import confirm_site
 
-CONSEQUENCES = "home is stopped, and its log is moved away.\nThere is no second copy for some minutes."
+CONSEQUENCES = "home was last heard 3 s ago.\nIt is stopped, and its log is moved away."
 
 
 def test_the_name_given_beforehand_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
