@@ -96,9 +96,13 @@ def overview(sites: Mapping[str, Site]) -> SitesView:
     looks = [_Look(site, until) for site in sites.values()]
     lags = {target.name: Impatient(partial(_lag, source, target)) for source, target in _ways(sites)}
     seen = Impatient(partial(_seen, sites))
+    measured = {name: Impatient(partial(last_known, site)) for name, site in sites.items()}
     journals = {name: Impatient(partial(_history, site)) for name, site in sites.items()}
     states = {name: control for name, call in controls.items() if (control := call.result(until))}
-    mirror = _mirror(sites, {name: control.role.role for name, control in states.items()})
+    mirror = None
+    if (way := _way(list(sites), {name: control.role.role for name, control in states.items()})) is not None:
+        last = forecast(*way, measured[way[1]].result(until), now_micros())
+        mirror = MirrorView(*way, None, None, f"no response in time. {last}")
     if mirror is not None and len(states) == len(sites) and mirror.target in lags:
         mirror = lags[mirror.target].result(until) or mirror
     last_seen = seen.result(until) or {}
@@ -217,16 +221,13 @@ def _ways(sites: Mapping[str, Site]) -> Iterator[tuple[Site, Site]]:
             yield from ((source, target) for source in sites.values() if source.name != target.name)
 
 
-def _mirror(sites: Mapping[str, Site], roles: Mapping[str, str]) -> MirrorView | None:
-    """The mirror into the passive site. If one of the two is silent, the other's role determines the direction."""
+def _way(sites: Sequence[str], roles: Mapping[str, str]) -> tuple[str, str] | None:
+    """From which site to which; None where both are active. If one is silent, the other's role determines it."""
     active = [name for name, role in roles.items() if role == "active"]
     passive = [name for name, role in roles.items() if role == "passive"]
     source = active or [name for name in sites if [name] != passive][:1]
     target = [name for name in sites if name not in source[:1]]
-    if len(sites) < 2 or not target or len(active) > 1:
-        return None
-    last = forecast(source[0], target[0], last_known(sites[target[0]]), now_micros())
-    return MirrorView(source[0], target[0], None, None, f"no response in time. {last}")
+    return None if len(sites) < 2 or not target or len(active) > 1 else (source[0], target[0])
 
 
 def _lag(source: Site, target: Site) -> MirrorView:

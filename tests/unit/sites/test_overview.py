@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from infra.base.settings import StackSettings
 from infra.cli.sites import _mirror as mirror_line
 from infra.cli.sites import _read_models as read_models_cell
 from infra.cli.sites import _table as table
-from infra.dr.overview import MirrorView, ReadModelView, SitesView, SiteView, _behind
+from infra.dr.overview import VIEW_SECONDS, MirrorView, ReadModelView, SitesView, SiteView, _behind, overview
+from infra.stack.site import Site
+from tests.ports import free_base
 
 LEVEL = {"orders": ReadModelView(0, 0.0), "stock": ReadModelView(0, 0.0)}
 AWAY = SiteView("away", True, "passive", 1, "", "whole", "ready", 0.02, LEVEL, {"order-worker": "standby"})
@@ -70,3 +76,20 @@ def test_what_is_silent_says_since_when_if_anybody_saw_it() -> None:
     assert [text for text in seen_cells if text == f"silent since {since}"] == [f"silent since {since}"] * 4
     assert "silent" in unseen_cells
     assert not [text for text in unseen_cells if "since" in text]
+
+
+def test_a_database_that_hangs_does_not_delay_the_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last lag is read from the passive site's database, which may be frozen like everything else there."""
+    base = free_base()
+    sites = {
+        name: Site(name, StackSettings(home=tmp_path / name, port_base=base + offset, site=name))
+        for name, offset in (("home", 0), ("away", 200))
+    }
+    monkeypatch.setattr("infra.dr.overview.last_known", lambda _: time.sleep(10 * VIEW_SECONDS))
+    began = time.monotonic()
+    view = overview(sites)
+    assert time.monotonic() - began < 3 * VIEW_SECONDS  # it takes ten times as long to wait for it
+    assert view.mirror is not None
+    assert "no measurement is stored" in view.mirror.reason
