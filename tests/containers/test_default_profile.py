@@ -1,17 +1,16 @@
 """The default profile: it comes up, does what the README says, and survives what happens to containers."""
 
 import re
-import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
-from infra.base.settings import ROOT
 from infra.lab.load.clients import Api
 from infra.lab.load.shop import api_urls
-from tests.containers.shop import PROCESSES, SECONDS, ContainerShop, eventually
-from tests.e2e.test_readme_walk import BLOCK, WALK
+from tests.containers.shop import PROCESSES, ContainerShop, eventually
+from tests.pages import check, run_walk, walk
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -22,20 +21,13 @@ def test_everything_is_up(shop: ContainerShop) -> None:
 
 
 def test_the_walk_of_the_readme(shop: ContainerShop) -> None:
-    walk = WALK.search((ROOT / "README.md").read_text("utf-8"))
-    assert walk is not None
-    steps = "\n".join(BLOCK.findall(walk.group(1))).replace("./daybook env", "./daybook --stack compose env")
-    done = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", steps],
-        cwd=ROOT,
-        env=shop.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.findall(r'"status": ?"(\w+)"', done.stdout)[-1] == "shipped"
+    steps = [
+        replace(step, command=step.command.replace("./daybook env", "./daybook --stack compose env"))
+        for step in walk("README.md")
+    ]
+    runs = run_walk(steps, shop.environment)
+    check(runs)
+    assert re.findall(r'"status": ?"(\w+)"', runs[-1].output)[-1] == "shipped"
 
 
 def test_the_demo_in_small(shop: ContainerShop) -> None:

@@ -44,7 +44,7 @@ class Pair:
         self._daybook = (sys.executable, "-m", "infra.cli", "--stack", settings.stack)
         self.platform = platform_of(settings)
         self._sites: Mapping[str, Site] = {}
-        self._environment = {
+        self.environment = {
             **os.environ,
             "DAYBOOK_HOME": str(settings.named_home),
             "DAYBOOK_PORT_BASE": str(settings.port_base),
@@ -81,7 +81,7 @@ class Pair:
         return subprocess.Popen(
             [*self._daybook, *arguments],
             cwd=ROOT,
-            env=self._environment,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -95,7 +95,7 @@ class Pair:
         process = subprocess.run(
             [*self._daybook, *arguments],
             cwd=ROOT,
-            env=self._environment,
+            env=self.environment,
             input=typed,
             capture_output=True,
             text=True,
