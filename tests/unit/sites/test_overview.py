@@ -83,10 +83,11 @@ def test_a_database_that_hangs_does_not_delay_the_view(
 ) -> None:
     """The last lag is read from the passive site's database, which may be frozen like everything else there."""
     base = free_base()
-    sites = {
-        name: Site(name, StackSettings(home=tmp_path / name, port_base=base + offset, site=name))
-        for name, offset in (("home", 0), ("away", 200))
-    }
+    settings = [
+        StackSettings(home=tmp_path / "home", port_base=base, site="home"),
+        StackSettings(home=tmp_path / "away", port_base=base + 200, site="away"),
+    ]
+    sites: dict[str, Site] = {own.site: Site(own.site, own) for own in settings}
     monkeypatch.setattr("infra.dr.overview.last_known", lambda _: time.sleep(10 * VIEW_SECONDS))
     began = time.monotonic()
     view = overview(sites)
