@@ -6,7 +6,7 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,13 +23,14 @@ from services.kernel.log import clients
 
 REPLICAS, IN_SYNC = 3, 2
 DURABLE = {"min.insync.replicas": str(IN_SYNC), "unclean.leader.election.enable": "false"}
-CONTROLLER = 100
 SECONDS = 60.0
 TOOL_SECONDS, REASSIGN_SECONDS = 180.0, 300.0
+FOLLOWS_MS = 1_500  # shorter than the start of the program that reads it
 ATTEMPTS = 3
 CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 
 
 class ToolFailed(DaybookError):
@@ -112,15 +113,25 @@ def create_assigned(
     new = NewTopic(name, len(assignment), replica_assignment=assignment, config=dict(config))
     for future in admin.create_topics([new]).values():
         future.result(SECONDS)
+    _await_leaders(admin, [name])
+
+
+def _await_leaders(admin: AdminClient, names: Collection[str]) -> None:
+    """Wait until every broker names a leader for each partition of these topics. Raises TimeoutError."""
     for broker in admin.list_topics(timeout=SECONDS).brokers.values():
         address = f"{broker.host}:{broker.port}"
-        wait_until(partial(_has_leaders, address, name), f"broker {broker.id} has {name}", SECONDS)
+        wait_until(partial(_has_leaders, address, names), f"broker {broker.id} has all leaders", SECONDS)
 
 
-def _has_leaders(address: str, name: str) -> bool:
-    """Whether the broker at `address` has a topic and its leaders: a new client has no other broker."""
-    topic = clients.admin(address).list_topics(name, timeout=SECONDS).topics[name]
-    return topic.error is None and all(about.leader >= 0 for about in topic.partitions.values())
+def _has_leaders(address: str, names: Collection[str]) -> bool:
+    """Whether the broker at `address` has these topics and their leaders: a new client has no other broker."""
+    topics = clients.admin(address).list_topics(timeout=SECONDS).topics
+    return all(
+        name in topics
+        and topics[name].error is None
+        and all(about.leader >= 0 for about in topics[name].partitions.values())
+        for name in names
+    )
 
 
 def delete_topics(admin: AdminClient, names: Sequence[str]) -> None:
@@ -183,16 +194,41 @@ def replicated() -> dict[str, Topic]:
 def create_replicated(bootstrap: str) -> None:
     """Create the topics that are missing, and the site's first records."""
     create_topics(bootstrap, replicated())
+    _await_leaders(clients.admin(bootstrap), replicated())
     ensure_site(bootstrap)
 
 
-def require_durable(bootstrap: str, controller: str, folder: Path) -> None:
-    """Read back what is in force on topics, brokers and the controller. Raises NotDurable.
+@dataclass(frozen=True)
+class Quorum:
+    """The controller that leads, and how long ago the slowest of the others had everything, in milliseconds: -1 where
+    one of them has not been there since this one leads."""
 
-    `controller` is its address; `folder` keeps what was read, as evidence.
+    leader: int
+    lag_ms: int
+
+    @property
+    def complete(self) -> bool:
+        return 0 <= self.lag_ms < FOLLOWS_MS
+
+
+def read_quorum(controllers: str) -> Quorum:
+    """Raises ToolFailed where no controller leads."""
+    output = run_tool(QUORUM, "--bootstrap-controller", controllers, "describe", "--status")
+    about = dict(re.findall(r"^(LeaderId|MaxFollowerLagTimeMs):\s+(-?\d+)$", output, re.MULTILINE))
+    return Quorum(int(about["LeaderId"]), int(about["MaxFollowerLagTimeMs"]))
+
+
+def require_durable(bootstrap: str, controllers: str, folder: Path) -> None:
+    """Read back what is in force on topics, brokers and controllers. Raises NotDurable.
+
+    `controllers` are their addresses; `folder` keeps what was read, as evidence.
     """
     admin = clients.admin(bootstrap)
-    wrong = [*_topics(admin), *_brokers(admin), *_controller(controller, folder / "controller-settings.txt")]
+    wrong = [
+        *_topics(admin),
+        *_brokers(admin),
+        *_controllers(controllers, folder / "controller-settings.txt"),
+    ]
     if wrong:
         raise NotDurable("the cluster does not keep records safe:\n" + "\n".join(wrong))
 
@@ -213,13 +249,18 @@ def _brokers(admin: AdminClient) -> Iterator[str]:
         yield from _not_durable(f"broker {number}", settings)
 
 
-def _controller(address: str, evidence: Path) -> Iterator[str]:
-    """A controller responds only to Kafka's own programs."""
-    about = ("--entity-type", "brokers", "--entity-name", str(CONTROLLER), "--describe", "--all")
-    output = run_tool(CONFIGS, "--bootstrap-controller", address, *about)
+def _controllers(addresses: str, evidence: Path) -> Iterator[str]:
+    """Controllers respond only to Kafka's own programs: a section for each of them."""
+    about = ("--entity-type", "brokers", "--describe", "--all")
+    output = run_tool(CONFIGS, "--bootstrap-controller", addresses, *about)
     evidence.write_text(output)
-    settings = dict(re.findall(r"^\s+([\w.]+)=(\S*)", output, re.MULTILINE))
-    yield from _not_durable("the controller", settings)
+    _, *sections = re.split(r"^All configs for broker (\d+) are:$", output, flags=re.MULTILINE)
+    missing = addresses.count(",") + 1 - len(sections) // 2
+    if missing:
+        yield f"{missing} controllers do not report their settings"
+    for number, section in zip(sections[::2], sections[1::2], strict=True):
+        settings = dict(re.findall(r"^\s+([\w.]+)=(\S*)", section, re.MULTILINE))
+        yield from _not_durable(f"controller {number}", settings)
 
 
 def in_force(admin: AdminClient, kind: ConfigResource.Type, names: list[str]) -> dict[str, dict[str, str]]:

@@ -1,8 +1,9 @@
-"""Three brokers in three racks and a separate controller, as child processes on loopback."""
+"""Three brokers in three racks and three separate controllers, as child processes on loopback."""
 
 from __future__ import annotations
 
 import base64
+import shutil
 import subprocess
 import time
 import uuid
@@ -19,18 +20,19 @@ from infra.base.ports import HOST, require_free
 from infra.base.settings import ROOT
 from infra.base.waiting import wait_until
 from infra.lab.cluster.administration import (
-    CONTROLLER,
     Layout,
     create_replicated,
+    elect_preferred,
     read_layout,
+    read_quorum,
     require_durable,
 )
 from infra.stack.embedded.child import POLL_SECONDS, Child, Program
 from infra.stack.embedded.kafka import kafka_environment, kafka_java
 from services.kernel.log import clients
 
-BROKERS = (1, 2, 3)
-PORTS = 50  # the controller's distance from the base of the ports; those of the brokers follow
+BROKERS, CONTROLLERS = (1, 2, 3), (11, 12, 13)
+PORTS = 50  # distance of a node's port from the base of the ports, without the node's number
 READY_SECONDS, FORMAT_SECONDS = 180.0, 300.0
 # The nodes in containers have these settings too.
 SETTINGS = ROOT / "infra" / "kafka" / "replicated.properties"
@@ -51,14 +53,15 @@ _BROKER = {
 
 @dataclass(frozen=True)
 class Node:
-    """A broker in a rack, or the controller. `own` are settings of this node alone, which override all others."""
+    """A broker in a rack, or a controller. `own` are settings of this node alone, which override all others."""
 
     id: int
     role: Literal["broker", "controller"]
     folder: Path
     port: int
-    controller: str
+    controllers: str
     cluster_id: str
+    voters: str = ""
     rack: str = ""
     heap_megabytes: int = 320
     own: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +81,7 @@ class Node:
         location = {
             "process.roles": self.role,
             "node.id": str(self.id),
-            "controller.quorum.bootstrap.servers": self.controller,
+            "controller.quorum.bootstrap.servers": self.controllers,
             "log.dirs": str(self.folder.absolute() / "logs"),
         }
         if self.role == "controller":
@@ -98,13 +101,13 @@ class Node:
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
-        java = kafka_java(self.folder, self.heap_megabytes, "-Xms96m")
+        java = kafka_java(self.folder, self.heap_megabytes, "-Xms96m", loggers=("kafka.server", "kafka.log"))
         if not (self.folder / "logs" / "meta.properties").exists():
             self._format(java, properties)
         return Program(self.name, (*java, "kafka.Kafka", str(properties.absolute())), kafka_environment())
 
     def _format(self, java: list[str], properties: Path) -> None:
-        quorum = "--standalone" if self.role == "controller" else "--no-initial-controllers"
+        quorum = f"--initial-controllers={self.voters}" if self.voters else "--no-initial-controllers"
         command = [*java, "kafka.tools.StorageTool", "format", quorum]
         command.insert(
             1, "-XX:TieredStopAtLevel=1"
@@ -130,14 +133,18 @@ class Cluster:
         self.folder = folder
         self._base = port_base
         self._children: dict[int, Child] = {}
-        self.controller_address = f"{HOST}:{port_base + PORTS}"
         self._cluster_id = self._kept_cluster_id()
-        self.nodes = {number: self._node(number) for number in (CONTROLLER, *BROKERS)}
+        self.nodes = {number: self._node(number) for number in (*CONTROLLERS, *BROKERS)}
 
     @property
     def bootstrap(self) -> str:
         """The first three brokers: clients find the others by themselves."""
         return ",".join(self.nodes[number].address for number in BROKERS)
+
+    @property
+    def controllers(self) -> str:
+        """The addresses of the controllers, for the nodes and for Kafka's own programs."""
+        return ",".join(self._address(number) for number in CONTROLLERS)
 
     @property
     def admin(self) -> AdminClient:
@@ -165,7 +172,7 @@ class Cluster:
             self.launch(number)
         self.await_members(BROKERS)
         create_replicated(self.bootstrap)
-        require_durable(self.bootstrap, self.controller_address, self.folder)
+        require_durable(self.bootstrap, self.controllers, self.folder)
 
     def end(self) -> None:
         """Kill what runs: a drill's cluster is not used again."""
@@ -186,6 +193,18 @@ class Cluster:
             self.nodes[number] = replace(self.nodes[number], own=own)
         node = self.nodes[number]
         self._children[number] = Child(node.prepare(), node.folder / "node.log")
+
+    def restart(self, number: int, own: Mapping[str, str] | None = None) -> None:
+        """Restart a broker with these settings of its own, and let it lead again what it led. Raises NotReady."""
+        self.stop(number)
+        self.launch(number, own)
+        self.await_members([number])
+        self.await_in_sync()
+        elect_preferred(self.bootstrap)
+
+    def lose_disk(self, number: int) -> None:
+        """Remove the records and metadata of a broker that is down: it comes back with an empty disk."""
+        shutil.rmtree(self.nodes[number].folder / "logs")
 
     def add(self, number: int, rack: str) -> None:
         """Start a new broker; returns when it is a member."""
@@ -227,6 +246,10 @@ class Cluster:
         """Wait until every replica is in sync again. Raises NotReady."""
         self._wait(lambda: not self.layout().behind(), "all replicas are in sync", seconds)
 
+    def await_quorum(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until a controller leads and the others follow. Raises NotReady."""
+        self._wait(lambda: read_quorum(self.controllers).complete, "all controllers follow", seconds)
+
     def _wait(self, done: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
         def done_by_living_nodes() -> bool:
             if done():
@@ -240,18 +263,32 @@ class Cluster:
         wait_until(done_by_living_nodes, what, seconds, every=POLL_SECONDS * 4, error=NotReady)
 
     def _node(self, number: int) -> Node:
-        address = (self.controller_address, self._cluster_id)
-        if number == CONTROLLER:
-            return Node(number, "controller", self.folder / "controller", self._base + PORTS, *address)
-        folder, port = self.folder / f"broker-{number}", self._base + PORTS + number
-        return Node(number, "broker", folder, port, *address, rack=f"rack-{number}")
+        port, quorum = self._base + PORTS + number, (self.controllers, self._cluster_id)
+        if number in CONTROLLERS:
+            folder = self.folder / f"controller-{number}"
+            return Node(number, "controller", folder, port, *quorum, self._voters(), heap_megabytes=128)
+        return Node(number, "broker", self.folder / f"broker-{number}", port, *quorum, rack=f"rack-{number}")
+
+    def _address(self, number: int) -> str:
+        return f"{HOST}:{self._base + PORTS + number}"
+
+    def _voters(self) -> str:
+        """The first quorum, as `number@address:directory`; every controller is formatted with the same."""
+        of_cluster = uuid.UUID(bytes=base64.urlsafe_b64decode(self._cluster_id + "=="))
+        directories = {number: _in_base64(uuid.uuid5(of_cluster, str(number))) for number in CONTROLLERS}
+        return ",".join(f"{number}@{self._address(number)}:{own}" for number, own in directories.items())
 
     def _kept_cluster_id(self) -> str:
         file = self.folder / "cluster-id"
         if not file.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+            file.write_text(_in_base64(uuid.uuid4()))
         return file.read_text()
+
+
+def _in_base64(number: uuid.UUID) -> str:
+    """As Kafka writes its ids."""
+    return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=")
 
 
 def timed(step: Callable[[], object]) -> float:

@@ -42,3 +42,12 @@ def report_restarts(course: Course[ClusterRig], before: dict[str, int]) -> None:
         if times > before.get(name, 0):
             again = times - before.get(name, 0)
             course.report.story.append(f"{name} was started again {again} times by its supervisor")
+
+
+def reads_are_never_refused(course: Course[ClusterRig], before: dict[str, int]) -> None:
+    """Whatever was lost; `before` is how often each process had restarted before the faults."""
+    report, reads = course.report, course.reads
+    report.none("reads of the query API refused, whatever was lost", list(reads.failures().elements()))
+    report.figures["reads served"] = reads.succeeded
+    report.figures["longest time without a read, s"] = reads.gap()
+    report_restarts(course, before)

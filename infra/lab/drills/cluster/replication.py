@@ -125,7 +125,7 @@ def _settings_are_read_back(course: Course[ClusterRig], _: None) -> None:
     create_assigned(admin, careless, [BROKERS], {"min.insync.replicas": "1"})
     refusal = ""
     try:
-        require_durable(cluster.bootstrap, cluster.controller_address, course.run.folder)
+        require_durable(cluster.bootstrap, cluster.controllers, course.run.folder)
     except NotDurable as error:
         refusal = str(error)
     named = refusal.splitlines()[1:]
