@@ -24,6 +24,7 @@ from infra.lab.drills import containers
 from infra.lab.drills.cluster.availability import BROKER_LOSS, REASSIGN, REPARTITION, ROLLING
 from infra.lab.drills.cluster.curves import CURVES
 from infra.lab.drills.cluster.groups import GROUPS
+from infra.lab.drills.cluster.losses import DISK_LOSS, QUORUM_LOSS
 from infra.lab.drills.cluster.replication import ACKNOWLEDGEMENTS, ELECTIONS, RACKS
 from infra.lab.drills.cluster.semantics import COPIES
 from infra.lab.drills.cluster.storage import RETENTION, SIZES
@@ -40,11 +41,7 @@ from infra.stack.site import home_settings
 
 app = typer.Typer(no_args_is_help=True)
 cluster_app = typer.Typer(no_args_is_help=True)
-app.add_typer(
-    cluster_app,
-    name="cluster",
-    help="Test what a cluster of three brokers promises. The drill starts the brokers.",
-)
+app.add_typer(cluster_app, name="cluster", help="Test what three brokers promise. The drill starts them.")
 SITES_PORTS, CLUSTER_PORTS = 400, 800  # beyond those of the stack that may be running
 HELD_SECONDS = 3.0
 FAILURES = (DaybookError, TimeoutError, KafkaException, httpx.HTTPError)
@@ -60,8 +57,8 @@ DRILLS: tuple[Drill[Any, Any], ...] = (
     routed(),
 )
 CLUSTER_DRILLS: tuple[Drill[Any, Any], ...] = (
-    *(BROKER_LOSS, ELECTIONS, ACKNOWLEDGEMENTS, ROLLING, REPARTITION, REASSIGN),
-    *(RACKS, RETENTION, SIZES, COPIES, GROUPS, CURVES),
+    *(BROKER_LOSS, ELECTIONS, ACKNOWLEDGEMENTS, ROLLING, REPARTITION, REASSIGN, RACKS, RETENTION),
+    *(SIZES, COPIES, GROUPS, CURVES, QUORUM_LOSS, DISK_LOSS),
 )
 
 Seed = Annotated[int, typer.Option(help="Determines times, order and kind of the faults.")]
@@ -138,7 +135,7 @@ def _run_on_cluster(drill: Drill[Any, Any], seed: int, out: Path | None) -> None
     shutil.rmtree(own, ignore_errors=True)
     try:
         with (
-            notes.status("starting three brokers and a controller") as status,
+            notes.status("starting three brokers and three controllers") as status,
             ClusterRig(own, home.port_base + CLUSTER_PORTS) as rig,
         ):
             report = drill.run(rig, seed, folder, status.update)

@@ -5,6 +5,7 @@ import pytest
 from infra.lab.drills.cluster.availability import BROKER_LOSS, REASSIGN, REPARTITION, ROLLING
 from infra.lab.drills.cluster.curves import CURVES
 from infra.lab.drills.cluster.groups import GROUPS
+from infra.lab.drills.cluster.losses import DISK_LOSS, QUORUM_LOSS
 from infra.lab.drills.cluster.replication import ACKNOWLEDGEMENTS, ELECTIONS, RACKS
 from infra.lab.drills.cluster.semantics import COPIES
 from infra.lab.drills.cluster.storage import RETENTION, SIZES
@@ -62,3 +63,13 @@ def test_a_spare_projection_worker_takes_over(run_drill: RunDrill) -> None:
 
 def test_more_partitions_keep_every_keys_order(run_drill: RunDrill) -> None:
     run_drill(REPARTITION)
+
+
+def test_without_a_quorum_leaders_write_on_and_none_is_elected(run_drill: RunDrill) -> None:
+    report = run_drill(QUORUM_LOSS)
+    assert report.figures["commands answered"] > 0
+
+
+def test_a_broker_returns_without_its_disk(run_drill: RunDrill) -> None:
+    report = run_drill(DISK_LOSS)
+    assert report.figures["commands answered"] > 0

@@ -24,7 +24,8 @@ READ_SECONDS = 60.0
 class Numbered:
     """Writes records 0, 1, 2… whose values are their numbers and so many spaces.
 
-    `acknowledged` are those that a delivery report called written; `refused` counts the errors of the others.
+    `acknowledged` are those that a delivery report called written, `times` when; `refused` counts the errors of the
+    others.
     """
 
     def __init__(self, bootstrap: str, topic: str, acks: str, padding: int = 0, **more: Any) -> None:
@@ -34,6 +35,7 @@ class Numbered:
         )
         self.sent = 0
         self.acknowledged: set[int] = set()
+        self.times: list[float] = []
         self.refused: Counter[str] = Counter()
 
     def write(self, count: int) -> None:
@@ -51,6 +53,7 @@ class Numbered:
     def _delivered(self, error: KafkaError | None, record: Message) -> None:
         if error is None:
             self.acknowledged.add(int(record.key()))
+            self.times.append(time.time())
         else:
             self.refused[error.name()] += 1
 

@@ -1,0 +1,209 @@
+"""The shop under load while controllers are lost, down to no quorum, and while a broker loses its disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic
+
+from infra.base.errors import NotReady
+from infra.base.waiting import TooLate, wait_until
+from infra.lab.cluster.administration import create_assigned, delete_topics, elect_preferred, read_quorum
+from infra.lab.cluster.cluster import BROKERS, Cluster, timed
+from infra.lab.cluster.rig import ClusterRig
+from infra.lab.drills.cluster.promises import (
+    cluster_clients,
+    log_is_sound,
+    reads_are_never_refused,
+    with_shop,
+)
+from infra.lab.drills.cluster.records import Numbered, Stream, count
+from infra.lab.drills.drill import Course, Drill, all_have_outcomes
+from infra.lab.load.clients import longest_gap
+
+WARM = (4.0, 8.0)
+# How long each state lasts.
+STATE_SECONDS = 15.0
+REQUEST_SECONDS = 8.0
+ELECTION_SECONDS = RECOVERED_SECONDS = 120.0
+PAUSE_SECONDS = 10.0
+PER_SECOND = 100
+
+
+def _lose_the_quorum(course: Course[ClusterRig]) -> dict[str, int]:
+    report, cluster, before = course.report, course.rig.cluster, course.rig.restarts()
+    first = read_quorum(cluster.controllers).leader
+    course.sleep(WARM)
+    course.show(f"killing controller {first}, which leads")
+    killed = time.time()
+    cluster.kill(first)
+    second = read_quorum(cluster.controllers).leader
+    measured = f"controller {second} led after {time.time() - killed:.1f} s at most"
+    report.promise("the active controller is killed", "another leads", measured, second != first)
+    time.sleep(STATE_SECONDS)
+    report.figures["one controller lost: longest time without an accepted command, s"] = course.write_gap(
+        killed
+    )
+    course.show(f"killing controller {second} too")
+    _without_quorum(course, second)
+    lost = cluster.layout().leaders().most_common(1)[0][0]
+    course.show(f"killing broker {lost} as well")
+    led = _without_election(course, lost)
+    course.show("starting both controllers again")
+    _quorum_returns(course, (first, second), lost, led)
+    return before
+
+
+def _without_quorum(course: Course[ClusterRig], second: int) -> None:
+    """Leaders write on; whatever changes metadata waits."""
+    report, cluster = course.report, course.rig.cluster
+    killed = time.time()
+    cluster.kill(second)
+    error = _creation(cluster)
+    report.promise("no quorum: a topic is created", "refused, or timed out", error or "created", bool(error))
+    time.sleep(STATE_SECONDS)
+    accepted = sum(row.accepted and row.sent > killed for row in list(course.load.responses))
+    gap = course.write_gap(killed)
+    measured = f"{accepted} commands accepted, the longest pause {gap:.1f} s"
+    report.promise("no quorum: the leaders that there are", "writes go on", measured, accepted > 0)
+    report.figures["no quorum: longest time without an accepted command, s"] = gap
+    report.story.append(f"two of three controllers were dead: {measured}; creating a topic: {error}")
+
+
+def _creation(cluster: Cluster) -> str:
+    """The name of the error with which a new topic is refused; empty where it is created."""
+    new = NewTopic(f"drill.no-quorum-{time.time_ns():x}", 1, len(BROKERS))
+    options = {"request_timeout": REQUEST_SECONDS, "operation_timeout": REQUEST_SECONDS}
+    admin = cluster.admin  # its futures end with it
+    ((_, future),) = admin.create_topics([new], **options).items()
+    try:
+        future.result(4 * REQUEST_SECONDS)
+    except KafkaException as error:
+        return str(error.args[0].name())
+    return ""
+
+
+def _without_election(course: Course[ClusterRig], lost: int) -> list[tuple[str, int]]:
+    """The partitions that the broker led; without a quorum nobody else does."""
+    report, cluster = course.report, course.rig.cluster
+    led = _led_by(cluster, lost)
+    killed = time.time()
+    cluster.kill(lost)
+    time.sleep(STATE_SECONDS)
+    still = _led_by(cluster, lost)
+    measured = f"{len(still)} of {len(led)} partitions still name the dead broker after {STATE_SECONDS:.0f} s"
+    report.promise("no quorum, and a broker is killed", "no election", measured, set(still) == set(led))
+    # What was under way at the kill may still be acknowledged.
+    accepted = sum(row.accepted and row.sent > killed + 1 for row in list(course.load.responses))
+    report.figures["no quorum and a broker lost: commands accepted"] = accepted
+    report.story.append(f"broker {lost} was killed too: {measured}; {accepted} commands accepted")
+    return led
+
+
+def _led_by(cluster: Cluster, broker: int) -> list[tuple[str, int]]:
+    partitions = cluster.layout().partitions
+    return [partition for partition, replicas in partitions.items() if replicas.leader == broker]
+
+
+def _quorum_returns(
+    course: Course[ClusterRig], controllers: Sequence[int], lost: int, led: Sequence[tuple[str, int]]
+) -> None:
+    report, cluster, began = course.report, course.rig.cluster, time.time()
+    for number in controllers:
+        cluster.launch(number)
+
+    def others_lead() -> bool:
+        partitions = cluster.layout().partitions
+        return all(partitions[partition].leader not in (lost, -1) for partition in led)
+
+    wait_until(others_lead, "others lead", ELECTION_SECONDS, error=NotReady)
+    elected = time.time() - began
+    first = _first_accepted(course, began)
+    report.promise(
+        "the quorum is back", "writes go on by themselves", f"after {first:.1f} s", first < float("inf")
+    )
+    report.figures["quorum back: others lead the dead broker's partitions, s"] = elected
+    report.story.append(
+        f"controllers started: others led after {elected:.1f} s, first write {first:.1f} s after"
+    )
+    cluster.launch(lost)
+    cluster.await_in_sync()
+    cluster.await_quorum()
+    elect_preferred(cluster.bootstrap)
+
+
+def _first_accepted(course: Course[ClusterRig], since: float) -> float:
+    """Seconds until a command is accepted; infinite where none is."""
+
+    def accepted() -> list[float]:
+        return [row.at - since for row in list(course.load.responses) if row.accepted and row.at > since]
+
+    with suppress(TooLate):
+        wait_until(accepted, "a command is accepted again", RECOVERED_SECONDS)
+    return min(accepted(), default=float("inf"))
+
+
+def _lose_a_disk(course: Course[ClusterRig]) -> dict[str, int]:
+    """The broker leads a topic of numbered records beside the shop's; its only copies are those of the others."""
+    report, cluster, before = course.report, course.rig.cluster, course.rig.restarts()
+    lost = course.random.choice(BROKERS)
+    topic = f"drill.disk-{course.rig.run_id}"
+    create_assigned(cluster.admin, topic, [[lost, *(number for number in BROKERS if number != lost)]])
+    records = Numbered(cluster.bootstrap, topic, "all")
+    with Stream(records, PER_SECOND):
+        course.sleep(WARM)
+        course.show(f"killing broker {lost}; its disk is lost")
+        killed = time.time()
+        cluster.kill(lost)
+        cluster.lose_disk(lost)
+        time.sleep(STATE_SECONDS)
+        course.show(f"broker {lost} starts with an empty disk")
+        started = time.time()
+        cluster.launch(lost)
+        cluster.await_members([lost])
+        report.figures["from its return until all its replicas are in sync, s"] = timed(cluster.await_in_sync)
+        elect_preferred(cluster.bootstrap)
+        course.sleep(WARM)
+    _report_pauses(course, records, killed, started)
+    replicas = cluster.layout().partitions[topic, 0]
+    in_sync = f"leader {replicas.leader}, in sync {sorted(replicas.in_sync)}"
+    kept = replicas.leader == lost and len(replicas.in_sync) == len(BROKERS)
+    report.promise(f"broker {lost} with an empty disk", "copies everything and leads again", in_sync, kept)
+    content = count(cluster.bootstrap, topic)  # read from its new copies
+    missing = [str(number) for number in sorted(content.lost(records))]
+    report.none(f"of {len(records.acknowledged)} acknowledged records, lost", missing)
+    report.promise("doubled", "0", str(content.duplicates()), not content.duplicates())
+    delete_topics(cluster.admin, [topic])
+    return before
+
+
+def _report_pauses(course: Course[ClusterRig], records: Numbered, killed: float, started: float) -> None:
+    """Between the broker's kill and its start, for a client that writes to what it led, and for the shop's clients."""
+    pause, _, _ = longest_gap(records.times, killed, started)
+    course.report.at_most("a broker lost: pause of acknowledged writes to what it led", pause, PAUSE_SECONDS)
+    shop = course.write_gap(killed, started)
+    course.report.at_most("a broker lost: pause of accepted commands", shop, PAUSE_SECONDS)
+    course.report.story.append(
+        f"its leader dead, a client waited {pause:.1f} s; the shop's clients {shop:.1f} s"
+    )
+
+
+QUORUM_LOSS = Drill(
+    "cluster quorum-loss",
+    "Kill two of three controllers, then a broker, under load: leaders write on, none is elected; nothing is lost.",
+    rig=with_shop,
+    clients=cluster_clients("quorum"),
+    faults=_lose_the_quorum,
+    promises=(reads_are_never_refused, all_have_outcomes, log_is_sound),
+)
+DISK_LOSS = Drill(
+    "cluster disk-loss",
+    "Kill a broker, remove its disk and start it again, under load: writes pause for seconds, nothing is lost.",
+    rig=with_shop,
+    clients=cluster_clients("disk"),
+    faults=_lose_a_disk,
+    promises=(reads_are_never_refused, all_have_outcomes, log_is_sound),
+)
