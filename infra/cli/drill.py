@@ -23,9 +23,11 @@ from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills import containers
 from infra.lab.drills.cluster.availability import BROKER_LOSS, REASSIGN, REPARTITION, ROLLING
 from infra.lab.drills.cluster.curves import CURVES
-from infra.lab.drills.cluster.groups import GROUPS
+from infra.lab.drills.cluster.followers import REPLICA_LAG, SEGMENT_RECOVERY
+from infra.lab.drills.cluster.groups import GROUPS, STATIC_MEMBERS
 from infra.lab.drills.cluster.losses import DISK_LOSS, QUORUM_LOSS
 from infra.lab.drills.cluster.replication import ACKNOWLEDGEMENTS, ELECTIONS, RACKS
+from infra.lab.drills.cluster.retries import RETRIES
 from infra.lab.drills.cluster.semantics import COPIES
 from infra.lab.drills.cluster.storage import RETENTION, SIZES
 from infra.lab.drills.drill import Drill
@@ -58,7 +60,8 @@ DRILLS: tuple[Drill[Any, Any], ...] = (
 )
 CLUSTER_DRILLS: tuple[Drill[Any, Any], ...] = (
     *(BROKER_LOSS, ELECTIONS, ACKNOWLEDGEMENTS, ROLLING, REPARTITION, REASSIGN, RACKS, RETENTION),
-    *(SIZES, COPIES, GROUPS, CURVES, QUORUM_LOSS, DISK_LOSS),
+    *(SIZES, COPIES, GROUPS, CURVES, QUORUM_LOSS, DISK_LOSS, RETRIES, STATIC_MEMBERS),
+    *(REPLICA_LAG, SEGMENT_RECOVERY),
 )
 
 Seed = Annotated[int, typer.Option(help="Determines times, order and kind of the faults.")]

@@ -4,9 +4,11 @@ import pytest
 
 from infra.lab.drills.cluster.availability import BROKER_LOSS, REASSIGN, REPARTITION, ROLLING
 from infra.lab.drills.cluster.curves import CURVES
-from infra.lab.drills.cluster.groups import GROUPS
+from infra.lab.drills.cluster.followers import REPLICA_LAG, SEGMENT_RECOVERY
+from infra.lab.drills.cluster.groups import GROUPS, STATIC_MEMBERS
 from infra.lab.drills.cluster.losses import DISK_LOSS, QUORUM_LOSS
 from infra.lab.drills.cluster.replication import ACKNOWLEDGEMENTS, ELECTIONS, RACKS
+from infra.lab.drills.cluster.retries import RETRIES
 from infra.lab.drills.cluster.semantics import COPIES
 from infra.lab.drills.cluster.storage import RETENTION, SIZES
 from tests.cluster.conftest import RunDrill
@@ -73,3 +75,20 @@ def test_without_a_quorum_leaders_write_on_and_none_is_elected(run_drill: RunDri
 def test_a_broker_returns_without_its_disk(run_drill: RunDrill) -> None:
     report = run_drill(DISK_LOSS)
     assert report.figures["commands answered"] > 0
+
+
+def test_idempotence_prevents_doubles_and_unknown_topics_are_refused(run_drill: RunDrill) -> None:
+    report = run_drill(RETRIES)
+    assert report.figures["without idempotence: doubled"] > 0
+
+
+def test_a_static_members_restart_moves_no_partition(run_drill: RunDrill) -> None:
+    run_drill(STATIC_MEMBERS)
+
+
+def test_a_short_lag_lets_writes_go_on_without_a_slow_follower(run_drill: RunDrill) -> None:
+    run_drill(REPLICA_LAG)
+
+
+def test_small_segments_are_recovered_sooner(run_drill: RunDrill) -> None:
+    run_drill(SEGMENT_RECOVERY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +16,11 @@ from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import NotReady
 from infra.base.ports import HOST, free_ports
-from infra.lab.cluster.administration import elect_preferred
-from infra.lab.cluster.cluster import BROKERS, Cluster
+from infra.base.waiting import wait_until
+from infra.lab.cluster.administration import create_assigned, delete_topics
+from infra.lab.cluster.cluster import BROKERS
 from infra.lab.cluster.rig import SITE, ClusterRig
-from infra.lab.drills.cluster.promises import log_is_sound, with_shop
+from infra.lab.drills.cluster.promises import brokers, log_is_sound, with_shop
 from infra.lab.drills.drill import Course, Drill
 from infra.lab.load.clients import Api
 from infra.stack.embedded.child import Child
@@ -35,6 +36,8 @@ PATIENCE = 120.0
 SESSION_SECONDS = 10.0  # the projection's own setting
 DELAY_MS = 3_000  # Kafka's default; ours is 0
 TRIES = 3
+MEMBERS = 2  # and partitions
+MEMBER_SESSION_MS, DOWN_SECONDS = 10_000, 3.0
 
 
 class _Spare:
@@ -127,7 +130,7 @@ def _first_rebalance_waits(course: Course[ClusterRig], _: None) -> None:
     course.show("the first rebalance of a group")
     cluster, report, slow = course.rig.cluster, course.report, BROKERS[-1]
     before = cluster.nodes[slow].own
-    _restart(cluster, slow, {**before, "group.initial.rebalance.delay.ms": str(DELAY_MS)})
+    cluster.restart(slow, {**before, "group.initial.rebalance.delay.ms": str(DELAY_MS)})
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for _attempt in range(100):
         group = f"drill-{time.time_ns():x}"
@@ -142,15 +145,7 @@ def _first_rebalance_waits(course: Course[ClusterRig], _: None) -> None:
     measured = f"{without:.2f} s with 0, {with_delay:.2f} s with {DELAY_MS} ms"
     kept = min(seconds[True]) * 1000 >= DELAY_MS
     report.promise("group.initial.rebalance.delay.ms", "the first rebalance waits for it", measured, kept)
-    _restart(cluster, slow, before)
-
-
-def _restart(cluster: Cluster, number: int, own: Mapping[str, str]) -> None:
-    cluster.stop(number)
-    cluster.launch(number, own)
-    cluster.await_members([number])
-    cluster.await_in_sync()
-    elect_preferred(cluster.bootstrap)
+    cluster.restart(slow, before)
 
 
 def _coordinator(admin: AdminClient, group: str) -> int:
@@ -190,9 +185,83 @@ def _first_assignment(bootstrap: str, group: str) -> float:
     return assigned[0] - began
 
 
+class _Member:
+    """A consumer of a group, with the partitions that it has; `revocations` counts how often it lost them."""
+
+    def __init__(self, bootstrap: str, group: str, instance: str | None) -> None:
+        static = {"group.instance.id": instance} if instance else {}
+        options = {"group.id": group, "session.timeout.ms": MEMBER_SESSION_MS, "log_level": 0, **static}
+        self.consumer = clients.follower(bootstrap, options=options)
+        self.revocations = 0
+
+    def subscribe(self, topic: str) -> None:
+        self.consumer.subscribe([topic], on_revoke=self._revoked)
+
+    def _revoked(self, *_: object) -> None:
+        self.revocations += 1
+
+    def partitions(self) -> int:
+        self.consumer.poll(0.05)
+        return len(self.consumer.assignment())
+
+
+def _a_restart_moves_nothing(course: Course[ClusterRig], _: None) -> None:
+    report, cluster, number = course.report, course.rig.cluster, course.rig.run_id
+    topic = f"drill.members-{number}"
+    create_assigned(cluster.admin, topic, [BROKERS] * MEMBERS)
+    for kind in ("dynamic", "static"):
+        course.show(f"a {kind} member is restarted, then stopped")
+        moved, taken = _restarted(cluster.bootstrap, topic, kind == "static")
+        report.figures[f"{kind} member stopped: its partition has another reader, s"] = taken
+        promised = "the other member goes on" if kind == "static" else "the other member loses its partitions"
+        measured = f"{moved} rebalances; when it stopped for good, taken over after {taken:.1f} s"
+        report.promise(
+            f"a {kind} member is restarted", promised, measured, (moved == 0) == (kind == "static")
+        )
+    delete_topics(cluster.admin, [topic])
+
+
+def _restarted(bootstrap: str, topic: str, static: bool) -> tuple[int, float]:
+    """How often a member lost its partitions while the other one was restarted; the seconds until it had both after
+    the other one stopped for good."""
+    group = f"drill-{time.time_ns():x}"
+
+    def member(name: str) -> _Member:
+        joined = _Member(bootstrap, group, name if static else None)
+        joined.subscribe(topic)
+        return joined
+
+    survivor, other = member("a"), member("b")
+    try:
+        _until(lambda: [survivor.partitions(), other.partitions()] == [1, 1])
+        before = survivor.revocations
+        other.consumer.close()
+        until = time.monotonic() + DOWN_SECONDS
+        while time.monotonic() < until:
+            survivor.partitions()
+        other = member("b")
+        _until(lambda: [survivor.partitions(), other.partitions()] == [1, 1])
+        moved, stopped = survivor.revocations - before, time.monotonic()
+        other.consumer.close()
+        _until(lambda: survivor.partitions() == MEMBERS)
+        return moved, time.monotonic() - stopped
+    finally:
+        survivor.consumer.close()
+
+
+def _until(done: Callable[[], bool]) -> None:
+    wait_until(done, "the members have their partitions", PATIENCE, error=NotReady)
+
+
 GROUPS = Drill(
     "cluster groups",
     "Kill a projection worker beside a spare one; measure what a group's first rebalance waits for.",
     rig=with_shop,
     promises=(_spare_takes_over, log_is_sound, _first_rebalance_waits),
+)
+STATIC_MEMBERS = Drill(
+    "cluster static-members",
+    "Restart a consumer that is a dynamic, then a static member of its group: who loses partitions, for how long.",
+    rig=brokers,
+    promises=(_a_restart_moves_nothing,),
 )
