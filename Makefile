@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 # Stamps: a step runs again only when what it depends on has changed.
 STAMPS := $(VENV)/.stamps
 PATHS := contracts services analytics infra tests
+# The shop and its tests start hundreds of processes. Without byte code each would compile its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup up down status demo unit test-unit test coverage test-dr test-dr-full test-hostile test-compose test-testcontainers test-containers test-cluster check lint types imports contracts format bench bench-against clean distclean
 
