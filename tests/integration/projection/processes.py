@@ -66,9 +66,9 @@ class Process:
         self.child.send_signal(signal.SIGTERM)
         return self.child.wait(PATIENCE)
 
-    async def ready(self) -> None:
+    async def ready(self, seconds: float = PATIENCE) -> None:
         async with httpx.AsyncClient() as client:
-            await until(lambda: self._answers(client), f"{self._command[-1]} is not ready")
+            await until(lambda: self._answers(client), lambda: f"not ready: {self.tail()}", seconds)
 
     async def _answers(self, client: httpx.AsyncClient) -> bool:
         assert self.child.poll() is None, self.tail()
@@ -123,7 +123,9 @@ async def connected(database_url: str) -> AsyncIterator[Any]:
         await connection.close()
 
 
-async def until(met: Callable[[], Any], otherwise: str, seconds: float = PATIENCE) -> None:
+async def until(
+    met: Callable[[], Any], otherwise: str | Callable[[], str], seconds: float = PATIENCE
+) -> None:
     await wait_until_async(met, otherwise, seconds, error=lambda late: AssertionError(f"{late}"))
 
 

@@ -15,6 +15,8 @@ from tests.integration.projection.shop_log import LogWriter, fresh_topics, histo
 
 # Long enough to notice a process that waits for its predecessor's session.
 SESSION_SECONDS, BACK_SECONDS = 60, 50.0
+# Faust lets a group wait 60 s for a member that was frozen in a rebalance and whose session has not ended.
+SUCCESSOR_SECONDS = 150.0
 KILLS = 3
 
 
@@ -66,7 +68,7 @@ async def test_of_two_with_one_name_one_ends_and_no_row_is_wrong(named: Named) -
         await asyncio.to_thread(named.writer.write_all, events[:half], 20, spoil=0.2)
         older.signal(signal.SIGSTOP)
         with named.running("newer.log") as newer:
-            await newer.ready()
+            await newer.ready(SUCCESSOR_SECONDS)
             older.signal(signal.SIGCONT)
             await asyncio.to_thread(named.writer.write_all, events[half:], 20, spoil=0.2)
             # the one whose transaction comes second finds that it does not own the position
