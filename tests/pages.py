@@ -173,8 +173,9 @@ def runs_of(steps: Sequence[PageStep], output: str) -> list[StepRun]:
     return runs
 
 
-def check(runs: Sequence[StepRun]) -> None:
-    """Every step did what the page says."""
+def check(runs: Sequence[StepRun]) -> Sequence[StepRun]:
+    """The same runs. Raises AssertionError where a step did not do what the page says."""
     for number, run in enumerate(runs, start=1):
         what = f"step {number}, `{run.step.command}`: {run.difference}\nIt printed:\n{run.output}"
         assert not run.difference, what
+    return runs

@@ -86,6 +86,10 @@ class Layout:
         """How many partitions each broker leads."""
         return Counter(replicas.leader for replicas in self.partitions.values())
 
+    def led_by(self, broker: int) -> list[tuple[str, int]]:
+        """The partitions that this broker leads."""
+        return [partition for partition, replicas in self.partitions.items() if replicas.leader == broker]
+
     def not_preferred(self) -> list[tuple[str, int]]:
         """Partitions that another replica than the preferred one leads."""
         return [

@@ -83,11 +83,9 @@ class Projector:
         nothing is kept: the next assignment reads the positions again."""
         assigned, self.partitions = set(tps), partitions
         await self.revoked()
-        seek, positions, decided = (
-            self.seek,
-            dict[str, dict[TopicPartition, Position]](),
-            dict[str, Journal](),
-        )
+        seek = self.seek
+        positions: dict[str, dict[TopicPartition, Position]] = {}
+        decided: dict[str, Journal] = {}
         async with self._pool.acquire() as connection:
             latest = self._journal()
             for name, model in self.models.items():

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from contracts.topics import TOPICS
-from infra.base.waiting import TooLate, wait_until
 from infra.dr.repartition import repartition_shop
 from infra.lab.checker import read_evidence
 from infra.lab.cluster.administration import elect_preferred, in_force, reassign, replicated
@@ -19,6 +17,7 @@ from infra.lab.cluster.cluster import BROKERS, CONTROLLERS, Cluster, timed
 from infra.lab.cluster.rig import SITE, ClusterRig
 from infra.lab.drills.cluster.promises import (
     cluster_clients,
+    first_accepted,
     log_is_sound,
     reads_are_never_refused,
     report_restarts,
@@ -38,7 +37,6 @@ AFTER_SECONDS = 8.0
 ONE_LOST_SECONDS, TWO_LOST_SECONDS = 60.0, 30.0
 # A write that was sent while two brokers were left, or is under way when the second dies, is not refused yet.
 REFUSING_AFTER = 12.0
-RECOVERED_SECONDS = 120.0
 BETWEEN_SECONDS = 3.0
 # Read at start only: it changes with a restart, node by node.
 STATIC = ("queued.max.requests", "400")
@@ -126,14 +124,8 @@ def _return_both(course: Course[ClusterRig], brokers: tuple[int, int]) -> None:
     cluster.await_in_sync()
     in_sync = time.time() - began
 
-    def accepted() -> list[float]:
-        responses = list(course.load.responses)
-        return [response.at for response in responses if response.accepted and response.at > began]
-
-    with suppress(TooLate):
-        wait_until(accepted, "a command is accepted again", RECOVERED_SECONDS)
-    first = min(accepted(), default=float("inf")) - began
-    report.promise("both back", "writes go on by themselves", f"after {first:.1f} s", bool(accepted()))
+    first = first_accepted(course, began)
+    report.promise("both back", "writes go on by themselves", f"after {first:.1f} s", first < float("inf"))
     report.figures["both back: all replicas in sync, s"] = in_sync
     report.figures["both back: first accepted command, s"] = first
     report.story.append(f"both were started: first write {first:.1f} s, all in sync {in_sync:.1f} s after")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 
 from infra.base.errors import NotReady
@@ -11,7 +9,7 @@ from infra.base.waiting import wait_until
 from infra.lab.cluster.administration import DURABLE, create_assigned, delete_topics, elect_preferred
 from infra.lab.cluster.cluster import BROKERS, Cluster, timed
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.cluster.promises import brokers
+from infra.lab.drills.cluster.promises import brokers, paused
 from infra.lab.drills.cluster.records import Numbered, Stream, count
 from infra.lab.drills.drill import Course, Drill
 from infra.lab.load.clients import longest_gap
@@ -53,12 +51,9 @@ def _pause(cluster: Cluster, topic: str) -> tuple[float, list[str]]:
     records = Numbered(cluster.bootstrap, topic, "all")
     with Stream(records, PER_SECOND):
         time.sleep(WARM_SECONDS)
-        began, follower = time.time(), cluster.pid(BROKERS[-1])
-        os.kill(follower, signal.SIGSTOP)
-        try:
+        began = time.time()
+        with paused(cluster, BROKERS[-1]):
             time.sleep(STILL_SECONDS)
-        finally:
-            os.kill(follower, signal.SIGCONT)
     pause, _, _ = longest_gap(records.times, began)
     cluster.await_in_sync()
     lost = [str(number) for number in sorted(count(cluster.bootstrap, topic).lost(records))]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
 from infra.base.errors import NotReady
-from infra.base.waiting import TooLate, wait_until
+from infra.base.waiting import wait_until
 from infra.lab.cluster.administration import create_assigned, delete_topics, elect_preferred, read_quorum
 from infra.lab.cluster.cluster import BROKERS, Cluster, timed
 from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills.cluster.promises import (
     cluster_clients,
+    first_accepted,
     log_is_sound,
     reads_are_never_refused,
     with_shop,
@@ -28,7 +28,7 @@ WARM = (4.0, 8.0)
 # How long each state lasts.
 STATE_SECONDS = 15.0
 REQUEST_SECONDS = 8.0
-ELECTION_SECONDS = RECOVERED_SECONDS = 120.0
+ELECTION_SECONDS = 120.0
 PAUSE_SECONDS = 10.0
 PER_SECOND = 100
 
@@ -89,11 +89,11 @@ def _creation(cluster: Cluster) -> str:
 def _without_election(course: Course[ClusterRig], lost: int) -> list[tuple[str, int]]:
     """The partitions that the broker led; without a quorum nobody else does."""
     report, cluster = course.report, course.rig.cluster
-    led = _led_by(cluster, lost)
+    led = cluster.layout().led_by(lost)
     killed = time.time()
     cluster.kill(lost)
     time.sleep(STATE_SECONDS)
-    still = _led_by(cluster, lost)
+    still = cluster.layout().led_by(lost)
     measured = f"{len(still)} of {len(led)} partitions still name the dead broker after {STATE_SECONDS:.0f} s"
     report.promise("no quorum, and a broker is killed", "no election", measured, set(still) == set(led))
     # What was under way at the kill may still be acknowledged.
@@ -101,11 +101,6 @@ def _without_election(course: Course[ClusterRig], lost: int) -> list[tuple[str, 
     report.figures["no quorum and a broker lost: commands accepted"] = accepted
     report.story.append(f"broker {lost} was killed too: {measured}; {accepted} commands accepted")
     return led
-
-
-def _led_by(cluster: Cluster, broker: int) -> list[tuple[str, int]]:
-    partitions = cluster.layout().partitions
-    return [partition for partition, replicas in partitions.items() if replicas.leader == broker]
 
 
 def _quorum_returns(
@@ -121,7 +116,7 @@ def _quorum_returns(
 
     wait_until(others_lead, "others lead", ELECTION_SECONDS, error=NotReady)
     elected = time.time() - began
-    first = _first_accepted(course, began)
+    first = first_accepted(course, began)
     report.promise(
         "the quorum is back", "writes go on by themselves", f"after {first:.1f} s", first < float("inf")
     )
@@ -133,17 +128,6 @@ def _quorum_returns(
     cluster.await_in_sync()
     cluster.await_quorum()
     elect_preferred(cluster.bootstrap)
-
-
-def _first_accepted(course: Course[ClusterRig], since: float) -> float:
-    """Seconds until a command is accepted; infinite where none is."""
-
-    def accepted() -> list[float]:
-        return [row.at - since for row in list(course.load.responses) if row.accepted and row.at > since]
-
-    with suppress(TooLate):
-        wait_until(accepted, "a command is accepted again", RECOVERED_SECONDS)
-    return min(accepted(), default=float("inf"))
 
 
 def _lose_a_disk(course: Course[ClusterRig]) -> dict[str, int]:

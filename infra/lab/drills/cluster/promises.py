@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from infra.base.waiting import TooLate, wait_until
+from infra.lab.cluster.cluster import Cluster
 from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills.drill import Clients, Course, Run
 from infra.lab.drills.judgement import judge
 
 RATE = 20.0  # commands per second
+RECOVERED_SECONDS = 120.0
 
 
 def brokers(run: Run) -> ClusterRig:
@@ -34,6 +41,30 @@ def log_is_sound(course: Course[ClusterRig], _: Any) -> None:
     course.show("coming to rest")
     course.rig.await_rest()
     judge(course.report, course.rig.cluster.bootstrap, course.responses)
+
+
+@contextmanager
+def paused(cluster: Cluster, *numbers: int) -> Iterator[None]:
+    """These nodes stand still during the block, with their connections."""
+    pids = [cluster.pid(number) for number in numbers]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def first_accepted(course: Course[ClusterRig], since: float) -> float:
+    """Seconds until a command is accepted after `since`; infinite where none is in time."""
+
+    def accepted() -> list[float]:
+        return [row.at - since for row in list(course.load.responses) if row.accepted and row.at > since]
+
+    with suppress(TooLate):
+        wait_until(accepted, "a command is accepted again", RECOVERED_SECONDS)
+    return min(accepted(), default=float("inf"))
 
 
 def report_restarts(course: Course[ClusterRig], before: dict[str, int]) -> None:

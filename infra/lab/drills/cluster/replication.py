@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -27,7 +25,7 @@ from infra.lab.cluster.administration import (
 )
 from infra.lab.cluster.cluster import BROKERS, Cluster
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.cluster.promises import brokers
+from infra.lab.drills.cluster.promises import brokers, paused
 from infra.lab.drills.cluster.records import Numbered, Stream, TopicContent, count
 from infra.lab.drills.drill import Course, Drill
 from infra.lab.drills.report import DrillReport
@@ -101,16 +99,11 @@ def _write_and_kill(cluster: Cluster, behind: bool) -> dict[str, tuple[Numbered,
 
 
 def _kill_leader(cluster: Cluster, leader: int, behind: bool) -> None:
-    followers = [cluster.pid(number) for number in BROKERS if number != leader] if behind else []
-    for pid in followers:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    followers = [number for number in BROKERS if number != leader] if behind else []
+    with paused(cluster, *followers):
         if behind:
             time.sleep(BEHIND_SECONDS)
         cluster.kill(leader)
-    finally:
-        for pid in followers:
-            os.kill(pid, signal.SIGCONT)
 
 
 def _settings_are_read_back(course: Course[ClusterRig], _: None) -> None:
@@ -141,7 +134,7 @@ def _a_replica_in_sync_leads(course: Course[ClusterRig], _: None) -> None:
     course.show("killing a leader")
     before = cluster.layout()
     lost = before.leaders().most_common(1)[0][0]
-    led = [partition for partition, replicas in before.partitions.items() if replicas.leader == lost]
+    led = before.led_by(lost)
     killed = time.monotonic()
     cluster.kill(lost)
     _until(lambda: all(cluster.layout().partitions[partition].leader not in (lost, -1) for partition in led))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from contextlib import ExitStack
 
@@ -12,7 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from infra.lab.cluster.administration import create_assigned, delete_topics
 from infra.lab.cluster.cluster import BROKERS, Cluster
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.cluster.promises import brokers
+from infra.lab.drills.cluster.promises import brokers, paused
 from infra.lab.drills.cluster.records import FLUSH_SECONDS, Numbered, Stream, TopicContent, count
 from infra.lab.drills.drill import Course, Drill
 from services.kernel.log import clients
@@ -71,13 +69,13 @@ def _write_through_stalls(cluster: Cluster, number: str) -> dict[bool, tuple[Num
         idempotent: Stream(_patient(cluster.bootstrap, topic, idempotent), PER_SECOND)
         for idempotent, topic in topics.items()
     }
-    leader = cluster.pid(BROKERS[0])
     with ExitStack() as running:
         for stream in streams.values():
             running.enter_context(stream)
         for _ in range(STALLS):
             time.sleep(WARM_SECONDS)
-            _stall(leader, STALL_SECONDS)
+            with paused(cluster, BROKERS[0]):
+                time.sleep(STALL_SECONDS)
         time.sleep(WARM_SECONDS)
     cluster.await_in_sync()
     written = {
@@ -93,14 +91,6 @@ def _patient(bootstrap: str, topic: str, idempotent: bool) -> Numbered:
     return Numbered(bootstrap, topic, "all", **options)
 
 
-def _stall(pid: int, seconds: float) -> None:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        time.sleep(seconds)
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
 def _a_full_buffer_refuses_at_once(course: Course[ClusterRig], _: None) -> None:
     """A buffer bounds what a client may lose when it ends, not what it writes: the refused record is the caller's."""
     course.show("a client's buffer fills")
@@ -110,12 +100,8 @@ def _a_full_buffer_refuses_at_once(course: Course[ClusterRig], _: None) -> None:
     producer = clients.writer(cluster.bootstrap, options)
     producer.produce(topic, b"0")
     producer.flush(FLUSH_SECONDS)
-    leader = cluster.pid(BROKERS[0])
-    os.kill(leader, signal.SIGSTOP)
-    try:
+    with paused(cluster, BROKERS[0]):
         accepted, seconds = _fill(producer, topic)
-    finally:
-        os.kill(leader, signal.SIGCONT)
     left = producer.flush(FLUSH_SECONDS)
     content = count(cluster.bootstrap, topic)
     stored = sum(content.times.values())
