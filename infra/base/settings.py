@@ -52,6 +52,14 @@ FURTHER = {
 OFFSETS |= {
     f"{kind}-{number}": first + number for kind, first in FURTHER.items() for number in range(1, MOST)
 }
+# Of a site that is a cluster: three brokers and three controllers.
+CLUSTER = 3
+_NODES = {"broker": 84, "controller": 86, "peer": 88, "link": 57}
+OFFSETS |= {
+    f"{kind}-{number}": first + number for kind, first in _NODES.items() for number in range(1, CLUSTER)
+}
+# The file in the folder of such a site, which is made before its first start.
+CLUSTER_ID = "cluster-id"
 LOWEST_BASE, HIGHEST_BASE = 1024, 65535 - 100
 # Distance of the second site's base from the first's.
 AWAY_PORTS = 200
@@ -95,8 +103,21 @@ class StackSettings(BaseSettings):
         return f"http://{HOST}:{self.port(name)}"
 
     @property
+    def brokers(self) -> int:
+        """How many brokers the site has, and how many controllers."""
+        return CLUSTER if (self.home / CLUSTER_ID).exists() else 1
+
+    def nodes(self, kind: str) -> list[str]:
+        """The site's names of a kind in OFFSETS, one for each broker: broker, broker-1, broker-2."""
+        return [kind, *(f"{kind}-{number}" for number in range(1, self.brokers))]
+
+    def bootstrap_of(self, kind: str) -> str:
+        """`host:port` of each of these, separated by commas."""
+        return ",".join(f"{HOST}:{self.port(name)}" for name in self.nodes(kind))
+
+    @property
     def kafka(self) -> str:
-        return f"{HOST}:{self.port('broker')}"
+        return self.bootstrap_of("broker")
 
     @property
     def logs(self) -> Path:

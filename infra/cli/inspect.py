@@ -207,7 +207,7 @@ def _why_not_ready(url: str, member: MemberState, responds: Callable[[], bool] |
         return "it is not running"
     if responds is not None:
         return "" if responds() else "it does not respond"
-    if member.name in SILENT:
+    if kind_of(member.name) in SILENT:
         return "" if member.ready else "not yet"
     try:
         response = local_http().get(f"{url}/health/ready", timeout=ANSWER_SECONDS)

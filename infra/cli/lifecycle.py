@@ -12,11 +12,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from infra.base.errors import NotReady
 from infra.base.journal import StackJournal, StackState
-from infra.base.settings import StackSettings
+from infra.base.settings import CLUSTER, StackSettings
 from infra.base.waiting import TooLate, wait_until
 from infra.cli import in_containers
 from infra.cli.output import fail, notes, results
 from infra.dr.entrance import Entrance, entrance
+from infra.stack.embedded.cluster import kept_cluster_id
 from infra.stack.embedded.java import jars_folder
 from infra.stack.embedded.platform import start_supervisor, stop_supervisor
 from infra.stack.embedded.postgres import PostgresPlace, put_aside
@@ -37,6 +38,7 @@ def up(
         str, typer.Option(help="Start only these processes: --only broker,postgres", metavar="NAMES")
     ] = "",
     sites: Annotated[int, typer.Option(min=1, max=2, help="2: also start a second site, from now on.")] = 1,
+    brokers: Annotated[int, typer.Option(min=1, max=CLUSTER, help="3: new sites are clusters of three.")] = 1,
     active: Annotated[
         str, typer.Option(metavar="home|away", help="With --force: start this site as the active one.")
     ] = "",
@@ -48,12 +50,17 @@ def up(
     checkout runs beside this one with another base. Everything is kept under .daybook (DAYBOOK_HOME).
     """
     settings = StackSettings()
+    if brokers not in (1, CLUSTER):
+        raise typer.BadParameter("1 or 3", param_hint="--brokers")
     if settings.stack == "compose":
+        if brokers > 1:
+            fail("--brokers works only on the embedded stack; containers have the profile cluster")
         in_containers.up(settings, sites)
         _show_open(settings)
         return
     if sites == 2:
         _second_site(settings)
+    _clusters(settings, brokers)
     names = _chosen(settings, only)
     forced = _forced(settings, active, force)
     if peer(settings) and not names:
@@ -138,6 +145,17 @@ def _second_site(settings: StackSettings) -> None:
     except ValidationError:
         fail("DAYBOOK_PORT_BASE is too high for a second site: its ports are 200 above")
     home.journal.keep_down("mirror")
+
+
+def _clusters(settings: StackSettings, brokers: int) -> None:
+    """Make new sites clusters, as asked or as the other site is. A log does not change from one broker to three."""
+    sites = sites_of(settings).values()
+    for site in sites:
+        if (site.settings.home / "broker").exists():
+            if brokers > site.settings.brokers:
+                fail(f"{site.name} has a log of one broker: `./daybook clean` removes it, with every order")
+        elif max(brokers, *(other.settings.brokers for other in sites)) > 1:
+            kept_cluster_id(site.settings.home)
 
 
 def _chosen(settings: StackSettings, only: str) -> list[str]:

@@ -41,7 +41,7 @@ def topics(
     settings = running_settings()
     if not broker_ready(settings.kafka):
         fail(f"no broker responds at {settings.kafka}: `./daybook up` starts the stack")
-    differences = drift(settings.kafka)
+    differences = drift(settings.kafka, catalogue(settings.brokers))
     for difference in differences:
         results.print(difference)
     if differences:
@@ -65,7 +65,8 @@ def repartition(
         typer.confirm("The shop stops until its log is copied. Continue?", abort=True)
     try:
         with notes.status("") as status:
-            moved = repartition_shop(settings, service, partitions, catalogue(), status.update)
+            topics = catalogue(settings.brokers)
+            moved = repartition_shop(settings, service, partitions, topics, status.update)
     except (NotPossible, NotDone) as reason:
         fail(str(reason))
     except (NotCopied, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:

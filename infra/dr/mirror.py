@@ -271,7 +271,7 @@ def seed(target: str, source_name: str, positions: Mapping[Partition, int]) -> N
     topic = positions_topic(source_name)
     config = {"cleanup.policy": "compact"}
     admin = clients.admin(target, {"log_level": 3})  # its requests end with it
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)])[topic].result(SECONDS)
+    admin.create_topics([NewTopic(topic, PARTITIONS, config=config)])[topic].result(SECONDS)
     records = [
         NewRecord(
             topic,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from infra.dr.overview import read_models, worker_health
 from infra.dr.plan import NotDone, Show, SiteStep, Steps, other_than
 from infra.log.control import write_inputs, write_role
 from infra.log.event_log import about_events
-from infra.log.topics import SERVICES, create_topics, ensure_site
+from infra.log.topics import SERVICES, Topic, catalogue, create_topics, ensure_site
 from infra.stack.platform import platform_of
 from infra.stack.shop import MIRROR
 from infra.stack.site import Site
@@ -106,7 +107,7 @@ def rebuild_site(plan: Rebuilding, show: Show = lambda _: None) -> Rebuilt:
             archive = _archive(old, plan.control.role.epoch)
             doing.detail = str(archive)
     with steps.step(f"{old.name} rebuilt empty"), platform.broker_alone(old) as bootstrap:
-        prepare_empty(bootstrap, old.name, plan.control)
+        prepare_empty(bootstrap, old.name, plan.control, catalogue(old.settings.brokers))
     with steps.step(f"{old.name} started"):
         platform.start(old, MIRROR)
         platform.start(old)
@@ -137,12 +138,14 @@ def _archive(site: Site, epoch: int) -> Path:
     return archive
 
 
-def prepare_empty(bootstrap: str, site: str, active: Control) -> None:
+def prepare_empty(
+    bootstrap: str, site: str, active: Control, topics: Mapping[str, Topic] | None = None
+) -> None:
     """Create the topics and the first records at an empty broker, with the inputs' phase of the active site.
 
     The site is passive before anything else of it starts. `active` is the active site's control.
     """
-    create_topics(bootstrap)
+    create_topics(bootstrap, topics)
     write_role(bootstrap, SiteRole(site, "passive", active.role.epoch))
     ensure_site(bootstrap, site)
     if active.inputs is not None:

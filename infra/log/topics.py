@@ -67,10 +67,17 @@ class Topic:
         return settings
 
 
-def catalogue() -> dict[str, Topic]:
-    """Every topic of the shop, by name, in the order of `topics.yaml`."""
+def catalogue(brokers: int = 1) -> dict[str, Topic]:
+    """Every topic of the shop, by name, in the order of `topics.yaml`.
+
+    A cluster of three `brokers` keeps three replicas, of which two must have each record.
+    """
     content = yaml.safe_load((ROOT / "topics.yaml").read_text("utf-8"))
-    return {name: _topic(name, {**content["defaults"], **entry}) for name, entry in content["topics"].items()}
+    replicas = {"replication": brokers, "min_in_sync": brokers - 1} if brokers > 1 else {}
+    return {
+        name: _topic(name, {**content["defaults"], **entry, **replicas})
+        for name, entry in content["topics"].items()
+    }
 
 
 def mirrored_topics() -> list[str]:

@@ -63,11 +63,11 @@ refresh.groups.enabled = false
 sync.topic.configs.enabled = false
 sync.topic.acls.enabled = false
 refresh.topics.interval.seconds = 10
-# one node
-replication.factor = 1
-config.storage.replication.factor = 1
-offset.storage.replication.factor = 1
-status.storage.replication.factor = 1
+# as many replicas as the target's brokers keep by default
+replication.factor = -1
+config.storage.replication.factor = -1
+offset.storage.replication.factor = -1
+status.storage.replication.factor = -1
 # the positions are read whole: few partitions, compacted early
 offset.storage.partitions = 1
 offset.storage.segment.bytes = 4194304

@@ -45,7 +45,7 @@ def kind_of(name: str) -> str:
 MIRROR = "mirror"
 STORES = ("broker", "postgres")
 # These have no /health and no /metrics.
-SILENT = (*STORES, "link", MIRROR)
+SILENT = (*STORES, "controller", "link", MIRROR)
 WORKERS = {"order": "order-worker", "inventory": "inventory-worker"}
 # In order of starting; those of one row start together, the rows stop in reverse.
 SERVICES = (

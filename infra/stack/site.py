@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 from infra.base.journal import StackJournal
-from infra.base.ports import HOST
 from infra.base.settings import AWAY_PORTS, StackSettings
 from infra.stack.shop import database_url
 
@@ -29,13 +28,13 @@ class Site:
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` of its broker for its own processes."""
+        """`host:port` of its broker for its own processes; of each broker, where it is a cluster."""
         return self.settings.kafka
 
     @property
     def link(self) -> str:
         """`host:port` under which the other site reaches its broker; silent while the link is cut."""
-        return f"{HOST}:{self.settings.port('link')}"
+        return self.settings.bootstrap_of("link")
 
     @property
     def folder(self) -> Path:

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from infra.lab.cluster.administration import replicated
-from infra.lab.cluster.cluster import Node
+from infra.base.settings import CLUSTER
 from infra.lab.drills.cluster.curves import chart
+from infra.log.topics import catalogue
+from infra.stack.embedded.cluster import Node
 
 
 def test_every_topic_of_the_catalogue_has_three_replicas_of_which_two_must_answer() -> None:
-    assert {(topic.replication, topic.min_in_sync) for topic in replicated().values()} == {(3, 2)}
-    assert {topic.config()["unclean.leader.election.enable"] for topic in replicated().values()} == {"false"}
+    topics = catalogue(CLUSTER).values()
+    assert {(topic.replication, topic.min_in_sync) for topic in topics} == {(3, 2)}
+    assert {topic.config()["unclean.leader.election.enable"] for topic in topics} == {"false"}
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])

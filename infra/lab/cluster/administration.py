@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,13 +15,14 @@ import msgspec
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from infra.base.errors import DaybookError, NotReady
+from infra.base.settings import CLUSTER
 from infra.base.waiting import wait_until
-from infra.log.topics import Topic, catalogue, create_topics, ensure_site
+from infra.log.topics import catalogue, create_topics, ensure_site
 from infra.stack.embedded.java import classpath, find_java
 from infra.stack.embedded.kafka import kafka_environment
 from services.kernel.log import clients
 
-REPLICAS, IN_SYNC = 3, 2
+REPLICAS, IN_SYNC = CLUSTER, CLUSTER - 1
 DURABLE = {"min.insync.replicas": str(IN_SYNC), "unclean.leader.election.enable": "false"}
 SECONDS = 60.0
 TOOL_SECONDS, REASSIGN_SECONDS = 180.0, 300.0
@@ -188,17 +189,10 @@ def _elect(bootstrap: str, kind: str, *which: str) -> None:
                 raise
 
 
-def replicated() -> dict[str, Topic]:
-    """Every topic of the catalogue, with three replicas of which two must have each record."""
-    return {
-        name: replace(topic, replication=REPLICAS, min_in_sync=IN_SYNC) for name, topic in catalogue().items()
-    }
-
-
 def create_replicated(bootstrap: str) -> None:
     """Create the topics that are missing, and the site's first records."""
-    create_topics(bootstrap, replicated())
-    _await_leaders(clients.admin(bootstrap), replicated())
+    create_topics(bootstrap, catalogue(CLUSTER))
+    _await_leaders(clients.admin(bootstrap), catalogue(CLUSTER))
     ensure_site(bootstrap)
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
-import subprocess
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import NotReady
 from infra.base.ports import HOST, require_free
-from infra.base.settings import ROOT
 from infra.base.waiting import wait_until
 from infra.lab.cluster.administration import (
     Layout,
@@ -27,20 +23,13 @@ from infra.lab.cluster.administration import (
     read_quorum,
     require_durable,
 )
-from infra.stack.embedded.child import POLL_SECONDS, Child, Program
-from infra.stack.embedded.kafka import kafka_environment, kafka_java
+from infra.stack.embedded.child import POLL_SECONDS, Child
+from infra.stack.embedded.cluster import Node, first_voters, kept_cluster_id
 from services.kernel.log import clients
 
 BROKERS, CONTROLLERS = (1, 2, 3), (11, 12, 13)
 PORTS = 50  # distance of a node's port from the base of the ports, without the node's number
-READY_SECONDS, FORMAT_SECONDS = 180.0, 300.0
-# The nodes in containers have these settings too.
-SETTINGS = ROOT / "infra" / "kafka" / "replicated.properties"
-
-_EVERY_NODE = {
-    "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-}
+READY_SECONDS = 180.0
 
 _BROKER = {
     # Drills decide when leadership returns to the preferred leader.
@@ -51,81 +40,6 @@ _BROKER = {
 }
 
 
-@dataclass(frozen=True)
-class Node:
-    """A broker in a rack, or a controller. `own` are settings of this node alone, which override all others."""
-
-    id: int
-    role: Literal["broker", "controller"]
-    folder: Path
-    port: int
-    controllers: str
-    cluster_id: str
-    voters: str = ""
-    rack: str = ""
-    heap_megabytes: int = 320
-    own: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return f"{self.role}-{self.id}"
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self.port}"
-
-    def properties(self) -> dict[str, str]:
-        """The content of its settings file."""
-        lines = [line for line in SETTINGS.read_text().splitlines() if line and not line.startswith("#")]
-        shared = {name: value for name, _, value in (line.partition("=") for line in lines)}
-        location = {
-            "process.roles": self.role,
-            "node.id": str(self.id),
-            "controller.quorum.bootstrap.servers": self.controllers,
-            "log.dirs": str(self.folder.absolute() / "logs"),
-        }
-        if self.role == "controller":
-            role = {"listeners": f"CONTROLLER://{self.address}"}
-        else:
-            listener = f"PLAINTEXT://{self.address}"
-            role = {
-                **_BROKER,
-                "broker.rack": self.rack,
-                "listeners": listener,
-                "advertised.listeners": listener,
-            }
-        return {**shared, **_EVERY_NODE, **location, **role, **self.own}
-
-    def prepare(self) -> Program:
-        """Write its settings, format its storage once, and return the program to run. Raises NotReady."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        properties = self.folder / "server.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
-        java = kafka_java(self.folder, self.heap_megabytes, "-Xms96m", loggers=("kafka.server", "kafka.log"))
-        if not (self.folder / "logs" / "meta.properties").exists():
-            self._format(java, properties)
-        return Program(self.name, (*java, "kafka.Kafka", str(properties.absolute())), kafka_environment())
-
-    def _format(self, java: list[str], properties: Path) -> None:
-        quorum = f"--initial-controllers={self.voters}" if self.voters else "--no-initial-controllers"
-        command = [*java, "kafka.tools.StorageTool", "format", quorum]
-        command.insert(
-            1, "-XX:TieredStopAtLevel=1"
-        )  # code that compiles fast halves the seconds that it lives
-        command += [f"--cluster-id={self.cluster_id}", "-c", str(properties)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=FORMAT_SECONDS
-            )
-        except subprocess.TimeoutExpired as slow:
-            raise NotReady(
-                f"formatting the storage of {self.name} took over {FORMAT_SECONDS:.0f} s"
-            ) from slow
-        if done.returncode:
-            output = (done.stdout + done.stderr).strip()[-2000:]
-            raise NotReady(f"formatting the storage of {self.name} failed:\n{output}")
-
-
 class Cluster:
     """The nodes of one cluster, by number. A node's state stays in its folder."""
 
@@ -133,7 +47,7 @@ class Cluster:
         self.folder = folder
         self._base = port_base
         self._children: dict[int, Child] = {}
-        self._cluster_id = self._kept_cluster_id()
+        self._cluster_id = kept_cluster_id(folder)
         self.nodes = {number: self._node(number) for number in (*CONTROLLERS, *BROKERS)}
 
     @property
@@ -190,7 +104,7 @@ class Cluster:
     def launch(self, number: int, own: Mapping[str, str] | None = None) -> None:
         """Start a node that is down, with other settings of its own where given; returns at once."""
         if own is not None:
-            self.nodes[number] = replace(self.nodes[number], own=own)
+            self.nodes[number] = replace(self.nodes[number], own={**_own(number), **own})
         node = self.nodes[number]
         self._children[number] = Child(node.prepare(), node.folder / "node.log")
 
@@ -266,29 +180,18 @@ class Cluster:
         port, quorum = self._base + PORTS + number, (self.controllers, self._cluster_id)
         if number in CONTROLLERS:
             folder = self.folder / f"controller-{number}"
-            return Node(number, "controller", folder, port, *quorum, self._voters(), heap_megabytes=128)
-        return Node(number, "broker", self.folder / f"broker-{number}", port, *quorum, rack=f"rack-{number}")
+            addresses = {controller: self._address(controller) for controller in CONTROLLERS}
+            voters = first_voters(self._cluster_id, addresses)
+            return Node(number, "controller", folder, port, *quorum, voters, heap_megabytes=128)
+        folder, own = self.folder / f"broker-{number}", _own(number)
+        return Node(number, "broker", folder, port, *quorum, rack=f"rack-{number}", own=own)
 
     def _address(self, number: int) -> str:
         return f"{HOST}:{self._base + PORTS + number}"
 
-    def _voters(self) -> str:
-        """The first quorum, as `number@address:directory`; every controller is formatted with the same."""
-        of_cluster = uuid.UUID(bytes=base64.urlsafe_b64decode(self._cluster_id + "=="))
-        directories = {number: _in_base64(uuid.uuid5(of_cluster, str(number))) for number in CONTROLLERS}
-        return ",".join(f"{number}@{self._address(number)}:{own}" for number, own in directories.items())
 
-    def _kept_cluster_id(self) -> str:
-        file = self.folder / "cluster-id"
-        if not file.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(_in_base64(uuid.uuid4()))
-        return file.read_text()
-
-
-def _in_base64(number: uuid.UUID) -> str:
-    """As Kafka writes its ids."""
-    return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=")
+def _own(number: int) -> Mapping[str, str]:
+    return {} if number in CONTROLLERS else _BROKER
 
 
 def timed(step: Callable[[], object]) -> float:

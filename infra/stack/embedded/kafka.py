@@ -6,7 +6,7 @@ import base64
 import os
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,13 +126,18 @@ def _format(storage_tool: list[str], properties: Path) -> None:
 
 
 def broker_ready(bootstrap: str) -> bool:
-    """Whether the broker responds with itself as a member of the cluster."""
-    if not listening(int(bootstrap.rpartition(":")[2])):
-        return False
+    """Whether a broker responds with members of the cluster."""
+    return bool(members_seen(bootstrap))
+
+
+def members_seen(bootstrap: str) -> Collection[int]:
+    """The numbers of the brokers that are members, as one of these addresses names them; none where it is silent."""
+    if not any(listening(int(address.rpartition(":")[2])) for address in bootstrap.split(",")):
+        return ()
     try:
-        return bool(clients.admin(bootstrap, {"log_level": 0}).list_topics(timeout=5).brokers)
+        return frozenset(clients.admin(bootstrap, {"log_level": 0}).list_topics(timeout=5).brokers)
     except KafkaException:
-        return False
+        return ()
 
 
 class EmbeddedBroker(Server):

@@ -18,11 +18,11 @@ import psutil
 from infra.base.errors import NotReady
 from infra.base.journal import MemberState, Phase, StackJournal, StackState
 from infra.base.settings import ROOT, StackSettings
+from infra.stack.embedded.cluster import cluster_alone, kept_cluster_id
 from infra.stack.embedded.kafka import EmbeddedBroker
 from infra.stack.embedded.supervisor import site_storage
 from infra.stack.platform import Platform, SiteProcess
-from infra.stack.shop import STORES
-from infra.stack.site import AWAY, Site, sites_of
+from infra.stack.site import AWAY, Site, peer, sites_of
 
 
 class EmbeddedPlatform(Platform):
@@ -92,6 +92,13 @@ class EmbeddedPlatform(Platform):
 
     @contextmanager
     def broker_alone(self, site: Site) -> Iterator[str]:
+        settings, other = site.settings, peer(site.settings)
+        if other is not None and other.settings.brokers > settings.brokers and not self.has_log(site):
+            kept_cluster_id(settings.home)  # an empty machine becomes what the other site is
+        if settings.brokers > 1:
+            with cluster_alone(settings) as bootstrap:
+                yield bootstrap
+            return
         folder = site.settings.home / "broker"
         broker = EmbeddedBroker(folder, site.settings.port("broker"), site.settings.port("controller"))
         broker.start()
@@ -101,7 +108,7 @@ class EmbeddedPlatform(Platform):
             broker.stop()
 
     def lose_disks(self, site: Site, kept: Path) -> None:
-        for store in STORES:
+        for store in (*site.settings.nodes("broker"), *site.settings.nodes("controller"), "postgres"):
             if (site.settings.home / store).exists():
                 shutil.move(site.settings.home / store, kept / store)
 

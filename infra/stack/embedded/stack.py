@@ -16,8 +16,9 @@ from infra.base.ports import HOST, listening
 from infra.base.settings import MOST, StackSettings
 from infra.base.waiting import TooLate
 from infra.log.control import Address
-from infra.log.topics import Unsafe, mirrored_topics
+from infra.log.topics import Unsafe, catalogue, mirrored_topics
 from infra.stack.embedded.child import Program
+from infra.stack.embedded.cluster import NODE_SECONDS, Node, site_nodes
 from infra.stack.embedded.kafka import BrokerPlace, broker_ready, mirror_ready, prepare_broker, prepare_mirror
 from infra.stack.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
 from infra.stack.mirror_settings import MirrorPlace
@@ -56,8 +57,9 @@ def members(
     Of a kind that is not in `counts` there is one.
     """
     other = peer(settings)
+    stores = _stores(settings)
     rows = [
-        _stores(settings),
+        *stores,
         *(
             [
                 _service(settings, service)
@@ -68,9 +70,10 @@ def members(
         ),
     ]
     if other is not None:
-        rows[0].append(_link(settings))
+        stores[-1].append(_link(settings))
         rows.append([_service(settings, GUARD, seconds=60), _mirror(settings, other)])
-    kept = [[member for member in row if not only or kind_of(member.name) in only] for row in rows]
+    kinds = {*only, *(["controller"] if "broker" in only else [])}
+    kept = [[member for member in row if not only or kind_of(member.name) in kinds] for row in rows]
     return [row for row in kept if row]
 
 
@@ -99,39 +102,53 @@ class Scaled:
         return self._rows
 
 
-def _stores(settings: StackSettings) -> list[Member]:
+def _stores(settings: StackSettings) -> list[list[Member]]:
+    """The controllers of a cluster have a row of their own: a broker cannot stop cleanly without them."""
+    database = PostgresPlace(settings.home / "postgres", settings.port("postgres"))
+    postgres = Member(
+        "postgres",
+        (database.port,),
+        lambda: prepare_postgres(database),
+        lambda: postgres_ready(database),
+        seconds=120,
+    )
+    if settings.brokers == 1:
+        return [[_single_broker(settings), postgres]]
+    controllers, brokers = site_nodes(settings, linked=peer(settings) is not None)
+    return [list(map(_node, controllers)), [*map(_node, brokers), postgres]]
+
+
+def _single_broker(settings: StackSettings) -> Member:
     broker = BrokerPlace(settings.home / "broker", settings.port("broker"), settings.port("controller"))
     if peer(settings) is not None:
         broker = replace(broker, peer_port=settings.port("peer"), link_port=settings.port("link"))
-    postgres = PostgresPlace(settings.home / "postgres", settings.port("postgres"))
-    return [
-        Member(
-            "broker",
-            tuple(port for port in (broker.port, broker.controller_port, broker.peer_port) if port),
-            lambda: prepare_broker(broker),
-            lambda: broker_ready(broker.bootstrap),
-            seconds=120,
-        ),
-        Member(
-            "postgres",
-            (postgres.port,),
-            lambda: prepare_postgres(postgres),
-            lambda: postgres_ready(postgres),
-            seconds=120,
-        ),
-    ]
+    return Member(
+        "broker",
+        tuple(port for port in (broker.port, broker.controller_port, broker.peer_port) if port),
+        lambda: prepare_broker(broker),
+        lambda: broker_ready(broker.bootstrap),
+        seconds=120,
+    )
+
+
+def _node(node: Node) -> Member:
+    ports = tuple(port for port in (node.port, node.peer_port) if port)
+    return Member(node.name, ports, node.prepare, node.ready, NODE_SECONDS)
 
 
 def _link(settings: StackSettings) -> Member:
-    port, broker = settings.port("link"), settings.port("peer")
+    ways = {
+        settings.port(link): settings.port(broker)
+        for link, broker in zip(settings.nodes("link"), settings.nodes("peer"), strict=True)
+    }
     state = own_site(settings).link_state.absolute()
-    way = f"{port}={HOST}:{broker}"
-    command = (sys.executable, "-m", "infra.stack.link", HOST, str(state), way)
+    arguments = (HOST, str(state), *(f"{port}={HOST}:{broker}" for port, broker in ways.items()))
+    command = (sys.executable, "-m", "infra.stack.link", *arguments)
     return Member(
         "link",
-        (port,),
+        tuple(ways),
         lambda: Program("link", command, _environment(settings, "link")),
-        lambda: listening(port),
+        lambda: all(map(listening, ways)),
         seconds=60,
     )
 
@@ -150,7 +167,7 @@ def _mirror(settings: StackSettings, source: Site) -> Member:
         (mirror.port,),
         prepare,
         lambda: mirror_ready(mirror),
-        seconds=120,
+        seconds=120 if settings.brokers == 1 else NODE_SECONDS,
         # only the guard can tell
         alive=lambda: health(settings.url("guard"), "mirror") != 503,
         awaited=False,
@@ -243,7 +260,8 @@ def open_site(settings: StackSettings, journal: StackJournal, stopping: Callable
     Returns early when `stopping`. Raises NotReady.
     """
     try:
-        created, corrected = prepare_log(settings.kafka, settings.site, stopping=stopping)
+        topics = catalogue(settings.brokers)
+        created, corrected = prepare_log(settings.kafka, settings.site, topics, stopping)
     except (TooLate, Unsafe) as reason:
         raise NotReady(str(reason)) from reason
     for line in corrected:

@@ -23,7 +23,7 @@ from infra.base.ports import require_free
 from infra.base.settings import MOST, StackSettings
 from infra.stack.embedded.child import Child
 from infra.stack.embedded.stack import Member, Scaled, log_file, members, open_site
-from infra.stack.shop import SILENT, instances
+from infra.stack.shop import SILENT, instances, kind_of
 from infra.stack.storage import LOOK_SECONDS, MEGABYTE, StorageWatch
 from services.kernel.exit_codes import EXIT_JUDGED, EXIT_LAYOUT, EXIT_REBUILT, EXIT_STOOD_DOWN
 from services.kernel.worker.broker_monitor import BrokerSight
@@ -77,7 +77,7 @@ class Watched:
         death does not count.
         """
         self.lived += lived
-        if broker_was_away and self.member.name not in SILENT and lived > SUDDEN_SECONDS:
+        if broker_was_away and kind_of(self.member.name) not in SILENT and lived > SUDDEN_SECONDS:
             return 0.0
         self.deaths = 0 if self.lived > SETTLED_SECONDS else self.deaths + 1
         self.lived = 0.0
@@ -108,7 +108,8 @@ SHORT, ENOUGH = "short", "enough"
 
 def site_storage(settings: StackSettings, *, was_short: bool = False) -> StorageWatch:
     """The disks of a site's state: its stores may have disks of their own."""
-    folders = [settings.home, settings.home / "broker", settings.home / "postgres"]
+    stores = (*settings.nodes("broker"), *settings.nodes("controller"), "postgres")
+    folders = [settings.home, *(settings.home / store for store in stores)]
     return StorageWatch(folders, settings.storage_reserve_mb * MEGABYTE, was_short=was_short)
 
 

@@ -10,9 +10,10 @@ from functools import partial
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from contracts.topics import TOPICS
+from infra.base.settings import CLUSTER
 from infra.dr.repartition import repartition_shop
 from infra.lab.checker import read_evidence
-from infra.lab.cluster.administration import elect_preferred, in_force, reassign, replicated
+from infra.lab.cluster.administration import elect_preferred, in_force, reassign
 from infra.lab.cluster.cluster import BROKERS, CONTROLLERS, Cluster, timed
 from infra.lab.cluster.rig import SITE, ClusterRig
 from infra.lab.drills.cluster.promises import (
@@ -28,6 +29,7 @@ from infra.lab.drills.drill import Course, Drill, all_have_outcomes
 from infra.lab.drills.judgement import check_tokens
 from infra.lab.load.clients import ACCEPTED, Api, longest_gap
 from infra.lab.load.probes import Probe, write_probe
+from infra.log.topics import catalogue
 from services.kernel.log.reader import partitions_of
 from services.order.domain.decider import OrderRefusal
 
@@ -260,7 +262,7 @@ def _double_partitions(course: Course[ClusterRig]) -> Repartitioned:
     before = len(partitions_of(rig.cluster.bootstrap, log))
     course.sleep((2 * WARM[0], 2 * WARM[1]))
     began, earlier = time.time(), dict(_events(rig))
-    for moved in repartition_shop(rig.settings, SERVICE, 2 * before, replicated(), course.show):
+    for moved in repartition_shop(rig.settings, SERVICE, 2 * before, catalogue(CLUSTER), course.show):
         course.report.story.append(
             f"{moved.topic}: {moved.records} records of {moved.keys} keys in {moved.partitions} partitions"
         )

@@ -18,7 +18,6 @@ from infra.lab.cluster.administration import (
     DURABLE,
     create_assigned,
     delete_topics,
-    replicated,
     run_tool,
 )
 from infra.lab.cluster.cluster import BROKERS, Cluster, timed
@@ -27,6 +26,7 @@ from infra.lab.drills.cluster.promises import brokers, with_shop
 from infra.lab.drills.cluster.records import Numbered
 from infra.lab.drills.drill import Course, Drill
 from infra.lab.load.clients import Api
+from infra.log.topics import catalogue
 from services.edge.problems import MAX_BODY_BYTES
 from services.edge.requests import MAX_LINES
 from services.kernel.log import clients
@@ -214,7 +214,7 @@ def _status(response: httpx.Response) -> str:
 def _large_records(course: Course[ClusterRig], _: None) -> None:
     course.show("a record beyond the topic's bound")
     topic = "order.commands"
-    bound = replicated()[topic].max_record_bytes
+    bound = catalogue()[topic].max_record_bytes
     producer = clients.writer(
         course.rig.cluster.bootstrap,
         {"enable.idempotence": False, "message.max.bytes": 2 * bound, "log_level": 0},
