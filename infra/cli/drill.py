@@ -17,7 +17,7 @@ from rich.text import Text
 from analytics.terminal import Table
 from infra.base.errors import DaybookError
 from infra.base.journal import StackJournal
-from infra.base.settings import StackSettings
+from infra.base.settings import CLUSTER, StackSettings
 from infra.cli.output import fail, notes, results
 from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills import containers
@@ -30,6 +30,7 @@ from infra.lab.drills.cluster.replication import ACKNOWLEDGEMENTS, ELECTIONS, RA
 from infra.lab.drills.cluster.retries import RETRIES
 from infra.lab.drills.cluster.semantics import COPIES
 from infra.lab.drills.cluster.storage import RETENTION, SIZES
+from infra.lab.drills.clusters import CLUSTERS_FAILBACK, CLUSTERS_PLANNED, CLUSTERS_UNPLANNED
 from infra.lab.drills.drill import Drill
 from infra.lab.drills.mirror import MIRROR_LAG, mirror_crash
 from infra.lab.drills.pair import Pair
@@ -57,6 +58,9 @@ DRILLS: tuple[Drill[Any, Any], ...] = (
     mirror_crash(),
     MIRROR_LAG,
     routed(),
+    CLUSTERS_PLANNED,
+    CLUSTERS_UNPLANNED,
+    CLUSTERS_FAILBACK,
 )
 CLUSTER_DRILLS: tuple[Drill[Any, Any], ...] = (
     *(BROKER_LOSS, ELECTIONS, ACKNOWLEDGEMENTS, ROLLING, REPARTITION, REASSIGN, RACKS, RETENTION),
@@ -104,7 +108,7 @@ def _run_on_sites(drill: Drill[Any, Any], seed: int, out: Path | None, running: 
     try:
         if not running:
             notes.print("Starting two sites for the drill.")
-            pair.start()
+            pair.start(drill.brokers)
         with notes.status("") as status:
             report = drill.run(pair, seed, folder, status.update)
         if settings.stack == "compose":
@@ -227,12 +231,14 @@ def hold_campaign(
 ) -> None:
     """Hold every drill on two sites, one after the other, each on new sites. If interrupted, run it again.
 
-    A round takes about half an hour. A drill whose promises were all kept with the same seed, as `drill runs`
+    A round takes about an hour. A drill whose promises were all kept with the same seed, as `drill runs`
     shows, is not held again.
     """
     held = {(run[1], run[2]) for run in read_runs(_runs()) if run[3] == "yes"}
     seeds = range(seed, seed + rounds)
-    left = [(drill, number) for number in seeds for drill in DRILLS if (drill.name, str(number)) not in held]
+    most = 1 if StackSettings().stack == "compose" else CLUSTER  # containers have no sites that are clusters
+    drills = [drill for drill in DRILLS if drill.brokers <= most]
+    left = [(drill, number) for number in seeds for drill in drills if (drill.name, str(number)) not in held]
     broken = []
     for count, (drill, number) in enumerate(left, start=1):
         notes.print(f"Drill {count} of {len(left)}: {drill.name}, seed {number}")

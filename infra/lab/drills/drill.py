@@ -135,7 +135,8 @@ class Drill(Generic[R, Observed]):
     """`rig` brings the target into the state that the drill needs. `faults` are injected while the clients are at work,
     and return what was observed, which the `promises` receive.
 
-    A drill that needs no shop has neither clients nor faults: each promise is an experiment of its own.
+    A drill that needs no shop has neither clients nor faults: each promise is an experiment of its own. `brokers`: how
+    many each of two sites has.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Drill(Generic[R, Observed]):
     promises: Sequence[Callable[[Course[R], Observed], None]]
     clients: Clients | None = None
     faults: Callable[[Course[R]], Observed] | None = None
+    brokers: int = 1
 
     def run(self, target: Any, seed: int, folder: Path, show: Show) -> DrillReport:
         """Run the drill on this target. Raises DaybookError where it cannot be completed."""

@@ -28,6 +28,7 @@ from infra.stack.site import Site
 
 COMMAND_SECONDS = 900.0
 REST_SECONDS = 180.0
+MIRRORED_SECONDS = 300.0  # a mirror between clusters starts slowly
 DEMOTED_SECONDS = 60.0
 # A drill kills sites for minutes: no order expires meanwhile.
 SETTLE_SECONDS = 600
@@ -54,11 +55,11 @@ class Pair:
             "COLUMNS": "160",
         }
 
-    def start(self) -> None:
-        """Start two new sites, with a mirror that copies. Raises DrillFailed."""
+    def start(self, brokers: int = 1) -> None:
+        """Start two new sites, with so many brokers each and a mirror that copies. Raises DrillFailed."""
         if self.settings.home.exists():
             self.run("clean", "--yes")
-        self.run("up", "--sites", "2")
+        self.run("up", "--sites", "2", "--brokers", str(brokers))
         active, passive, _ = self.roles()
         self.await_mirrored(active, passive)
 
@@ -118,7 +119,7 @@ class Pair:
         assert state is not None
         return self.sites[active[0]], self.sites[passive[0]], state.role.epoch
 
-    def await_mirrored(self, active: Site, passive: Site, seconds: float = REST_SECONDS) -> None:
+    def await_mirrored(self, active: Site, passive: Site, seconds: float = MIRRORED_SECONDS) -> None:
         """Wait until a mirror copies and is exactly caught up. Raises DrillFailed."""
         wait_until(
             lambda: copying(passive) and caught_up(active.link, passive.bootstrap, active.name),

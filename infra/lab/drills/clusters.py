@@ -1,0 +1,102 @@
+"""Switches between two sites that are clusters, while a broker and a controller of the continuing site are dead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from infra.base.background import Background
+from infra.base.settings import CLUSTER
+from infra.base.waiting import wait_until
+from infra.lab.cluster.administration import read_layout
+from infra.lab.drills.drill import Course, Drill, DrillFailed
+from infra.lab.drills.pair import Kind, Sides
+from infra.lab.drills.switchover import FAILBACK, PLANNED
+from infra.lab.drills.takeover import unplanned
+from infra.stack.shop import MIRROR
+from services.kernel.log import clients
+
+LOOK_SECONDS, WHOLE_SECONDS = 0.05, 180.0
+Observed = TypeVar("Observed")
+
+
+class Weakening(Background):
+    """Kills a broker and a controller of the continuing site when the switch stops its mirror, and keeps them down.
+
+    The seed chooses them. `killed` is empty where that moment did not come.
+    """
+
+    def __init__(self, course: Course[Sides]) -> None:
+        super().__init__("weakening")
+        self._site, self._platform = course.rig.other, course.rig.pair.platform
+        nodes = self._site.settings.nodes
+        self._chosen = [course.random.choice(nodes(kind)) for kind in ("broker", "controller")]
+        self.killed: list[str] = []
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._platform.start(self._site, *self.killed)
+
+    def _work(self) -> None:
+        for stopped in (False, True):  # before a failback the site is down, and its mirror is held
+            while (MIRROR in self._platform.held(self._site)) != stopped:
+                if self._stopping.wait(LOOK_SECONDS):
+                    return
+        self.killed = self._chosen
+        for name in self.killed:
+            self._platform.kill(self._site, name)
+        self._platform.stop(self._site, *self.killed)
+
+
+def weakened(drill: Drill[Sides, Observed], name: str, claim: str) -> Drill[Sides, Observed]:
+    """The same drill on sites that are clusters, which lose a broker and a controller during the switch."""
+    faults = drill.faults
+    assert faults is not None
+
+    def with_losses(course: Course[Sides]) -> Observed:
+        if course.rig.other.settings.brokers != CLUSTER:
+            raise DrillFailed("the sites have one broker each: `./daybook up --sites 2 --brokers 3`")
+        with Weakening(course) as weakening:
+            observed = faults(course)
+        killed = " and ".join(weakening.killed)
+        course.report.promise(
+            f"killed at {course.rig.other.name} during the switch, and down until its end",
+            "a broker and a controller",
+            killed or "none",
+            bool(killed),
+        )
+        return observed
+
+    promises = (*drill.promises, _all_replicas_return)
+    return replace(drill, name=name, claim=claim, faults=with_losses, promises=promises, brokers=CLUSTER)
+
+
+def _all_replicas_return(course: Course[Sides], _: object) -> None:
+    """What was killed runs again, and every replica of both sites is in sync."""
+    pair = course.rig.pair
+    up = [site for site in pair.sites.values() if pair.platform.up(site)]
+    admins = [clients.admin(site.bootstrap, {"log_level": 0}) for site in up]
+    wait_until(
+        lambda: [partition for admin in admins for partition in read_layout(admin).behind()],
+        "all replicas are in sync",
+        WHOLE_SECONDS,
+        enough=lambda behind: not behind,
+        error=DrillFailed,
+    )
+
+
+CLUSTERS_PLANNED = weakened(
+    PLANNED,
+    "clusters-planned",
+    "Switch over between two clusters while the new site loses a broker and a controller: nothing is lost.",
+)
+CLUSTERS_UNPLANNED = weakened(
+    unplanned(Kind.DEAD),
+    "clusters-unplanned",
+    "Kill a site that is a cluster, fail over to one that loses a broker and a controller: all is accounted for.",
+)
+CLUSTERS_FAILBACK = weakened(
+    FAILBACK,
+    "clusters-failback",
+    "Fail back to a rebuilt cluster, which loses a broker and a controller meanwhile: nothing is lost.",
+)
