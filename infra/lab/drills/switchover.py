@@ -15,12 +15,11 @@ from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all
 from infra.lab.drills.judgement import check_equal, check_nothing_lost, check_repeats, judge, not_logged
 from infra.lab.drills.pair import Following, Kind, Pair, Sides, both_sites
 from infra.lab.drills.report import RTO, step_line, write
-from infra.lab.drills.takeover import unplanned
+from infra.lab.drills.takeover import lost_broker_seconds, unplanned
 from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 
 WITHOUT_WRITES_SECONDS = 15.0
-LOST_BROKER_SECONDS = 10.0  # more where a broker of the new site dies meanwhile
 READ_GAP_SECONDS = 5.0
 WARM = (5.0, 12.0)
 WARM_BEFORE_FAILBACK = (3.0, 6.0)
@@ -84,9 +83,8 @@ def _pauses_of_failback_are_short(course: Course[Sides], _: Switched) -> None:
 
 
 def _writes_pause_briefly(course: Course[Sides], start: float) -> None:
-    gap, weakened = course.write_gap(start), course.rig.other.settings.brokers > 1
-    bound = WITHOUT_WRITES_SECONDS + (LOST_BROKER_SECONDS if weakened else 0)
-    course.report.at_most(RTO, gap, bound)
+    bound = WITHOUT_WRITES_SECONDS + lost_broker_seconds(course)
+    course.report.at_most(RTO, course.write_gap(start), bound)
 
 
 def _old_keys_hold(course: Course[Sides], switched: Switched) -> None:
