@@ -86,7 +86,8 @@ class Timeline:
 def where_time_goes(trace: Trace, began: float, ended: float, p50: float) -> dict[str, float]:
     """Milliseconds by part for the orders that were in the middle of what was requested between two times.
 
-    `p50` is what the client measured; what its parts do not explain is the client's own and the socket's.
+    `p50` is what the client measured; what its parts do not explain is the client's own and the socket's. Empty where
+    no order is complete: the machine was too busy for so short a window.
     """
     timeline = Timeline(trace)
     complete = sorted(
@@ -94,6 +95,8 @@ def where_time_goes(trace: Trace, began: float, ended: float, p50: float) -> dic
         for order_id, stamps in trace.orders.items()
         if began <= stamps["request"] < ended and len(stamps) == 5 and order_id in trace.read
     )
+    if not complete:
+        return {}
     middle = complete[int(MIDDLE[0] * len(complete)) : int(MIDDLE[1] * len(complete)) + 1]
     every = [timeline.parts(order_id) for _, order_id in middle]
     parts = {name: 1000 * fmean(parts[name] for parts in every) for name in every[0]}

@@ -75,3 +75,8 @@ def test_the_bench_prints_the_parts_and_keeps_them() -> None:
     assert "decide, encode" in text.getvalue()
     assert "3.00" in text.getvalue()
     assert as_json(result)["rows"][0]["parts"] == PARTS
+
+
+def test_without_a_complete_order_there_are_no_parts() -> None:
+    """On a busy machine, a short window may have none: the benchmark keeps its other figures."""
+    assert where_time_goes(trace(), 1, 2, 20.0) == {}
