@@ -1,20 +1,27 @@
-"""A PostgreSQL server of one test, and how it crashes."""
+"""A PostgreSQL server of one test, how it crashes, and the tables that processes expect."""
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import asyncpg
 import psutil
 
+from infra.base.ports import HOST
 from infra.stack.embedded.child import Program, Server
 from infra.stack.embedded.postgres import (
     READY_SECONDS,
     PostgresPlace,
+    password,
     postgres_ready,
     prepare_postgres,
 )
-from infra.stack.shop import DATABASE
+from infra.stack.shop import DATABASE, USER
+from services.projection.engine.database import migrate
+from services.projection.read_models import READ_MODELS
 
 
 class EmbeddedPostgres(Server):
@@ -22,10 +29,11 @@ class EmbeddedPostgres(Server):
 
     def __init__(self, folder: Path, port: int) -> None:
         super().__init__("PostgreSQL", folder, READY_SECONDS)
-        self.layout = PostgresPlace(folder, port)
+        self.layout = PostgresPlace(folder, port, over_tcp="all")
 
     def url(self, database: str = DATABASE) -> str:
-        return self.layout.url(database)
+        """`postgresql://…` over TCP, as the superuser."""
+        return f"postgresql://{USER}:{password(self.layout.folder)}@{HOST}:{self.layout.port}/{database}"
 
     def _program(self) -> Program:
         return prepare_postgres(self.layout)
@@ -40,3 +48,17 @@ class EmbeddedPostgres(Server):
             backends = psutil.Process(self.child.pid).children(recursive=True)
         super().kill()
         psutil.wait_procs(backends, timeout=READY_SECONDS)
+
+
+def create_tables_of_shop(url: str) -> None:
+    """What `daybook up` does before the first process. Also from a running event loop."""
+
+    async def migrated() -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            await migrate(connection, READ_MODELS)
+        finally:
+            await connection.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(asyncio.run, migrated()).result()

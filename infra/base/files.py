@@ -1,5 +1,6 @@
-"""Files: written as a whole, logs of bounded size, and generated secrets."""
+"""Files: written as a whole, logs of bounded size, generated secrets, and folders for sockets."""
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -9,6 +10,8 @@ from tempfile import NamedTemporaryFile
 
 KEPT_BYTES = 16 * 1024 * 1024
 KEPT_FILES = 3
+# The kernel allows 107 bytes for a socket's path, 103 on macOS; its name in the folder takes up to 20.
+SOCKET_FOLDER_BYTES = 80
 
 
 def write_whole(file: Path, content: bytes) -> None:
@@ -59,3 +62,11 @@ def kept_secret(file: Path, secret: str = "") -> str:
             with suppress(FileExistsError):  # another process was first
                 os.link(fresh.name, file)
     return file.read_text()
+
+
+def socket_folder(folder: Path) -> Path:
+    """`folder`, or where its path is too long for a socket in it, a folder of /tmp that belongs to it alone."""
+    path = os.fsencode(folder.absolute())
+    if len(path) <= SOCKET_FOLDER_BYTES:
+        return folder.absolute()
+    return Path("/tmp") / f"daybook-{os.getuid()}-{hashlib.blake2b(path, digest_size=8).hexdigest()}"

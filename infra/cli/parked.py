@@ -22,7 +22,7 @@ from infra.log.parked import (
     skip,
     skip_first,
 )
-from infra.stack.shop import addresses
+from infra.stack.shop import OWNER, addresses, database_url
 from services.kernel.record.envelope import format_time
 from services.projection.engine.parked_keys import NothingParked, ParkedKey, RetryResult, StreamForked
 from services.projection.engine.read_model import OtherCode
@@ -40,6 +40,10 @@ Kafka = Annotated[
 ]
 DatabaseUrl = Annotated[
     str, typer.Option(envvar="DAYBOOK_DATABASE_URL", help="postgresql://…; default: the running stack's.")
+]
+# Not from the environment: there, `./daybook env` sets the auditor's.
+OwnerUrl = Annotated[
+    str, typer.Option("--database-url", help="postgresql://… of the owner; default: the running stack's.")
 ]
 Position = Annotated[
     str, typer.Argument(help="As `list` shows it: topic/partition/offset of a command, or read_model:key.")
@@ -88,11 +92,11 @@ def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") 
 
 
 @app.command("retry")
-def retry_parked(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
+def retry_parked(position: Position, kafka: Kafka = "", database_url: OwnerUrl = "") -> None:
     """Retry: send a command again unchanged, or apply a key's events in order."""
     with _failing():
         if ":" in position:
-            _print_result(retry_key(database_url or address("DAYBOOK_DATABASE_URL"), position))
+            _print_result(retry_key(database_url or owner_address(), position))
             return
         broker = kafka or address("DAYBOOK_KAFKA")
         retry(broker, parked_command(broker, position))
@@ -104,12 +108,12 @@ def skip_parked(
     position: Position,
     reason: Annotated[str, typer.Option(help="Stored with a skipped event.")] = "given up by an operator",
     kafka: Kafka = "",
-    database_url: DatabaseUrl = "",
+    database_url: OwnerUrl = "",
 ) -> None:
     """Skip: drop the command, or exclude the key's first event from the read model."""
     with _failing():
         if ":" in position:
-            _print_result(skip_first(database_url or address("DAYBOOK_DATABASE_URL"), position, reason))
+            _print_result(skip_first(database_url or owner_address(), position, reason))
             return
         broker = kafka or address("DAYBOOK_KAFKA")
         skip(broker, parked_command(broker, position))
@@ -157,6 +161,11 @@ def _keys(database_url: str) -> list[ParkedKey]:
 def address(name: str) -> str:
     """One address of the running stack."""
     return addresses(running_settings())[name]
+
+
+def owner_address() -> str:
+    """The running stack's database, as the role that may write it."""
+    return database_url(running_settings(), OWNER)
 
 
 def since(micros: int) -> str:

@@ -16,7 +16,7 @@ from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
-from infra.stack.shop import addresses
+from infra.stack.shop import OWNER, database_url
 from services.projection.engine.position import LogReplaced
 from services.projection.engine.read_model import Stopped, TooManyParked
 from services.projection.engine.rebuild import (
@@ -116,10 +116,8 @@ def projection_settings() -> ProjectionSettings:
         if not {"kafka", "database_url"} <= named.model_fields_set:
             fail("the stack is not running: `./daybook up` starts it")
         return named
-    stack_addresses = addresses(running_settings())
-    return ProjectionSettings(
-        kafka=stack_addresses["DAYBOOK_KAFKA"], database_url=stack_addresses["DAYBOOK_DATABASE_URL"]
-    )
+    running = running_settings()
+    return ProjectionSettings(kafka=running.kafka, database_url=database_url(running, OWNER))
 
 
 async def _roll_back(name: str, settings: ProjectionSettings) -> RebuildResult:

@@ -19,7 +19,7 @@ from infra.log.control import Address, lift_hold, read_site, write_hold, write_r
 from infra.log.topics import SERVICES, catalogue, mirrored_topics
 from infra.stack.mirror_settings import mirror_transactional_id
 from infra.stack.platform import platform_of
-from infra.stack.shop import MIRROR
+from infra.stack.shop import MIRROR, OWNER, database_url
 from infra.stack.site import Site
 from services.kernel.log.transactions import Transactions
 
@@ -110,7 +110,7 @@ def _keep_ends(site: Site, epoch: int, ends: dict[str, int]) -> str:
     rows = [(epoch, *split_partition(partition), offset + 1) for partition, offset in ends.items()]
 
     async def insert() -> None:
-        connection = await asyncpg.connect(site.database_url, timeout=DATABASE_SECONDS)
+        connection = await asyncpg.connect(database_url(site.settings, OWNER), timeout=DATABASE_SECONDS)
         try:
             await connection.executemany(_INSERT, rows, timeout=DATABASE_SECONDS)
         finally:

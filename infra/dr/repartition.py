@@ -32,8 +32,9 @@ from infra.dr.plan import NotDone
 from infra.dr.topic_copy import Digest, NotCopied, copy, digest, require_same
 from infra.log.control import close_layout, lift_hold, open_layout, write_hold
 from infra.log.topics import Topic, create_topics
+from infra.stack.database import open_shop_database
 from infra.stack.platform import platform_of
-from infra.stack.shop import DATABASE, SERVICES, database_url, kind_of
+from infra.stack.shop import DATABASE, SERVICES, USER, database_url, kind_of
 from infra.stack.site import Site, own_site
 from services.kernel.log import clients
 from services.kernel.log.control import read_control
@@ -262,10 +263,12 @@ async def _require_no_decisions(site: Site) -> None:
 
 async def _forget_read_models(site: Site) -> None:
     """Positions are offsets of the old topics; the projection rebuilds everything else from the log."""
-    url = database_url(site.settings, "postgres")
-    connection = await asyncpg.connect(url, timeout=DATABASE_SECONDS)
+    connection = await asyncpg.connect(
+        database_url(site.settings, USER, "postgres"), timeout=DATABASE_SECONDS
+    )
     try:
         await connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
         await connection.execute(f"CREATE DATABASE {DATABASE}")
     finally:
         await connection.close()
+    await open_shop_database(site.settings)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-from infra.base.files import kept_secret
+from infra.base.files import kept_secret, socket_folder
 from infra.base.http import http_status
 from infra.base.ports import HOST
 from infra.base.settings import StackSettings
 
 _PROBE_SECONDS = 2.0
-# Of PostgreSQL, on every platform.
+# Of PostgreSQL, on every platform. USER is the superuser, which creates the roles and runs nothing else.
 USER = DATABASE = "daybook"
+OWNER, AUDITOR = "owner", "auditor"
+# The role of each kind of process that needs the database (services/projection/engine/roles.py).
+DATABASE_ROLES = {"projection": "projection", "query-api": "query", "guard": "guard"}
 
 
 @dataclass(frozen=True)
@@ -92,16 +95,24 @@ def further_addresses(settings: StackSettings, counts: Mapping[str, int]) -> dic
     }
 
 
-def database_url(settings: StackSettings, database: str = DATABASE) -> str:
-    """`postgresql://…` from this machine, with the password in it.
+def database_url(settings: StackSettings, role: str = AUDITOR, database: str = DATABASE) -> str:
+    """`postgresql://…` from this machine for a role, with its password.
 
-    Raises FileNotFoundError before the first start of containers.
+    On the embedded stack only the auditor's address is TCP; the others are a socket's. Raises FileNotFoundError before
+    the first start of containers.
     """
+    account, port = f"{role}:{quote(role_password(settings, role))}", settings.port("postgres")
+    if settings.stack == "compose" or role == AUDITOR:
+        return f"postgresql://{account}@{HOST}:{port}/{database}"
+    socket = urlencode({"host": str(socket_folder(settings.home / "postgres" / "socket")), "port": port})
+    return f"postgresql://{account}@/{database}?{socket}"
+
+
+def role_password(settings: StackSettings, role: str) -> str:
+    """The password of a role of the stack's database. On the embedded stack, the first use makes it."""
     if settings.stack == "compose":
-        password = (settings.home / "secrets" / "database_password").read_text()
-    else:
-        password = kept_secret(settings.home / "postgres" / "password")
-    return f"postgresql://{USER}:{quote(password)}@{HOST}:{settings.port('postgres')}/{database}"
+        return (settings.home / "secrets" / f"{'database' if role == USER else role}_password").read_text()
+    return kept_secret(settings.home / "postgres" / ("password" if role == USER else f"{role}-password"))
 
 
 def http_ready(url: str, what: str = "ready") -> bool:

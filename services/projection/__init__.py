@@ -9,6 +9,7 @@ ProjectionError
 ├── SourceUnreachable
 ├── Stopped
 │   ├── LogReplaced
+│   ├── NotMigrated
 │   ├── OtherCode
 │   ├── PositionLost
 │   ├── SourceGap

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from services.edge.app import application
 from services.edge.problems import Problem
 from services.projection import status
-from services.projection.engine.database import QUERY_SECONDS, QUERY_SETTINGS, migrate, pool
+from services.projection.engine.database import QUERY_SECONDS, QUERY_SETTINGS, pool, require_migrated
 from services.projection.engine.lag import Lag, LagMetrics
 from services.projection.engine.read_model import DATABASE_AWAY
 from services.projection.engine.settings import QuerySettings
@@ -47,7 +47,7 @@ def query_app(settings: QuerySettings) -> FastAPI:
             settings.database_url, settings.database_connections, QUERY_SETTINGS, QUERY_SECONDS
         ) as connections:
             async with connections.acquire() as connection:
-                await migrate(connection, READ_MODELS)
+                await require_migrated(connection, READ_MODELS)
             visibility = Visibility(connections, notifications)
             app.state.sources = ReadSources(settings, connections, visibility, lag)
             loops = (

@@ -17,9 +17,10 @@ from services.edge.app import application
 from services.edge.json_logs import configure_logging
 from services.edge.server import serve, server_config
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_REBUILT, EXIT_STOPPED, EXIT_USAGE
-from services.projection.engine.database import migrate, pool
+from services.projection.engine.database import pool
 from services.projection.engine.read_model import OtherCode
-from services.projection.engine.settings import ProjectionSettings, QuerySettings
+from services.projection.engine.roles import open_database
+from services.projection.engine.settings import MigrationSettings, ProjectionSettings, QuerySettings
 from services.projection.read_models import READ_MODELS
 
 log = structlog.get_logger(__name__)
@@ -80,11 +81,12 @@ def _query(settings: QuerySettings) -> int:
     return EXIT_STOPPED if exit_code == EXIT_STOPPED else EXIT_FAILED
 
 
-async def _migrate(settings: ProjectionSettings) -> int:
-    """Migrates once, before the projection starts: it may need more rights than the projection."""
+async def _migrate(settings: MigrationSettings) -> int:
+    """Once, before the other processes start, which have fewer rights."""
     configure_logging("migrations", settings.log_level)
     async with pool(settings.database_url, 1) as connections, connections.acquire() as connection:
-        log.info("migrated", numbers=await migrate(connection, READ_MODELS))
+        passwords = {role: password.get_secret_value() for role, password in settings.role_passwords.items()}
+        log.info("migrated", numbers=await open_database(connection, passwords, READ_MODELS))
     return EXIT_STOPPED
 
 
@@ -95,7 +97,7 @@ def main(arguments: list[str]) -> int:
         case ["query"]:
             return _query(QuerySettings())
         case ["migrate"]:
-            return asyncio.run(_migrate(ProjectionSettings()))
+            return asyncio.run(_migrate(MigrationSettings()))
         case _:
             print(__doc__, file=sys.stderr)
             return EXIT_USAGE

@@ -20,7 +20,7 @@ from infra.log.topics import Topic, catalogue, create_topics, ensure_site
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.kafka import EmbeddedBroker
 from infra.stack.shop import http_ready
-from tests.postgres_server import EmbeddedPostgres
+from tests.postgres_server import EmbeddedPostgres, create_tables_of_shop
 
 START_SECONDS = 240.0
 
@@ -126,6 +126,8 @@ class Rig:
     def shop(self, name: str, **settings: object) -> Part:
         """One of the shop's processes by its name, such as order-worker; not yet ready."""
         service, _, part = name.rpartition("-")
+        if name in ("projection", "query-api"):
+            create_tables_of_shop(self.database_url)
         module = {"": "services.projection.main", "query": "services.projection.main"}.get(
             service, f"services.{service}.service"
         )

@@ -3,6 +3,7 @@
 import os
 import signal
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,27 @@ def test_the_demo_in_small(shop: Shop) -> None:
     assert "417 commands, 417 with the same response as before" in output
     assert "nothing has changed" in output
     assert "1 rejected" in output
+
+
+def test_each_process_has_only_its_own_secrets(shop: Shop) -> None:
+    home = shop.settings.home
+    files = [home / "hash-key", *(home / "postgres").glob("*password")]
+    secrets = {file.name: file.read_text() for file in files}
+    assert len(secrets) == 7
+    seen = {
+        name: {
+            secret
+            for secret, value in secrets.items()
+            if value in Path(f"/proc/{shop.member(name).pid}/environ").read_text(errors="replace")
+        }
+        for name in NAMES
+    }
+    assert {name: names for name, names in seen.items() if names} == {
+        "order-api": {"hash-key"},
+        "inventory-api": {"hash-key"},
+        "projection": {"projection-password"},
+        "query-api": {"query-password"},
+    }
 
 
 def test_every_process_is_killed_once_and_nothing_is_lost_or_doubled(shop: Shop) -> None:

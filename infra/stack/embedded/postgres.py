@@ -1,4 +1,7 @@
-"""PostgreSQL 18 from its wheel as a child process: TCP on loopback, SCRAM, durable as it is by default."""
+"""PostgreSQL 18 from its wheel as a child process: SCRAM on a socket in a private folder, durable as it is by default.
+
+The wheel's server has no TLS. So only the auditor may come over TCP, on loopback: for readers that know no sockets.
+"""
 
 import functools
 import importlib.util
@@ -12,10 +15,10 @@ from pathlib import Path
 import psutil
 
 from infra.base.errors import DaybookError, NotReady
-from infra.base.files import kept_secret
+from infra.base.files import kept_secret, socket_folder, write_whole
 from infra.base.ports import HOST
 from infra.stack.embedded.child import Program
-from infra.stack.shop import DATABASE, USER
+from infra.stack.shop import AUDITOR, DATABASE, USER
 
 # The wheel holds several major versions; a data folder belongs to one of them.
 MAJOR = "18"
@@ -35,22 +38,24 @@ class DatabaseAccount:
 
 @dataclass(frozen=True)
 class PostgresPlace:
-    """A server's folder (cluster, password, log) and its port on loopback."""
+    """A server's folder (cluster, password, log, socket) and its port on loopback, for the roles `over_tcp`."""
 
     folder: Path
     port: int
+    over_tcp: str = AUDITOR
 
     @property
     def cluster(self) -> Path:
         return self.folder.absolute() / "cluster"
 
-    def url(self, database: str = DATABASE) -> str:
-        """`postgresql://…` of a database, with the password in it."""
-        return f"postgresql://{USER}:{password(self.folder)}@{HOST}:{self.port}/{database}"
+    @property
+    def socket(self) -> Path:
+        """The folder of the socket."""
+        return socket_folder(self.folder / "socket")
 
 
 def password(folder: Path) -> str:
-    """The password of the server in `folder`, generated on first use, readable by its owner only."""
+    """The superuser's password of the server in `folder`, generated on first use, readable by its owner only."""
     return kept_secret(folder / "password")
 
 
@@ -69,12 +74,16 @@ def prepare_postgres(server: PostgresPlace) -> Program:
             "puts it aside and rebuilds the read models from the log"
         )
     _forget_stale_lock(server.cluster / "postmaster.pid")
+    _open_socket_folder(server.socket, account)
+    access = server.folder.absolute() / "pg_hba.conf"
+    rules = ["local all all scram-sha-256", f"host all {server.over_tcp} {HOST}/32 scram-sha-256"]
+    write_whole(access, "\n".join([*rules, ""]).encode())
     settings = {
         "listen_addresses": HOST,
         "port": str(server.port),
-        # No socket file: its path would have to be shorter than a checkout's often is.
-        "unix_socket_directories": "",
-        "max_connections": "100",
+        "unix_socket_directories": str(server.socket),
+        "hba_file": str(access),
+        "max_connections": "200",
         "timezone": "UTC",
         "log_timezone": "UTC",
     }
@@ -82,6 +91,16 @@ def prepare_postgres(server: PostgresPlace) -> Program:
     command = (*account.prefix, str(_binaries() / "postgres"), "-D", str(server.cluster), *options)
     # SIGINT is PostgreSQL's "fast" stop: connections are cut, everything is written.
     return Program("postgres", command, _environment(), stop_signal=signal.SIGINT, user=account.user)
+
+
+def _open_socket_folder(folder: Path, account: DatabaseAccount) -> None:
+    """The folder is the server's account's alone. Raises NotReady where it is somebody else's."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = os.getuid() if account.user is None else account.user
+    if folder.is_symlink() or folder.stat().st_uid not in (os.getuid(), owner):
+        raise NotReady(f"{folder}, where PostgreSQL's socket would be, belongs to somebody else: remove it")
+    os.chown(folder, owner, -1)
+    folder.chmod(0o700)
 
 
 def put_aside(server: PostgresPlace) -> Path | None:
@@ -175,7 +194,18 @@ def _environment() -> dict[str, str]:
 
 
 def _psql(server: PostgresPlace, database: str, sql: str) -> subprocess.CompletedProcess[str]:
-    command = [str(_binaries() / "psql"), "-X", "-A", "-t", "-h", HOST, "-p", str(server.port), "-U", USER]
+    command = [
+        str(_binaries() / "psql"),
+        "-X",
+        "-A",
+        "-t",
+        "-h",
+        str(server.socket),
+        "-p",
+        str(server.port),
+        "-U",
+        USER,
+    ]
     environment = {**_environment(), "PGPASSWORD": password(server.folder), "PGCONNECT_TIMEOUT": "2"}
     return subprocess.run(
         [*command, "-d", database, "-c", sql], capture_output=True, text=True, check=False, env=environment

@@ -17,12 +17,24 @@ from infra.base.settings import MOST, StackSettings
 from infra.base.waiting import TooLate
 from infra.log.control import Address
 from infra.log.topics import Unsafe, catalogue, mirrored_topics
+from infra.stack.database import database_open
 from infra.stack.embedded.child import Program
 from infra.stack.embedded.cluster import NODE_SECONDS, Node, site_nodes
 from infra.stack.embedded.kafka import BrokerPlace, broker_ready, mirror_ready, prepare_broker, prepare_mirror
 from infra.stack.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
 from infra.stack.mirror_settings import MirrorPlace
-from infra.stack.shop import ROUTED, SERVICES, WORKERS, ShopProcess, addresses, health, http_ready, kind_of
+from infra.stack.shop import (
+    DATABASE_ROLES,
+    ROUTED,
+    SERVICES,
+    WORKERS,
+    ShopProcess,
+    addresses,
+    database_url,
+    health,
+    http_ready,
+    kind_of,
+)
 from infra.stack.site import Site, home_settings, own_site, peer
 from infra.stack.start import end_last_mirror, prepare_log, prove_role, require_passive
 from services.kernel.log.control import ControlWatch
@@ -30,6 +42,7 @@ from services.kernel.log.control import ControlWatch
 # `daybook up --active` sets it: the other site is not contacted.
 FORCE_ACTIVE = "DAYBOOK_TOLD_ACTIVE"
 GUARD = ShopProcess("guard", "infra.dr.guard")
+SECRET_VARIABLES = ("DAYBOOK_DATABASE_URL", "DAYBOOK_HASH_KEY")
 
 
 @dataclass(frozen=True)
@@ -109,7 +122,7 @@ def _stores(settings: StackSettings) -> list[list[Member]]:
         "postgres",
         (database.port,),
         lambda: prepare_postgres(database),
-        lambda: postgres_ready(database),
+        lambda: postgres_ready(database) and database_open(settings),
         seconds=120,
     )
     if settings.brokers == 1:
@@ -221,11 +234,9 @@ def _peer_environment(settings: StackSettings, name: str) -> dict[str, str]:
 
 
 def _environment(settings: StackSettings, name: str, number: int = 0) -> dict[str, str]:
-    """The caller's environment may tune a service; addresses and identity are fixed."""
-    tunable = {
-        "DAYBOOK_HASH_KEY": _hash_key(settings),
-        "PYTHONUNBUFFERED": "1",
-    }
+    """The caller's environment may tune a service; addresses and identity are fixed. Of the secrets, a process gets its
+    own, and those that the caller's environment has are left out."""
+    caller = {variable: value for variable, value in os.environ.items() if variable not in SECRET_VARIABLES}
     fixed = {
         "DAYBOOK_SLOT": str(number),
         "DAYBOOK_REPLICA": str(number),
@@ -236,7 +247,24 @@ def _environment(settings: StackSettings, name: str, number: int = 0) -> dict[st
         "DAYBOOK_PORT_BASE": str(settings.port_base),
         "DAYBOOK_SITE": settings.site,
     }
-    return {**tunable, **os.environ, **fixed, **addresses(settings), **_peer_environment(settings, name)}
+    own = {
+        variable: value for variable, value in addresses(settings).items() if variable not in SECRET_VARIABLES
+    }
+    return {
+        "PYTHONUNBUFFERED": "1",
+        **caller,
+        **fixed,
+        **own,
+        **_secrets(settings, name),
+        **_peer_environment(settings, name),
+    }
+
+
+def _secrets(settings: StackSettings, name: str) -> dict[str, str]:
+    if kind_of(name) in ("order-api", "inventory-api"):
+        return {"DAYBOOK_HASH_KEY": os.environ.get("DAYBOOK_HASH_KEY") or _hash_key(settings)}
+    role = DATABASE_ROLES.get(kind_of(name))
+    return {"DAYBOOK_DATABASE_URL": database_url(settings, role)} if role else {}
 
 
 def _hash_key(settings: StackSettings) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from services.projection.engine.read_model import Connection, ReadModel
+from services.projection.engine.read_model import Connection, ReadModel, Stopped
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 CLOSE_SECONDS = 5.0
@@ -24,6 +24,10 @@ WRITER_SETTINGS = {"idle_in_transaction_session_timeout": "10s"}
 _FINGERPRINT = "SELECT obj_description(to_regnamespace($1), 'pg_namespace')"
 _LOCK = 0x6461_7962  # any number, the same for all migrations
 _MICROS_TO_2000 = 946_684_800_000_000
+
+
+class NotMigrated(Stopped):
+    """The database lacks tables of this code."""
 
 
 async def prepare(connection: Connection) -> None:
@@ -105,6 +109,23 @@ async def migrate(connection: Connection, models: Iterable[ReadModel[Any]]) -> l
             elif await connection.fetchval(_FINGERPRINT, model.name) is None:
                 await _sign(connection, model)
     return applied
+
+
+async def require_migrated(connection: Connection, models: Iterable[ReadModel[Any]]) -> None:
+    """Raises `NotMigrated`. What serves and what projects may not create tables."""
+    expected = {int(file.name[:3]) for file in MIGRATIONS.glob("[0-9][0-9][0-9]_*.sql")}
+    done: set[int] = set()
+    if await connection.fetchval("SELECT to_regclass('migration') IS NOT NULL"):
+        done = {row["number"] for row in await connection.fetch("SELECT number FROM migration")}
+    names = [model.name for model in models]
+    absent = await connection.fetch(
+        "SELECT name FROM unnest($1::text[]) AS own(name) WHERE to_regnamespace(name) IS NULL", names
+    )
+    if missing := [*map(str, sorted(expected - done)), *(row["name"] for row in absent)]:
+        raise NotMigrated(
+            f"the database lacks {', '.join(missing)}: `./daybook up` creates it, "
+            "as does `python -m services.projection.main migrate`"
+        )
 
 
 async def create_tables(connection: Connection, model: ReadModel[Any]) -> None:

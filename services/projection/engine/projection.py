@@ -16,7 +16,7 @@ from prometheus_client import Counter, Histogram
 from services.kernel.collector import keep_what_is_here
 from services.kernel.log.foreign import FOREIGN
 from services.kernel.log.journal import JournalWatch
-from services.projection.engine.database import WRITER_SETTINGS, migrate, pool
+from services.projection.engine.database import WRITER_SETTINGS, pool, require_migrated
 from services.projection.engine.decisions import Decisions
 from services.projection.engine.parked_keys import retry_readable
 from services.projection.engine.position import require_own_tables
@@ -102,7 +102,7 @@ async def run(settings: ProjectionSettings, stop: asyncio.Event, health: Health)
     await _wait_for_database(settings.database_url, START_SECONDS)
     async with pool(settings.database_url, len(READ_MODELS) + 3, WRITER_SETTINGS) as connections:
         async with connections.acquire() as connection:
-            await migrate(connection, READ_MODELS)
+            await require_migrated(connection, READ_MODELS)
             await require_own_tables(connection, READ_MODELS)
         watch = await asyncio.to_thread(JournalWatch, settings.kafka)
         projector = Projector(

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from pydantic import SecretStr
+
 from services.kernel.settings import Port, ProcessSettings
 
 
@@ -9,6 +14,13 @@ class ReadSettings(ProcessSettings):
     """Shared by the projection and the query API; times are seconds."""
 
     database_url: str = "postgresql://daybook@127.0.0.1:27432/daybook"
+
+
+class MigrationSettings(ReadSettings):
+    """`database_url` is a superuser's; `role_passwords`: JSON, by role (`roles.py`), or empty: then the roles stay as
+    they are, and the tables are the connected user's."""
+
+    role_passwords: Mapping[str, SecretStr] = MappingProxyType({})
 
 
 class ProjectionSettings(ReadSettings):

@@ -21,7 +21,7 @@ from infra.lab.load.orders import Shopping
 from infra.lab.load.shop import Shop, api_urls
 from infra.stack.compose.engine import Failure, inject, is_healthy
 from infra.stack.compose.office import of_office
-from infra.stack.shop import database_url
+from infra.stack.shop import USER, database_url
 from services.kernel.log.reader import partitions_of, read_to_end
 from tests.containers.shop import SECONDS, ContainerShop, eventually
 
@@ -202,7 +202,9 @@ def refused(shop: ContainerShop) -> list[str]:
 
 def settled(shop: ContainerShop, prefix: str) -> dict[str, asyncpg.Record]:
     query = "SELECT * FROM settled_orders WHERE order_id LIKE $1 || '%'"
-    return {row["order_id"]: row for row in rows_of(of_office(database_url(shop.settings)), query, prefix)}
+    return {
+        row["order_id"]: row for row in rows_of(of_office(database_url(shop.settings, USER)), query, prefix)
+    }
 
 
 def rows_of(url: str, query: str, *arguments: object) -> list[asyncpg.Record]:

@@ -16,9 +16,8 @@ from infra.log.parked import Parked, parked_commands
 from infra.log.topics import create_topics
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
-from services.projection.engine.database import migrate
-from services.projection.read_models import READ_MODELS
 from tests.integration.api.processes import eventually, process
+from tests.postgres_server import create_tables_of_shop
 
 TOPIC = "inventory.commands"
 
@@ -55,7 +54,7 @@ def daybook(kafka: str, *arguments: str) -> str:
 
 
 def test_a_parked_command_is_shown_and_retried(inventory: str, fresh_database: str) -> None:
-    asyncio.run(_migrate(fresh_database))
+    create_tables_of_shop(fresh_database)
     sku = poison(inventory)
     (parked,) = eventually(lambda: parked_of(inventory, sku), "the command is not parked")
     assert parked.position.startswith(f"{TOPIC}/")
@@ -76,14 +75,8 @@ def test_a_parked_command_can_be_given_up(inventory: str) -> None:
     assert parked_of(inventory, sku) == []
 
 
-async def _migrate(url: str) -> None:
-    connection = await asyncpg.connect(url)
-    await migrate(connection, READ_MODELS)
-    await connection.close()
-
-
 async def _park(url: str) -> None:
-    await _migrate(url)
+    create_tables_of_shop(url)
     connection = await asyncpg.connect(url)
     about = Metadata("e", "daybook.order.OrderPlaced", "536365", "test", now_micros(), "c", "c", 1, version=1)
     await connection.execute(

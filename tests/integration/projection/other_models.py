@@ -1,4 +1,4 @@
-"""The shop with read models of another folder: `python -m … project|query|<command of daybook>`.
+"""The shop with read models of another folder: `python -m … project|query|migrate|<command of daybook>`.
 
 DAYBOOK_TEST_FOLDER contains their folders; one with the name of a read model of the shop replaces it.
 DAYBOOK_TEST_REGISTER names one to register, which reads `order.events`.
@@ -39,7 +39,7 @@ if __name__ == "__main__":
     if number := os.environ.get("DAYBOOK_TEST_STATEMENTS"):
         die_after(int(number))
     take(os.environ["DAYBOOK_TEST_FOLDER"], os.environ.get("DAYBOOK_TEST_REGISTER", ""))
-    if sys.argv[1] in ("project", "query"):
+    if sys.argv[1] in ("project", "query", "migrate"):
         from services.projection.main import main
 
         sys.exit(main(sys.argv[1:]))

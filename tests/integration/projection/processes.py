@@ -23,6 +23,7 @@ from services.projection.engine.read_model import ReadModel, Versioned
 from services.projection.engine.row_fold import versioned
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.shop_log import Event, topic_of
+from tests.postgres_server import create_tables_of_shop
 from tests.waiting import wait_until_async
 
 PATIENCE = 60.0
@@ -106,6 +107,11 @@ def daybook(
 
 @contextmanager
 def running(room: str, kafka: str, database_url: str, log: Path, **settings: str) -> Iterator[Process]:
+    """A process, on a database with the tables that its code expects."""
+    if "test_register" in settings:
+        daybook(kafka, database_url, "migrate", **settings)
+    else:
+        create_tables_of_shop(database_url)
     process = Process(room, kafka, database_url, log, **settings)
     try:
         yield process

@@ -19,6 +19,7 @@ from tests.integration.projection.bad_records import Planted, life
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until
 from tests.integration.projection.shop_log import Event, envelope, history, order_life, stock_life
+from tests.postgres_server import create_tables_of_shop
 
 
 @pytest.fixture
@@ -233,6 +234,7 @@ async def parameters_api(fresh_database: str) -> AsyncIterator[httpx.AsyncClient
     from services.projection.api import query_app
     from services.projection.engine.settings import QuerySettings
 
+    create_tables_of_shop(fresh_database)
     app = query_app(QuerySettings(database_url=fresh_database))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
