@@ -12,6 +12,7 @@ DaybookError
 │   └── NothingThere
 ├── NoSuchRecord
 ├── NoSuchTopic
+├── NoToken
 ├── NotAtRest
 ├── NotCopied
 ├── NotDone

@@ -19,6 +19,7 @@ from infra.base.settings import MOST, StackSettings
 from infra.cli import in_containers
 from infra.cli.lifecycle import client_settings, here, shop_entrance
 from infra.cli.output import fail, notes, results
+from infra.cli.token import issuer_of
 from infra.log.streams import stream_lines
 from infra.stack.embedded.router import router_journal
 from infra.stack.embedded.stack import log_file, members
@@ -116,6 +117,7 @@ def _show_router(settings: StackSettings) -> bool:
 def env() -> None:
     """Print KEY=value lines with the addresses of the stack: `eval "$(./daybook env)"`.
 
+    DAYBOOK_AUTH is the header of a token with every scope: curl -H "$DAYBOOK_AUTH" (docs/reference/tokens.md).
     Of two sites these are the addresses that follow the active site; with --site those of one of them.
     """
     settings = client_settings()
@@ -123,6 +125,7 @@ def env() -> None:
     counts = {} if reach.about else own_site(settings).journal.counts()
     for name, value in {**reach.addresses, **further_addresses(settings, counts)}.items():
         results.print(f"{name}={value}")
+    results.print(f"DAYBOOK_AUTH='{issuer_of(settings).demo_header()}'")
     if reach.about:
         notes.print(reach.about)
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "clean": ("lifecycle", "The stack"),
     "status": ("inspect", "The stack"),
     "env": ("inspect", "For other tools"),
+    "token": ("token", "For other tools"),
     "logs": ("inspect", "The stack"),
     "load": ("load", "The real input"),
     "demo": ("demo", "The real input"),

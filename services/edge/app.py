@@ -18,8 +18,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
+from services.edge.identity import TOKENS, Identity
 from services.edge.middleware import ReadMethods
 from services.edge.problems import EDGE, ProblemDocument, documented, exception_handlers, invalid
+from services.edge.settings import TokenSettings
 
 NotReady = Callable[[], str | None]
 Status = Callable[[], Mapping[str, object]]
@@ -71,6 +73,7 @@ def application(
         exception_handlers=exception_handlers(),
         telemetry={"tracing": False, "metrics": False, "logs": False},  # structlog and Prometheus are enough
     )
+    app.state.identity = Identity(TokenSettings())
     app.add_middleware(ReadMethods)
     routers = [*routers, operations(not_ready, not_live, status), *([pages(app)] if title else [])]
     # Adds the routes themselves: an included router costs each request 12 µs.
@@ -80,11 +83,12 @@ def application(
 
 def api_router(*tags: str, dependencies: Sequence[params.Depends] = (), **options: Any) -> APIRouter:
     """Returns a router whose routes refuse unknown parameters and document the problems that all can return.
-    `options` are the options of FastAPI's router."""
+    `dependencies` come first: `scopes(…)` among them. `options` are the options of FastAPI's router."""
+    secured = any(isinstance(dependency, params.Security) for dependency in dependencies)
     return APIRouter(
         tags=[*tags],
-        dependencies=[Depends(refuse_unknown_parameters), *dependencies],
-        responses=documented(EDGE),
+        dependencies=[*dependencies, Depends(refuse_unknown_parameters)],
+        responses=documented(EDGE, *([TOKENS] if secured else [])),
         generate_unique_id_function=lambda route: route.name,
         **options,
     )

@@ -186,10 +186,10 @@ EDGE_OF_BODIES = {
 
 def documented(*kinds: Mapping[str, Code]) -> dict[int | str, dict[str, Any]]:
     """Returns FastAPI's `responses`: every code under its status, with an example."""
-    documents = {code: document for kind in kinds for code, document in kind.items()}
+    documents = {(code, document.status): document for kind in kinds for code, document in kind.items()}
     responses: dict[int | str, dict[str, Any]] = {}
     for status in sorted({document.status for document in documents.values()}):
-        codes = {code: document for code, document in documents.items() if document.status == status}
+        codes = {code: document for (code, of), document in documents.items() if of == status}
         schema = {
             "allOf": [{"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}],
             "properties": {"code": {"enum": sorted(codes)}, "status": {"const": status}},

@@ -31,6 +31,7 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from services.edge.app import check_parameters
+from services.edge.identity import authenticate, declared_scopes
 from services.edge.middleware import CORRELATION_PATTERN
 from services.edge.problems import IN_WORDS, MAX_BODY_BYTES, body_too_large, invalid
 from services.kernel.worker.entities import ANY_VERSION, NO_VERSION
@@ -231,7 +232,7 @@ async def read_body(receive: Receive) -> bytes:
 
 class WriteRoute(APIRoute):
     """Validates the body directly from its bytes, in the model's compiled validator, and resolves no dependencies
-    (docs/adr/0006).
+    (docs/adr/0006) except the scopes: the caller is checked before the body is read. Raises TypeError without scopes.
 
     An endpoint takes the request, one body, one model of headers, and path or query parameters. Its signature is
     FastAPI's: the document is generated from it, and FastAPI's own route class serves the same endpoint.
@@ -239,9 +240,10 @@ class WriteRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         endpoint: Callable[..., Awaitable[Response]] = self.endpoint
-        signature = _Signature(self.dependant)
+        needed, signature = declared_scopes(self.dependant), _Signature(self.dependant)
 
         async def handle(request: Request) -> Response:
+            await authenticate(request, needed)
             raw = await read_body(request.receive)
             return await endpoint(**signature.arguments(request, raw))
 

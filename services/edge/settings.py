@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from services.kernel.settings import Positive, ProcessSettings
@@ -34,6 +34,26 @@ class EdgeSettings(BaseSettings):
     connections_per_address: Annotated[int, Field(ge=1)] = 512
     header_seconds: Positive = 10.0
     body_seconds: Positive = 30.0
+
+
+class TokenSettings(BaseSettings):
+    """Access tokens (docs/reference/tokens.md).
+
+    `token_keys`: the issuer's public keys, a JWKS in a file or at a URL; empty: tokens are not verified, and every
+    caller may do everything. `token_issuer`, `token_audience`: what a token must name.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+
+    token_keys: str = ""
+    token_issuer: str = ""
+    token_audience: str = "daybook"
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.token_keys and not (self.token_issuer and self.token_audience):
+            raise ValueError("DAYBOOK_TOKEN_KEYS needs DAYBOOK_TOKEN_ISSUER and DAYBOOK_TOKEN_AUDIENCE")
+        return self
 
 
 class ApiSettings(ProcessSettings):

@@ -26,6 +26,7 @@ from contracts.topics import TOPICS
 from services.edge.app import application
 from services.edge.durability import THIS_SITE, Durability, Mark, PeerLog, mark_of
 from services.edge.gateway import Gateway
+from services.edge.identity import KEYS_UNAVAILABLE, TOKENS
 from services.edge.middleware import (
     COMMAND_KEY,
     CORRELATION_PATTERN,
@@ -306,13 +307,15 @@ def succeeded(
     return {"description": about, "model": model, "headers": headers, "content": content}
 
 
-def write_problems(about: Mapping[str, Any], refused: Mapping[str, Code]) -> dict[int | str, dict[str, Any]]:
+def write_problems(about: Mapping[str, Any], *refused: Mapping[str, Code]) -> dict[int | str, dict[str, Any]]:
     """Returns the problems of a write; `about`: the entity in examples, `refused`: the domain's codes."""
     repeat = {**about, "idempotency_key": "4711"}
     site_problems = {code: Code(status, reason, repeat) for code, status, reason in SITE_PROBLEMS.values()}
     return documented(
         EDGE,
+        TOKENS,
         EDGE_OF_BODIES,
+        KEYS_UNAVAILABLE,
         {
             "version_conflict": Code(412, "the entity is at another version; `ETag` names it", about),
             KEY_REUSED: Code(422, "the key was used for another request", about),
@@ -329,5 +332,5 @@ def write_problems(about: Mapping[str, Any], refused: Mapping[str, Code]) -> dic
             "stream_forked": Code(503, "the entity's stream has stopped; an operator decides", about),
             **site_problems,
         },
-        refused,
+        *refused,
     )

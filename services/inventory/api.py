@@ -13,6 +13,7 @@ from starlette.responses import Response
 from contracts.inventory.commands import AdjustStock, ReceiveStock
 from services.edge.app import api_router
 from services.edge.durability import NOT_YET, Durability
+from services.edge.identity import scopes
 from services.edge.problems import Code, invalid
 from services.edge.requests import (
     MAX_QUANTITY,
@@ -30,6 +31,7 @@ from services.edge.writes import Resource, WriteApi, Writer, succeeded, write_pr
 from services.inventory.domain.decider import StockRefusal
 
 ABOUT = {"sku": "85123A"}
+NEEDED = {"receipts": "stock:receive", "adjustments": "stock:adjust"}
 EXAMPLE = {
     **ABOUT,
     "version": 1,
@@ -121,6 +123,7 @@ def routes(api: StockApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
             endpoint,
             methods=["POST"],
             summary=summary,
+            dependencies=[scopes(NEEDED[path])],
             response_model=StockResponse,
             responses={
                 200: succeeded("Done, or it was done before", StockResponse, EXAMPLE),

@@ -16,6 +16,7 @@ from contracts.order.commands import CancelOrder, PlaceOrder, ReturnedLine, Retu
 from contracts.order.events import Charge, Line
 from services.edge.app import api_router
 from services.edge.durability import NOT_YET, Durability
+from services.edge.identity import caller, insufficient, scopes
 from services.edge.problems import Code, invalid
 from services.edge.requests import (
     MAX_LINES,
@@ -54,6 +55,9 @@ ORDER: JsonDict = {
     ],
     "charges": [{"code": "POST", "amount": "18.00"}],
 }
+WORTH_TOO_MUCH = {
+    "amount_too_large": Code(422, "the order is worth more than the shop can count", {"field": "lines"})
+}
 MAX_GROSS = 10**15  # micros: a thousand million units of any currency
 ABOUT = {"order_id": "536365"}
 EXAMPLE = {**ABOUT, "version": 3, "command_id": "0d3f8d0e-6d0c-5f4b-9d5a-1c3b1f0f7a11"}
@@ -66,6 +70,7 @@ RETURNING = (
     OrderRefusal.RETURNED_TOO_MUCH,
     OrderRefusal.NOTHING_TO_RETURN,
 )
+NEEDED = {"cancellation": "orders:place.any", "shipment": "orders:ship", "returns": "orders:return"}
 Wait = Annotated[
     Literal["settled"] | None,
     Query(description="Respond when the order is confirmed or rejected, or as `placed` after a timeout."),
@@ -104,6 +109,17 @@ class OrderRequest(RequestBody):
     customer_id: Id | None = None
     occurred_at: Moment | None = None
     charges: Annotated[list[ChargeRequest], Field(max_length=MAX_LINES, default_factory=list)]
+
+    def of_customer(self, customer: str | None) -> OrderRequest:
+        """Returns the order of the only customer for whom the caller may order; None: any. Raises `Problem` 403.
+
+        Part of the fingerprint: a customer who repeats another one's key gets a 422, not that one's order.
+        """
+        if customer is None or customer == self.customer_id:
+            return self
+        if self.customer_id is not None:
+            raise insufficient("orders:place.any")
+        return self.model_copy(update={"customer_id": customer})
 
     def command(self, order_id: str, now: int, settle_seconds: float) -> PlaceOrder:
         """`now` in micros UTC. Raises `Problem` if the order is worth more than `MAX_GROSS`."""
@@ -207,7 +223,8 @@ class OrderApi:
         self, request: Request, body: OrderRequest, headers: Headers, wait: Wait = None
     ) -> Response:
         """Prices are exact decimals with at most six places. Without `order_id`, the id is derived from
-        the Idempotency-Key."""
+        the Idempotency-Key. The customer is the token's subject; with `orders:place.any`, any customer or none."""
+        body = body.of_customer(caller(request).customer("orders:place.any"))
         write = self._writer.read(request, headers, body)
         order_id = body.order_id or entity_of_key(write.key)
         command = body.command(order_id, now_micros(), self._settings.settle_seconds)
@@ -254,6 +271,7 @@ def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
         api.place_order,
         methods=["POST"],
         summary="Place an order",
+        dependencies=[scopes("orders:place")],
         status_code=201,
         response_model=OrderResponse,
         responses={
@@ -262,7 +280,7 @@ def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
                 "Placed; it is confirmed when all its stock is reserved", OrderResponse, placed, created=True
             ),
             202: succeeded("Placed, but not seen at the other site in time", OrderResponse, placed | NOT_YET),
-            **write_problems(ABOUT, _refusals(*PLACING)),
+            **write_problems(ABOUT, _refusals(*PLACING), WORTH_TOO_MUCH),
         },
     )
     for path, endpoint, summary, status, refusals in (
@@ -275,6 +293,7 @@ def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter
             endpoint,
             methods=["POST"],
             summary=summary,
+            dependencies=[scopes(NEEDED[path])],
             response_model=OrderResponse,
             responses={
                 200: succeeded("Done, or it was done before", OrderResponse, EXAMPLE | {"status": status}),

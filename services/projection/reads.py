@@ -19,6 +19,7 @@ from fastapi.routing import APIRoute
 from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter, WithJsonSchema
 from starlette.middleware.gzip import GZipMiddleware
 
+from services.edge.identity import KEYS_UNAVAILABLE, caller, declared_scopes
 from services.edge.problems import IN_WORDS, Code, Problem, documented, invalid
 from services.edge.requests import TAGS_PATTERN, decimal_text
 from services.kernel.record.envelope import format_time, parse_time
@@ -168,7 +169,8 @@ WHEN = "2010-12-01T08:26:00.000000Z"
 RECORDED = "2026-03-01T12:00:00.000000Z"
 NEXT = "WzEyOTExOTIwMDAwMDAwMDAsIjUzNjM2NSJd"
 UNAVAILABLE = {
-    "database_unavailable": Code(503, "the read models cannot be read at the moment; repeat the request")
+    "database_unavailable": Code(503, "the read models cannot be read at the moment; repeat the request"),
+    **KEYS_UNAVAILABLE,
 }
 READS = {
     "lost_in_failover": Code(410, "the token's write was lost in a failover"),
@@ -270,6 +272,12 @@ class Reader:
     response: Response
     token: Token | None
     wait: float
+    customer: str | None = None
+    """The only customer whose orders the caller may read; None: all."""
+
+    def allows(self, customer: str | None) -> bool:
+        """Returns whether the caller may read that customer's orders."""
+        return self.customer in (None, customer)
 
     @asynccontextmanager
     async def connection(self, model: ReadModel[Any]) -> AsyncIterator[Connection]:
@@ -303,25 +311,31 @@ class Reader:
 
 
 async def reader(
-    sources_: AppSources, response: Response, token: ConsistencyToken = None, wait: Wait = None
+    request: Request,
+    sources_: AppSources,
+    response: Response,
+    token: ConsistencyToken = None,
+    wait: Wait = None,
 ) -> Reader:
     """A dependency: declares the token and how long to wait for its write. Raises `Problem` 422."""
     settings = sources_.settings
     longest = min(settings.wait_seconds if wait is None else wait, settings.max_wait_seconds)
     try:
-        return Reader(sources_, response, None if token is None else Token.decode(token), longest)
+        decoded = None if token is None else Token.decode(token)
     except MalformedToken as error:
         raise invalid("Consistency-Token", str(error)) from error
+    return Reader(sources_, response, decoded, longest, caller(request).customer("orders:read.all"))
 
 
 Reads: TypeAlias = Annotated[Reader, Depends(reader)]
 
 
 class ReadRoute(APIRoute):
-    """Compresses large responses without an ETag. With one, the compressed response would be another representation
-    under the same strong tag (RFC 9110, 8.8.3.3)."""
+    """Must declare its scopes. Compresses large responses without an ETag: with one, the compressed response would be
+    another representation under the same strong tag (RFC 9110, 8.8.3.3)."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
+        declared_scopes(self.dependant)
         handle = super().get_route_handler()
 
         async def handle_compressed(request: Request) -> Any:

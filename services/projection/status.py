@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.edge.app import api_router
+from services.edge.identity import scopes
 from services.projection.engine.database import QUERY_SECONDS, query_connection
 from services.projection.engine.lag import LagMeasurement, LagPartition
 from services.projection.engine.read_model import DATABASE_AWAY
@@ -41,7 +42,7 @@ SELECT * FROM position WHERE right(read_model, 9) <> '_previous' ORDER BY read_m
 _PARKED = "SELECT read_model, count(DISTINCT key) AS keys, count(*) AS events FROM parked GROUP BY read_model"
 
 log = structlog.get_logger(__name__)
-router = api_router("projections", route_class=ReadRoute)
+router = api_router("projections", route_class=ReadRoute, dependencies=[scopes("ops:read")])
 
 
 class SiteStatus:

@@ -51,11 +51,11 @@ def site_in(view: SitesView, site: Site) -> SiteView:
 
 
 def test_the_addresses_for_clients_are_the_routers(pair: Pair) -> None:
-    lines = dict(line.split("=", 1) for line in pair.run("env").split())
+    lines = dict(line.split("=", 1) for line in pair.run("env").splitlines())
     assert lines["DAYBOOK_ORDER_URL"] == pair.settings.url(ROUTED["order-api"])
     active, passive, _ = pair.roles()
     assert lines["DAYBOOK_KAFKA"] == active.bootstrap
-    own = dict(line.split("=", 1) for line in pair.run("--site", passive.name, "env").split())
+    own = dict(line.split("=", 1) for line in pair.run("--site", passive.name, "env").splitlines())
     assert own["DAYBOOK_ORDER_URL"] == passive.settings.url("order-api")
     read = httpx.get(f"{lines['DAYBOOK_QUERY_URL']}/projections", trust_env=False, timeout=30)
     assert read.headers["Daybook-Site"] == active.name

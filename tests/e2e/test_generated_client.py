@@ -46,7 +46,9 @@ def generated(
             timeout=SECONDS,
         )
         assert done.returncode == 0 and "warning" not in done.stdout.lower(), done.stdout + done.stderr
-        clients[api] = importlib.import_module(package).Client(base_url=url, timeout=SECONDS)
+        bearer = addresses["DAYBOOK_AUTH"].rpartition(" ")[2]
+        connect = importlib.import_module(package).AuthenticatedClient
+        clients[api] = connect(base_url=url, timeout=SECONDS, token=bearer)
     yield clients
     for client in clients.values():
         client.get_httpx_client().close()

@@ -19,6 +19,7 @@ import aiohttp
 import msgspec
 
 from infra.base.errors import DaybookError
+from infra.base.http import authorization
 from services.edge.writes import command_id
 from services.kernel.record.tokens import Token
 
@@ -282,5 +283,5 @@ async def session(connections: int, seconds: float) -> AsyncIterator[aiohttp.Cli
     """Connections to the shop; an attempt may take so many seconds."""
     timeout = aiohttp.ClientTimeout(total=seconds, connect=min(seconds, CONNECT_SECONDS))
     connector = aiohttp.TCPConnector(limit=connections)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as opened:
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=authorization()) as opened:
         yield opened

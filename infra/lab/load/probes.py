@@ -11,6 +11,7 @@ from itertools import count
 import httpx
 
 from infra.base.background import Background
+from infra.base.http import authorization
 from infra.lab.load.clients import longest_gap
 
 READ_EVERY_SECONDS, READ_SECONDS = 0.05, 5.0
@@ -64,7 +65,9 @@ class Probe(Background):
         return longest_gap(times, start, end)[0] if len(times) > 1 else float("inf")
 
     def _work(self) -> None:
-        with httpx.Client(base_url=self._url, timeout=self._timeout, trust_env=False) as client:
+        with httpx.Client(
+            base_url=self._url, timeout=self._timeout, trust_env=False, headers=authorization()
+        ) as client:
             while not self._stopping.wait(self._every):
                 self.attempts.append(self._attempt(client))
 

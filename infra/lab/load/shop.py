@@ -7,6 +7,7 @@ from typing import Any, Self
 import httpx
 
 from infra.base.errors import DaybookError
+from infra.base.http import authorization
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
 from infra.lab.load.clients import Api, Urls
@@ -50,7 +51,9 @@ class Shop:
     """A synchronous client of the query API: a context. Raises httpx.HTTPError where it does not respond."""
 
     def __init__(self, urls: Urls) -> None:
-        self._client = httpx.Client(base_url=urls[Api.QUERY], timeout=CLIENT_SECONDS, trust_env=False)
+        self._client = httpx.Client(
+            base_url=urls[Api.QUERY], timeout=CLIENT_SECONDS, trust_env=False, headers=authorization()
+        )
 
     def __enter__(self) -> Self:
         return self

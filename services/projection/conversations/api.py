@@ -9,6 +9,7 @@ from fastapi import Query
 from pydantic import BaseModel, TypeAdapter
 
 from services.edge.app import api_router
+from services.edge.identity import scopes
 from services.kernel.record.envelope import now_micros
 from services.projection.engine.visibility import Stale
 from services.projection.read_models import CONVERSATIONS
@@ -41,7 +42,7 @@ SELECT * FROM conversations.conversation
 WHERE since IS NOT NULL AND since <= $1 AND ($2::timestamptz IS NULL OR (since, order_id) > ($2, $3))
 ORDER BY since, order_id LIMIT $4"""
 
-router = api_router("conversations", route_class=ReadRoute)
+router = api_router("conversations", route_class=ReadRoute, dependencies=[scopes("ops:read")])
 
 
 class AwaitedOutcome(BaseModel):

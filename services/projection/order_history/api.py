@@ -12,6 +12,7 @@ from pydantic import BaseModel, PlainSerializer, TypeAdapter
 
 from contracts.records import RECORDS
 from services.edge.app import api_router
+from services.edge.identity import scopes
 from services.edge.problems import invalid
 from services.edge.requests import decimal_text
 from services.kernel.record.envelope import Envelope, Metadata, format_time
@@ -60,7 +61,13 @@ ENTRY = {
     },
 }
 _VERSION = TypeAdapter(Number)
-_PAGE = "SELECT * FROM order_history.entry WHERE order_id = $1 AND version > $2 ORDER BY version LIMIT $3"
+_PAGE = """
+SELECT * FROM order_history.entry
+WHERE order_id = $1 AND version > $2
+  AND ($4::text IS NULL OR EXISTS (
+    SELECT FROM order_history.entry AS placed
+    WHERE placed.order_id = $1 AND placed.version = 1 AND placed.body ->> 'customer_id' = $4))
+ORDER BY version LIMIT $3"""
 _UNTIL = """
 SELECT * FROM order_history.entry
 WHERE order_id = $1 AND ($2::bigint IS NULL OR version <= $2)
@@ -69,7 +76,7 @@ ORDER BY version"""
 _MONEY = frozenset({"gross", "unit_price", "amount", "refund"})
 _TIMES = frozenset({"occurred_at", "placed_at", "settle_by"})
 
-router = api_router("orders", route_class=ReadRoute)
+router = api_router("orders", route_class=ReadRoute, dependencies=[scopes("orders:read")])
 
 
 def readable(value: Any, name: str = "") -> Any:
@@ -123,13 +130,15 @@ async def get_order_history(
 ) -> HistoryPage:
     after = from_cursor(cursor, _VERSION) or 0
     async with reads.connection(ORDER_HISTORY) as connection:
-        rows = await connection.fetch(_PAGE, order_id, after, limit + 1)
+        rows = await connection.fetch(_PAGE, order_id, after, limit + 1, reads.customer)
         page = HistoryPage(
             order_id=order_id,
             events=[HistoryEntry(**row) for row in rows[:limit]],
             next=to_cursor(rows[limit - 1]["version"]) if len(rows) > limit else None,
             stale=await stale(connection, ORDER_HISTORY, order_id),
         )
+    if not page.events and reads.customer is not None:
+        raise missing("order", order_id, ORDER_HISTORY, None)  # perhaps there is another customer's
     if not page.events and not after:
         raise missing("order", order_id, ORDER_HISTORY, page.stale)
     reads.label(page.stale)

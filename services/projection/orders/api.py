@@ -8,6 +8,7 @@ from fastapi import Query
 from pydantic import BaseModel, TypeAdapter
 
 from services.edge.app import api_router
+from services.edge.identity import insufficient, scopes
 from services.projection.engine.read_model import Versioned
 from services.projection.engine.visibility import Stale, stale
 from services.projection.order_history.api import PointInHistory, order_as_of
@@ -78,7 +79,7 @@ WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR customer_id = $
   AND ($6::timestamptz IS NULL OR (placed_at, order_id) < ($6, $7))
 ORDER BY placed_at DESC, order_id DESC LIMIT $8"""
 
-router = api_router("orders", route_class=ReadRoute)
+router = api_router("orders", route_class=ReadRoute, dependencies=[scopes("orders:read")])
 
 
 class OrderLine(BaseModel):
@@ -156,8 +157,8 @@ async def get_order(
         else:
             order = await order_as_of(connection, order_id, then)
         staleness = await stale(connection, model, order_id)
-    if order is None:
-        raise missing("order", order_id, model, staleness, at)
+    if order is None or not reads.allows(order.row.customer_id):
+        raise missing("order", order_id, model, staleness if reads.customer is None else None, at)
     if then is not None and then.version is not None:
         staleness = None  # a version never changes
     reads.label(staleness, order.version)
@@ -184,7 +185,9 @@ async def list_orders(
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> OrderPage:
-    filters = (status, customer_id, country, since, before)
+    if not reads.allows(customer_id or reads.customer):
+        raise insufficient("orders:read.all")
+    filters = (status, customer_id or reads.customer, country, since, before)
     after = from_cursor(cursor, _KEYS) or (None, None)
     async with reads.connection(ORDERS) as connection:
         rows = await connection.fetch(_PAGE, *filters, *after, limit + 1)

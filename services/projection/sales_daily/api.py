@@ -9,6 +9,7 @@ from fastapi import Query
 from pydantic import BaseModel, TypeAdapter
 
 from services.edge.app import api_router
+from services.edge.identity import scopes
 from services.projection.engine.visibility import Stale
 from services.projection.read_models import SALES_DAILY
 from services.projection.reads import (
@@ -46,7 +47,7 @@ WHERE ($1::date IS NULL OR day >= $1) AND ($2::date IS NULL OR day <= $2)
   AND ($4::date IS NULL OR (day, country, currency) > ($4, $5, $6))
 ORDER BY day, country, currency LIMIT $7"""
 
-router = api_router("sales", route_class=ReadRoute)
+router = api_router("sales", route_class=ReadRoute, dependencies=[scopes("sales:read")])
 
 
 class SalesDay(BaseModel):

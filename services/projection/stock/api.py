@@ -8,6 +8,7 @@ from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 
 from services.edge.app import api_router
+from services.edge.identity import scopes
 from services.projection.engine.visibility import Stale, stale
 from services.projection.read_models import STOCK
 from services.projection.reads import (
@@ -49,7 +50,7 @@ SELECT * FROM stock.stock
 WHERE ($1::bigint IS NULL OR available < $1) AND ($2::bigint IS NULL OR (available, sku) > ($2, $3))
 ORDER BY available, sku LIMIT $4"""
 
-router = api_router("stock", route_class=ReadRoute)
+router = api_router("stock", route_class=ReadRoute, dependencies=[scopes()])
 
 
 class StockLevel(BaseModel):

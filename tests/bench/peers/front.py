@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from contracts.order.commands import PlaceOrder
 from services.edge.app import Lifespan, api_router, application
+from services.edge.identity import scopes
 from services.edge.json_logs import configure_logging
 from services.edge.middleware import CorrelationMiddleware
 from services.edge.requests import Headers, WriteRoute
@@ -34,7 +35,7 @@ def serve_orders(
     writer = Writer(
         cast(Any, None), Resource("order", "order_id", "/orders/"), os.environ["DAYBOOK_HASH_KEY"].encode()
     )
-    router = api_router(route_class=route_class)
+    router = api_router(route_class=route_class, dependencies=[scopes("orders:place")])
 
     @router.post("/orders", status_code=201)
     async def place_order(request: Request, body: OrderRequest, headers: Headers) -> Response:

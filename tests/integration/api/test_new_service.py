@@ -54,6 +54,7 @@ from starlette.requests import Request
 
 from contracts.voucher.commands import IssueVoucher
 from services.edge.app import api_router
+from services.edge.identity import scopes
 from services.edge.problems import Code
 from services.edge.requests import ChangeRequest, EntityId, Headers, Quantity, WriteRoute
 from services.edge.writes import Resource, WriteApi, succeeded, write_problems
@@ -78,7 +79,7 @@ class VoucherResponse(BaseModel):
 
 def create(settings):
     api = WriteApi("voucher", settings, Resource("voucher", "voucher_id", "/vouchers/"))
-    router = api_router("vouchers", route_class=WriteRoute)
+    router = api_router("vouchers", route_class=WriteRoute, dependencies=[scopes("ops:act")])
 
     @router.post(
         "/vouchers/{voucher_id}/issue",

@@ -94,6 +94,7 @@ STORE = ParcelStore
 from pydantic import BaseModel
 
 from services.edge.app import api_router
+from services.edge.identity import scopes
 from services.projection.reads import OrderId
 from services.projection.reads import of_entity
 from services.projection.read_models import READ_MODELS
@@ -102,7 +103,7 @@ from services.projection.engine.visibility import stale
 
 (PARCELS,) = (model for model in READ_MODELS if model.name == "parcels")
 
-router = api_router("parcels", route_class=ReadRoute)
+router = api_router("parcels", route_class=ReadRoute, dependencies=[scopes("ops:read")])
 
 
 class ParcelDetails(BaseModel):

@@ -1,0 +1,1 @@
+"""Who may call the shop: the demo's issuer of access tokens."""

@@ -1,0 +1,115 @@
+"""The issuer of a stack: it signs access tokens (RFC 9068) for people who try the shop.
+
+Everything lies in the folder `identity` of the stack (0700): the private key and the random ids that stand for names
+(0600), and what the APIs read: the public keys (JWKS) and the issuer's metadata (RFC 8414). A shop for others uses an
+OpenID provider instead, by the same settings.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+
+from infra.base.errors import DaybookError
+from infra.base.files import kept_secret, write_whole
+from services.edge.scopes import SCOPES
+
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey
+
+ISSUER = "https://daybook.invalid"  # a name that never exists (RFC 2606)
+AUDIENCE = "daybook"
+CLIENT = "daybook-cli"
+DEMO, DEMO_HOURS = "demo", 12.0
+_ALGORITHM = "ES256"
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
+
+
+class NoToken(DaybookError):
+    """There is no token for this name or these scopes."""
+
+
+@dataclass(frozen=True)
+class TokenIssuer:
+    """The issuer whose state is in `folder`; what is missing is made at first use."""
+
+    folder: Path
+
+    @property
+    def keys(self) -> Path:
+        return self.folder / "jwks.json"
+
+    def settings(self) -> dict[str, str]:
+        """The environment with which the APIs verify this issuer's tokens."""
+        self._prepare()
+        return {
+            "DAYBOOK_TOKEN_KEYS": str(self.keys.absolute()),
+            "DAYBOOK_TOKEN_ISSUER": ISSUER,
+            "DAYBOOK_TOKEN_AUDIENCE": AUDIENCE,
+        }
+
+    def subject(self, name: str) -> str:
+        """The random id that stands for a name. Raises NoToken for a name that cannot name a file."""
+        if not _NAME.fullmatch(name):
+            raise NoToken(f"{name} is no name here: up to 32 lower-case letters, digits and ._-")
+        return kept_secret(self.folder / "people" / name, uuid4().hex)
+
+    def token(self, name: str, scopes: list[str], hours: float) -> str:
+        """An access token for `name`. Raises NoToken."""
+        from joserfc import jwt
+
+        if unknown := [scope for scope in scopes if scope not in SCOPES]:
+            raise NoToken(f"there is no scope {', '.join(unknown)}: choose from {', '.join(SCOPES)}")
+        key, now = self._prepare(), int(time.time())
+        claims = {
+            "iss": ISSUER,
+            "aud": AUDIENCE,
+            "sub": self.subject(name),
+            "client_id": CLIENT,
+            "iat": now,
+            "exp": now + int(hours * 3600),
+            "jti": uuid4().hex,
+            "scope": " ".join(scopes),
+        }
+        header = {"alg": _ALGORITHM, "typ": "at+jwt", "kid": key.kid}
+        return jwt.encode(header, claims, key, algorithms=[_ALGORITHM])
+
+    def demo_header(self) -> str:
+        """`Authorization: Bearer …` of a token with every scope."""
+        return f"Authorization: Bearer {self.token(DEMO, [*SCOPES], DEMO_HOURS)}"
+
+    def _prepare(self) -> ECKey:
+        """The private key; publishes its public part."""
+        from joserfc.jwk import ECKey
+
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.folder / "people").mkdir(mode=0o700, exist_ok=True)
+        file = self.folder / "signing-key.json"
+        if not file.exists():
+            fresh = ECKey.generate_key("P-256", {"use": "sig", "alg": _ALGORITHM}, auto_kid=True)
+            kept_secret(file, msgspec.json.encode(fresh.as_dict(private=True)).decode())
+        key = ECKey.import_key(msgspec.json.decode(file.read_bytes()))
+        self._publish(self.keys, {"keys": [key.as_dict(private=False)]})
+        self._publish(self.folder / "openid-configuration.json", self._metadata())
+        return key
+
+    def _metadata(self) -> dict[str, object]:
+        return {
+            "issuer": ISSUER,
+            "jwks_uri": self.keys.absolute().as_uri(),
+            "scopes_supported": [*SCOPES],
+            "response_types_supported": [],
+            "grant_types_supported": [],
+        }
+
+    @staticmethod
+    def _publish(file: Path, document: object) -> None:
+        content = msgspec.json.encode(document)
+        if not file.exists() or file.read_bytes() != content:
+            write_whole(file, content)

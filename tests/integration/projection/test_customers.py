@@ -1,0 +1,69 @@
+"""A customer reads the orders of the token's subject, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+
+from tests.integration.projection.conftest import Shop
+from tests.integration.projection.processes import applied, running, until
+from tests.integration.projection.shop_log import history
+from tests.unit.api.access_tokens import AUDIENCE, EC, ISSUER, bearer, public, token
+
+ORDERS = 120
+
+
+@asynccontextmanager
+async def query_api(shop: Shop) -> AsyncIterator[httpx.AsyncClient]:
+    """The query API; it verifies tokens."""
+    keys = shop.folder / "jwks.json"
+    keys.write_text(public(EC))
+    tokens = {"token_keys": str(keys), "token_issuer": ISSUER, "token_audience": AUDIENCE}
+    with running("query", shop.kafka, shop.database_url, shop.folder / "query.log", **tokens) as query:
+        await query.ready()
+        async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
+            yield client
+
+
+def as_customer(subject: str) -> dict[str, str]:
+    return dict(bearer(token(sub=subject, scope="orders:read")))
+
+
+STAFF = dict(bearer(token(sub="staff", scope="orders:read.all")))
+
+
+async def test_another_customers_orders_do_not_exist(shop: Shop) -> None:
+    events = history(8, ORDERS)
+    shop.writer.write_all(events, 50)
+    await until(lambda: applied(shop.connection, events), "not all events were applied")
+    async with query_api(shop) as api:
+        page = (await api.get("/orders", params={"limit": 500}, headers=STAFF)).json()
+        owners = {order["order_id"]: order["customer_id"] for order in page["orders"]}
+        assert len(owners) == ORDERS
+        customers = sorted({owner for owner in owners.values() if owner})
+        assert len(customers) > 1
+        assert (await api.get("/orders")).status_code == 401
+        for customer in customers[:3]:
+            await one_customer(api, customer, owners)
+
+
+async def one_customer(api: httpx.AsyncClient, customer: str, owners: dict[str, str | None]) -> None:
+    headers = as_customer(customer)
+    own = {order for order, owner in owners.items() if owner == customer}
+    listed = (await api.get("/orders", params={"limit": 500}, headers=headers)).json()["orders"]
+    assert {order["order_id"] for order in listed} == own
+    other = await api.get("/orders", params={"customer_id": "another"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (403, "insufficient_scope")
+    for order, owner in owners.items():
+        missing = (await api.get(f"/orders/{order}-missing", headers=headers)).json()["detail"]
+        for path in ("", "?at=version:1", "/history", "/history?cursor=MQ"):
+            response = await api.get(f"/orders/{order}{path}", headers=headers)
+            if owner == customer:
+                assert response.status_code == 200 or "cursor" in path, response.text
+            else:
+                assert (response.status_code, response.json()["code"]) == (404, "order_not_found")
+        if owner != customer:
+            detail = (await api.get(f"/orders/{order}", headers=headers)).json()["detail"]
+            assert detail == missing.replace(f"{order}-missing", order)
