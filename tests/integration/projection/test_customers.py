@@ -31,7 +31,9 @@ def as_customer(subject: str) -> dict[str, str]:
     return dict(bearer(token(sub=subject, scope="orders:read")))
 
 
-STAFF = dict(bearer(token(sub="staff", scope="orders:read.all")))
+def as_staff() -> dict[str, str]:
+    """Not made when the module is imported: a long run would outlive it."""
+    return dict(bearer(token(sub="staff", scope="orders:read.all")))
 
 
 async def test_another_customers_orders_do_not_exist(shop: Shop) -> None:
@@ -39,7 +41,7 @@ async def test_another_customers_orders_do_not_exist(shop: Shop) -> None:
     shop.writer.write_all(events, 50)
     await until(lambda: applied(shop.connection, events), "not all events were applied")
     async with query_api(shop) as api:
-        page = (await api.get("/orders", params={"limit": 500}, headers=STAFF)).json()
+        page = (await api.get("/orders", params={"limit": 500}, headers=as_staff())).json()
         owners = {order["order_id"]: order["customer_id"] for order in page["orders"]}
         assert len(owners) == ORDERS
         customers = sorted({owner for owner in owners.values() if owner})

@@ -16,7 +16,7 @@ from infra.base.ports import free_ports
 from services.projection.engine.database import QUERY_SECONDS
 from tests.integration.projection.processes import Process, running, until
 from tests.integration.projection.shop_log import fresh_topics
-from tests.postgres_server import EmbeddedPostgres
+from tests.postgres_server import EmbeddedPostgres, create_tables_of_shop
 
 NOBODY = "127.0.0.1:1"  # without a broker the lag is unknown, and reads continue
 
@@ -64,12 +64,16 @@ async def test_a_projection_waits_for_a_database_that_starts_later(
     kafka: str, postgres: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     fresh_topics(kafka)
+    create_tables_of_shop(postgres.url())
     postgres.stop()
     group = {"projection_group": f"early-{tmp_path.name}"}
-    with running("project", kafka, postgres.url(), tmp_path / "projection.log", **group) as projection:
+    projection = Process("project", kafka, postgres.url(), tmp_path / "projection.log", **group)
+    try:
         await until(lambda: serving(projection), "it does not serve")
         postgres.start()
         await projection.ready()
+    finally:
+        projection.kill()
 
 
 async def serving(process: Process) -> bool:

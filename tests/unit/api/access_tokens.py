@@ -74,7 +74,7 @@ def token(key: Key = EC, alg: str = "ES256", *, header: dict[str, Any] | None = 
     now = int(time.time())
     whole = {
         "iss": ISSUER, "aud": AUDIENCE, "sub": SUBJECT, "client_id": "tests", "jti": "1", "iat": now,
-        "exp": now + 600, "scope": EVERY_SCOPE,
+        "exp": now + 36_000, "scope": EVERY_SCOPE,
     }  # fmt: skip
     head = {"alg": alg, "typ": "at+jwt", "kid": key.kid, **(header or {})}
     head = {name: value for name, value in head.items() if value is not MISSING}
