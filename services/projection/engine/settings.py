@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
 from services.kernel.settings import Port, ProcessSettings
 
@@ -20,7 +19,7 @@ class MigrationSettings(ReadSettings):
     """`database_url` is a superuser's; `role_passwords`: JSON, by role (`roles.py`), or empty: then the roles stay as
     they are, and the tables are the connected user's."""
 
-    role_passwords: Mapping[str, SecretStr] = MappingProxyType({})
+    role_passwords: Mapping[str, SecretStr] = Field(default_factory=dict)
 
 
 class ProjectionSettings(ReadSettings):

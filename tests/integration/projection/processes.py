@@ -109,7 +109,8 @@ def daybook(
 def running(room: str, kafka: str, database_url: str, log: Path, **settings: str) -> Iterator[Process]:
     """A process, on a database with the tables that its code expects."""
     if "test_register" in settings:
-        daybook(kafka, database_url, "migrate", **settings)
+        done = daybook(kafka, database_url, "migrate", **settings)
+        assert done.returncode == 0, done.stderr
     else:
         create_tables_of_shop(database_url)
     process = Process(room, kafka, database_url, log, **settings)
