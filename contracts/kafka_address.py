@@ -7,29 +7,28 @@ connects (`services/kernel/log/clients.py`). So an address contains everything t
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import parse_qs, urlencode
 
-SCHEME = "sasl_ssl://"
+SCHEME, IDENTITY = "sasl_ssl://", "?identity="
 
 
 def secured(bootstrap: str, identity: Path) -> str:
     """The address of these brokers for whoever has the file `identity`."""
-    return f"{SCHEME}{bootstrap}?{urlencode({'identity': str(identity.absolute())}, safe='/')}"
+    return f"{SCHEME}{bootstrap}{IDENTITY}{identity.absolute()}"
 
 
 def bootstrap_of(address: str) -> str:
     """`host:port` of each broker, separated by commas."""
-    return address.removeprefix(SCHEME).partition("?")[0]
+    return address.removeprefix(SCHEME).partition(IDENTITY)[0]
 
 
 def identity_file(address: str) -> Path | None:
     """None in clear text. Raises ValueError for an address that names no file."""
     if not address.startswith(SCHEME):
         return None
-    named = parse_qs(address.partition("?")[2]).get("identity", [])
-    if len(named) != 1:
-        raise ValueError(f"a Kafka address is host:port or {SCHEME}host:port?identity=FILE, not {address}")
-    return Path(named[0])
+    file = address.partition(IDENTITY)[2]
+    if not file:
+        raise ValueError(f"a Kafka address is host:port or {SCHEME}host:port{IDENTITY}FILE, not {address}")
+    return Path(file)
 
 
 def sibling(address: str, user: str) -> str:

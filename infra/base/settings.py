@@ -132,10 +132,13 @@ class StackSettings(BaseSettings):
         """The folder of Kafka's certificates and passwords (`infra/identity/authority.py`)."""
         return self.home / "kafka-identities"
 
-    def kafka_as(self, principal: str, kind: str = "broker") -> str:
-        """The address of the brokers, or of these ports of theirs, for a principal."""
-        bootstrap = self.bootstrap_of(kind)
-        return secured(bootstrap, self.kafka_identities / f"{principal}.json") if self.secured else bootstrap
+    def kafka_as(self, principal: str, kind: str = "broker", identities: Path | None = None) -> str:
+        """The address of the brokers, or of these ports of theirs, for a principal.
+
+        Its file is in the site's own folder, or in `identities`: both sites have the same.
+        """
+        bootstrap, folder = self.bootstrap_of(kind), identities or self.kafka_identities
+        return secured(bootstrap, folder / f"{principal}.json") if self.secured else bootstrap
 
     @property
     def kafka(self) -> str:

@@ -62,10 +62,7 @@ def up(
         in_containers.up(settings, sites)
         _show_open(settings)
         return
-    if sites == 2:
-        _second_site(settings)
-    _clusters(settings, brokers)
-    _security(settings, insecure=insecure)
+    _decide(settings, sites, brokers, insecure=insecure)
     names = _chosen(settings, only)
     forced = _forced(settings, active, force)
     if peer(settings) and not names:
@@ -81,6 +78,14 @@ def up(
     for site in starting:
         if (storage := site_storage(site.settings)).short:
             notes.print(f"But {storage}.")
+
+
+def _decide(settings: StackSettings, sites: int, brokers: int, *, insecure: bool) -> None:
+    """What a site is from its first start on."""
+    if sites == 2:
+        _second_site(settings)
+    _clusters(settings, brokers)
+    _security(settings, insecure=insecure)
 
 
 def _require_room(site: Site) -> None:

@@ -5,7 +5,7 @@ Everything lies in one folder of each site (0700), which contains only files tha
 - `authority.pem`, `authority.key`: the authority (an EC key on P-256; ten years)
 - `broker.pem`, `broker.json`: the certificate with which brokers and controllers prove themselves to each other, and by
   which the start of a site creates the users (a year; renewed at a start in its last 90 days)
-- `USER.json`: an `Identity` with a password, for each principal of `contracts/topics.yaml`
+- `USER.json`: an `KafkaIdentity` with a password, for each principal of `contracts/topics.yaml`
 
 Both sites of a shop share the authority and the passwords, and each has a copy, so that they outlive the other's disk.
 """
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from infra.base.files import kept_secret
-from services.kernel.log.clients import Identity
+from services.kernel.log.clients import KafkaIdentity
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -72,7 +72,7 @@ class Authority:
         authority = self.certificate.read_text()
         for user in users:
             if not self.identity(user).exists():
-                identity = Identity(authority, user, token_urlsafe(24))
+                identity = KafkaIdentity(authority, user, token_urlsafe(24))
                 kept_secret(self.identity(user), msgspec.json.encode(identity).decode())
 
     def _found(self) -> None:
@@ -113,7 +113,7 @@ class Authority:
         fresh = _builder(name, key, BROKER_DAYS).issuer_name(authority.subject)
         fresh = fresh.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         certificate = _pem(_signed(fresh.add_extension(names, critical=False), signing))
-        own = Identity(_pem(authority), certificate=certificate, key=_pem_of_key(key))
+        own = KafkaIdentity(_pem(authority), certificate=certificate, key=_pem_of_key(key))
         for file in (self.keystore, self.identity(BROKER)):
             file.unlink(missing_ok=True)
         kept_secret(self.identity(BROKER), msgspec.json.encode(own).decode())

@@ -41,8 +41,8 @@ SECONDS = 30.0
 
 @dataclass(frozen=True, order=True)
 class Right:
-    """`principal` may do `operation` (read, write, create, describe, describe_configs) to a `kind` of resource: topic,
-    group, transactional_id. A `name` that ends in `*` stands for all that begin so."""
+    """`principal` may do `operation` (read, write, create, delete, describe, describe_configs) to a `kind` of resource:
+    topic, group, transactional_id. A `name` that ends in `*` stands for all that begin so."""
 
     principal: str
     kind: str
@@ -108,9 +108,9 @@ def apply_rights(address: str, passwords: Mapping[str, str]) -> tuple[int, int]:
     admin = clients.admin(address, {"log_level": 0})
     _set_passwords(admin, passwords)
     begun = CONTROL in admin.list_topics(timeout=SECONDS).topics
-    wanted = {right.binding() for right in rights(read_control(address).phase if begun else "closed")}
+    expected = {right.binding() for right in rights(read_control(address).phase if begun else "closed")}
     actual = _bindings(admin)
-    missing, extra = [*(wanted - actual)], [*(actual - wanted)]
+    missing, extra = [*(expected - actual)], [*(actual - expected)]
     for added in (admin.create_acls(missing, request_timeout=SECONDS) if missing else {}).values():
         added.result(SECONDS)
     _remove(admin, extra)

@@ -34,11 +34,11 @@ class Site:
     @property
     def link(self) -> str:
         """The address under which this process reaches its brokers at the other site; silent while the link is cut."""
-        return self.link_as(self.settings.principal)
+        return self.settings.kafka_as(self.settings.principal, "link")
 
-    def link_as(self, principal: str) -> str:
-        """The same for a principal."""
-        return self.settings.kafka_as(principal, "link")
+    def link_from(self, other: StackSettings, principal: str) -> str:
+        """The same for a process of the `other` site, which has a file of its own."""
+        return self.settings.kafka_as(principal, "link", other.kafka_identities)
 
     @property
     def folder(self) -> Path:

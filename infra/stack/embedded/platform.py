@@ -204,6 +204,7 @@ def _spawn(
         "DAYBOOK_HOME": str(settings.home.absolute()),
         "DAYBOOK_PORT_BASE": str(settings.port_base),
         "DAYBOOK_SITE": settings.site,
+        "DAYBOOK_PRINCIPAL": "admin",
     }
     with (settings.logs / "supervisor.log").open("ab") as log:
         return subprocess.Popen(

@@ -6,6 +6,7 @@ site have the authority's certificate for brokers, on listeners of their own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infra.base.ports import HOST
@@ -49,12 +50,15 @@ def authority_of(settings: StackSettings) -> Authority | None:
     return Authority(settings.kafka_identities) if settings.secured else None
 
 
-def prepare_identities(settings: StackSettings) -> None:
-    """Make what a secured site lacks of its authority and passwords, or take the other site's. Raises OSError."""
+def prepare_identities(settings: StackSettings, more: Sequence[str] = ()) -> None:
+    """Make what a secured site lacks of its authority and passwords, or take the other site's. Raises OSError.
+
+    `more`: users without any right.
+    """
     authority, other = authority_of(settings), peer(settings)
     if authority is not None:
         copy = None if other is None else other.settings.kafka_identities
-        authority.prepare([ADMIN, *principals()], copy)
+        authority.prepare([ADMIN, *principals(), *more], copy)
 
 
 def starting_address(settings: StackSettings) -> str:
@@ -63,14 +67,14 @@ def starting_address(settings: StackSettings) -> str:
     return settings.kafka_as(BROKER, INTERNAL) if settings.secured else settings.kafka
 
 
-def apply_security(settings: StackSettings) -> tuple[int, int]:
+def apply_security(settings: StackSettings, more: Sequence[str] = ()) -> tuple[int, int]:
     """Give every principal its password and its rights, once the broker runs.
 
     Returns how many rights were added and removed: none where the site is not secured. Raises KafkaException.
     """
     if not settings.secured:
         return 0, 0
-    identities = (Connection(settings.kafka_as(user)).identity for user in (ADMIN, *principals()))
+    identities = (Connection(settings.kafka_as(user)).identity for user in (ADMIN, *principals(), *more))
     passwords = {identity.user: identity.password for identity in identities if identity is not None}
     return apply_rights(settings.kafka_as(BROKER, INTERNAL), passwords)
 

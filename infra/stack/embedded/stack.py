@@ -196,7 +196,7 @@ def mirror_place(settings: StackSettings, source: Site) -> MirrorPlace:
         settings.port("mirror"),
         source.name,
         settings.site,
-        source.link_as(MIRROR),
+        source.link_from(settings, MIRROR),
         settings.kafka_as(MIRROR),
         mirrored_topics(),
     )
@@ -221,7 +221,7 @@ def _peer_environment(settings: StackSettings, name: str) -> dict[str, str]:
     other = peer(settings)
     if other is None:
         return {"DAYBOOK_PEER_KAFKA": ""}
-    peers = {"DAYBOOK_PEER_KAFKA": other.link_as(principal_of(name))}
+    peers = {"DAYBOOK_PEER_KAFKA": other.link_from(settings, principal_of(name))}
     if name == GUARD.name:
         return {**peers, "DAYBOOK_PEER": other.name}
     if kind_of(name) in ("order-api", "inventory-api"):

@@ -395,7 +395,6 @@ def supervise(
 
 
 if __name__ == "__main__":
-    stack = StackSettings()
-    only, was_away = sys.argv[1:], broker_was_away(starting_address(stack))
-    scaled = Scaled(stack, only)
+    stack, only = StackSettings(), sys.argv[1:]
+    was_away, scaled = broker_was_away(starting_address(stack)), Scaled(stack, only)
     sys.exit(supervise(stack, StackJournal(stack.home), members(stack, only), was_away, scaled))

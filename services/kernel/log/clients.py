@@ -4,7 +4,7 @@ There are four kinds of client: a `reader` reads records and reports the ends of
 from given positions, a `writer` appends records, an `admin` describes topics and changes them. `options` have
 librdkafka's names and win over those of the kind.
 
-An address is in clear text, or names the file of an `Identity` (`contracts/kafka_address.py`).
+An address is in clear text, or names the file of an `KafkaIdentity` (`contracts/kafka_address.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from contracts.kafka_address import bootstrap_of, identity_file
@@ -49,7 +49,7 @@ _READER = _FOLLOWER | {"enable.partition.eof": True}
 _WRITER = {"acks": "all", "enable.idempotence": True, "partitioner": "murmur2_random"}
 
 
-class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KafkaIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who connects, as a file of JSON contains it: the certificate of the authority (PEM) by which a broker is known,
     and either a user with a password (SCRAM-SHA-512), or a certificate and its key (PEM, PKCS #8)."""
 
@@ -60,14 +60,14 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str = ""
 
     def __repr__(self) -> str:
-        return f"Identity({self.user or 'certificate'})"
+        return f"KafkaIdentity({self.user or 'certificate'})"
 
 
 @dataclass(frozen=True)
 class Connection:
     """How to reach a cluster: the options that all its clients share, in the names of each kind of client.
 
-    Options with an identity contain secrets. They raise OSError or ValueError if its file cannot be read.
+    Options with an identity contain secrets. Every method raises KafkaException if that cannot be read.
     """
 
     address: str
@@ -78,16 +78,21 @@ class Connection:
         return bootstrap_of(self.address)
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> KafkaIdentity | None:
+        """Who connects; None in clear text. Raises KafkaException if that cannot be read."""
         file = identity_file(self.address)
-        return None if file is None else msgspec.json.decode(file.read_bytes(), type=Identity)
+        try:
+            return None if file is None else msgspec.json.decode(file.read_bytes(), type=KafkaIdentity)
+        except (OSError, ValueError) as error:
+            reason = f"no identity for Kafka can be read: {error}"
+            raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, reason)) from error
 
     def librdkafka(self) -> dict[str, Any]:
         options = {"bootstrap.servers": self.bootstrap}
         match self.identity:
             case None:
                 return options
-            case Identity(user="") as own:
+            case KafkaIdentity(user="") as own:
                 own_options = {
                     "security.protocol": "SSL",
                     "ssl.certificate.pem": own.certificate,
@@ -108,7 +113,7 @@ class Connection:
         match self.identity:
             case None:
                 own_options = {}
-            case Identity(user="") as own:
+            case KafkaIdentity(user="") as own:
                 own_options = {
                     "security.protocol": "SSL",
                     "ssl.keystore.type": "PEM",
@@ -146,7 +151,7 @@ class Connection:
         return brokers | {"broker_credentials": credentials}
 
 
-def _trust(own: Identity) -> dict[str, str]:
+def _trust(own: KafkaIdentity) -> dict[str, str]:
     return {
         "ssl.truststore.type": "PEM",
         "ssl.truststore.certificates": own.authority,
