@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.topics import TOPICS
-from infra.base.errors import DaybookError
+from infra.base.errors import DaybookError, NotReady
 from infra.log.control import change_layout, read_site
 from services.kernel.log.reader import partitions_of
 from services.kernel.log.transactions import OwnershipLost
@@ -27,22 +27,18 @@ class LayoutSettings(BaseSettings):
     kafka: str
 
 
-class LayoutRefused(DaybookError):
-    """The layout cannot be changed; the text says why."""
-
-
 def apply_layout(bootstrap: str, service: str, slots: int) -> str:
     """Share the service's partitions among `slots` slots. Returns what was done, in words.
 
-    Raises LayoutRefused, SiteSilent, TimeoutError, OwnershipLost or KafkaException; a second call continues.
+    Raises NotReady, SiteSilent, TimeoutError, OwnershipLost or KafkaException; a second call continues.
     """
     control = read_site(bootstrap)
     if control.role.role != "active" or control.held:
-        raise LayoutRefused(
+        raise NotReady(
             f"the site is {control.held or control.role.role}: change the layout of the active site"
         )
     if slots > (partitions := len(partitions_of(bootstrap, TOPICS[service].commands))):
-        raise LayoutRefused(f"{service} has {partitions} partitions, and each slot needs one")
+        raise NotReady(f"{service} has {partitions} partitions, and each slot needs one")
     layout = control.layout(service)
     if layout.slots == slots and layout.number > 0:
         return f"{service} has {slots} slots already (layout {layout.number})"
