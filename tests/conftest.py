@@ -1,7 +1,9 @@
 """Every test can ask for the real stack (see tests/stack.py)."""
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.distribution import (
@@ -24,6 +26,14 @@ __all__ = [
     "spark_environment",
     "stack_folder",
 ]
+
+
+@pytest.fixture(autouse=True)
+def principal() -> Iterator[None]:
+    """A command that runs in this process sets as whom it connects to Kafka: the next test does not inherit that."""
+    yield
+    os.environ.pop("DAYBOOK_PRINCIPAL", None)
+
 
 # How wide a table may be is each test's own matter: pytest-xdist would fix it for all consoles of a process.
 os.environ.pop("COLUMNS", None)

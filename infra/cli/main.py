@@ -13,6 +13,7 @@ import typer.main
 from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
+from contracts.kafka_address import sibling
 from infra.base.errors import DaybookError
 from infra.base.settings import HIGHEST_BASE, LOWEST_BASE, StackSettings
 from infra.cli.output import fail
@@ -44,6 +45,14 @@ COMMANDS = {
     "parked": ("parked", "Read models"),
     "streams": ("streams", "Read models"),
     "contracts": ("contracts", "Contracts"),
+}
+# As whom a command connects to Kafka (contracts/topics.yaml). The others are about topics, or start sites: admin.
+PRINCIPALS = {
+    "status": "operator-read",
+    "sites": "operator-read",
+    "parked": "operator-parked",
+    "streams": "operator-parked",
+    "failover": "operator-failover",
 }
 HELP = """Daybook, an example shop with event sourcing and CQRS on Kafka.
 
@@ -132,10 +141,18 @@ def chosen(
     # No docstring: typer would show it in place of the help above.
     if "--help" not in sys.argv:
         require_sound_settings()
+    _connect_as(PRINCIPALS.get(context.invoked_subcommand or "", "admin"))
     if stack is Stack.compose:
         _in_containers(context.invoked_subcommand or "", site)
     elif site:
         _at_site(site)
+
+
+def _connect_as(principal: str) -> None:
+    """Also where `./daybook env` has set the address for everybody."""
+    os.environ.setdefault("DAYBOOK_PRINCIPAL", principal)
+    if address := os.environ.get("DAYBOOK_KAFKA"):
+        os.environ["DAYBOOK_KAFKA"] = sibling(address, os.environ["DAYBOOK_PRINCIPAL"])
 
 
 def _in_containers(command: str, site: str) -> None:

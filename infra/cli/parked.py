@@ -159,8 +159,9 @@ def _keys(database_url: str) -> list[ParkedKey]:
 
 
 def address(name: str) -> str:
-    """One address of the running stack."""
-    return addresses(running_settings())[name]
+    """One address of the running stack; that of Kafka for this command's principal."""
+    settings = running_settings()
+    return settings.kafka if name == "DAYBOOK_KAFKA" else addresses(settings)[name]
 
 
 def owner_address() -> str:

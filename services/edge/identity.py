@@ -1,4 +1,4 @@
-"""Who calls, with which scopes: access tokens (RFC 9068), verified in this process (docs/adr/0028).
+"""Who calls, with which scopes: access tokens (RFC 9068), verified in this process (docs/adr/0029).
 
 A route declares its scopes with `scopes("orders:ship")`, and every route of the APIs must declare them, even none. The
 OpenAPI document's `security` follows from that declaration. A request without a valid token is refused with 401, one
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 ALGORITHMS = ("ES256", "Ed25519", "EdDSA")  # EdDSA is the name of Ed25519 before RFC 9864
 TYPES = frozenset({"at+jwt", "application/at+jwt"})
-REMEMBERED_SECONDS = 60.0
-REMEMBERED_TOKENS = 10_000
+CACHE_SECONDS = 60.0
+CACHED_TOKENS = 10_000
 REFRESH_SECONDS = 5.0
 KEYS_SECONDS = 300.0
 LEEWAY_SECONDS = 5
@@ -143,12 +143,12 @@ class PublicKeys:
 
 
 class Identity:
-    """Finds out who calls. Remembers a verified token by its hash until it expires, at most `REMEMBERED_SECONDS`."""
+    """Finds out who calls. Caches a verified token by its hash until it expires, at most `CACHE_SECONDS`."""
 
     def __init__(self, settings: TokenSettings) -> None:
         self._keys = PublicKeys(settings.token_keys) if settings.token_keys else None
         self._issuer, self._audience = settings.token_issuer, settings.token_audience
-        self._remembered: dict[bytes, tuple[float, Principal]] = {}
+        self._verified: dict[bytes, tuple[float, Principal]] = {}
 
     async def principal(self, request: Request) -> Principal:
         """Returns who sent the request. Raises `Problem` 401 or 503."""
@@ -156,19 +156,19 @@ class Identity:
             return ANYONE
         token = _bearer(request.scope["headers"])
         digest = hashlib.sha256(token).digest()
-        until, principal = self._remembered.get(digest, (0.0, ANYONE))
+        until, principal = self._verified.get(digest, (0.0, ANYONE))
         if time.monotonic() < until:
             return principal
         claims = await self._claims(token, self._keys)
         principal = _principal(claims)
-        self._remember(digest, principal, claims["exp"] - time.time())
+        self._cache(digest, principal, claims["exp"] - time.time())
         return principal
 
-    def _remember(self, digest: bytes, principal: Principal, seconds: float) -> None:
-        if len(self._remembered) >= REMEMBERED_TOKENS:
-            self._remembered.clear()
-        until = time.monotonic() + min(REMEMBERED_SECONDS, seconds)
-        self._remembered[digest] = (until, principal)
+    def _cache(self, digest: bytes, principal: Principal, seconds: float) -> None:
+        if len(self._verified) >= CACHED_TOKENS:
+            self._verified.clear()
+        until = time.monotonic() + min(CACHE_SECONDS, seconds)
+        self._verified[digest] = (until, principal)
 
     async def _claims(self, token: bytes, keys: PublicKeys) -> dict[str, Any]:
         """Returns the claims of a valid token. Raises `Problem`."""

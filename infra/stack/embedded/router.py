@@ -49,7 +49,7 @@ def _environment(settings: StackSettings) -> dict[str, str]:
         for api, name in ROUTED.items()
     }
     own = {
-        "DAYBOOK_ROUTER_SITES": {site: own.bootstrap for site, own in sites.items()},
+        "DAYBOOK_ROUTER_SITES": {site: own.settings.kafka_as(ROUTER) for site, own in sites.items()},
         "DAYBOOK_ROUTER_ROUTES": routes,
     }
     return {

@@ -164,13 +164,13 @@ class ControlSource:
 
     def read(self, seconds: float) -> Control:
         """The site's control records. Raises `NotKnown` where they cannot be read within `seconds`."""
-        if self._consumer is None:
-            # a site that was away is seen again soon
-            backoff = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
-            options = {"fetch.wait.max.ms": 10, "socket.timeout.ms": 5000, "log_level": 0}
-            self._consumer = clients.reader(self._bootstrap, backoff | options)
         until = time.monotonic() + seconds
         try:
+            if self._consumer is None:
+                # a site that was away is seen again soon
+                backoff = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
+                options = {"fetch.wait.max.ms": 10, "socket.timeout.ms": 5000, "log_level": 0}
+                self._consumer = clients.reader(self._bootstrap, backoff | options)
             _, end = self._consumer.get_watermark_offsets(self._start, timeout=seconds)
             if end == 0:
                 raise NotKnown(f"{TOPIC} at {self._bootstrap} has no record yet")

@@ -96,7 +96,7 @@ async def test_a_token_with_the_scope_passes(case: Case) -> None:
             for key, alg in ((EC, "ES256"), (ED, "Ed25519"), (OLD, "EdDSA")):
                 headers = bearer(token(key, alg, scope=granted, aud=["other", AUDIENCE]))
                 assert (await response_of(case, headers)).status == 422
-                assert (await response_of(case, headers)).status == 422, "remembered"
+                assert (await response_of(case, headers)).status == 422, "cached"
 
 
 async def test_a_customer_orders_and_lists_only_as_the_subject() -> None:
@@ -184,7 +184,7 @@ async def test_without_keys_the_client_is_to_try_again(verifying: TokenSettings)
     assert dict(response.headers)[b"retry-after"] == b"1"
 
 
-async def test_a_token_is_remembered_until_it_expires_at_most_a_minute(
+async def test_a_token_is_cached_until_it_expires_at_most_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
@@ -202,7 +202,7 @@ async def test_a_token_is_remembered_until_it_expires_at_most_a_minute(
     for _ in range(3):
         assert [await served(long), await served(short)] == [422, 422]
     assert verified == 2
-    clock.now += 25  # the short one is not remembered any more
+    clock.now += 25  # the short one is not cached any more
     await served(short)
     assert verified == 3
     await served(long)

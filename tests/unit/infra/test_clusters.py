@@ -9,10 +9,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from contracts.kafka_address import bootstrap_of
 from infra.base.settings import StackSettings
 from infra.cli.lifecycle import _clusters, app
 from infra.log.topics import catalogue
 from infra.stack.embedded.cluster import Node, first_voters, kept_cluster_id, site_nodes
+from infra.stack.embedded.security import prepare_identities
 from infra.stack.embedded.stack import members, mirror_place
 from infra.stack.mirror_settings import mirror_properties
 from infra.stack.site import own_site, peer, sites_of
@@ -23,17 +25,20 @@ def home(tmp_path: Path) -> StackSettings:
     """Of a stack with two sites, which are clusters."""
     kept_cluster_id(tmp_path)
     kept_cluster_id(tmp_path / "away")
-    return StackSettings(home=tmp_path, port_base=27400)
+    settings = StackSettings(home=tmp_path, port_base=27400)
+    for site in sites_of(settings).values():
+        prepare_identities(site.settings)
+    return settings
 
 
 def test_a_site_is_a_cluster_from_its_first_start_on(tmp_path: Path) -> None:
     settings = StackSettings(home=tmp_path, port_base=27400)
-    assert (settings.brokers, settings.kafka) == (1, "127.0.0.1:27492")
+    assert (settings.brokers, bootstrap_of(settings.kafka)) == (1, "127.0.0.1:27492")
     first = kept_cluster_id(tmp_path)
     assert kept_cluster_id(tmp_path) == first
     assert settings.brokers == 3
-    assert settings.kafka == "127.0.0.1:27492,127.0.0.1:27485,127.0.0.1:27486"
-    assert own_site(settings).link == "127.0.0.1:27495,127.0.0.1:27458,127.0.0.1:27459"
+    assert bootstrap_of(settings.kafka) == "127.0.0.1:27492,127.0.0.1:27485,127.0.0.1:27486"
+    assert bootstrap_of(own_site(settings).link) == "127.0.0.1:27495,127.0.0.1:27458,127.0.0.1:27459"
 
 
 def test_controllers_stop_after_the_brokers(home: StackSettings) -> None:
@@ -69,7 +74,7 @@ def test_every_node_of_a_site_has_the_same_quorum_and_a_rack(home: StackSettings
 def test_the_other_site_reaches_each_broker_through_the_link(home: StackSettings) -> None:
     _, brokers = site_nodes(home, linked=True)
     advertised = [node.properties()["advertised.listeners"].partition(",PEER://")[2] for node in brokers]
-    assert ",".join(advertised) == own_site(home).link
+    assert ",".join(advertised) == bootstrap_of(own_site(home).link)
     (link,) = [member for row in members(home) for member in row if member.name == "link"]
     ways = link.prepare().command[-3:]
     behind = [node.properties()["listeners"].partition(",PEER://")[2] for node in brokers]
@@ -82,8 +87,8 @@ def test_the_mirror_knows_all_brokers_and_keeps_as_many_replicas_as_they_do(home
     other = peer(home)
     assert other is not None
     properties = mirror_properties(mirror_place(home, other))
-    assert f"away.bootstrap.servers = {other.link}\n" in properties
-    assert f"home.bootstrap.servers = {home.kafka}\n" in properties
+    assert f"away.bootstrap.servers = {bootstrap_of(other.link)}\n" in properties
+    assert f"home.bootstrap.servers = {bootstrap_of(home.kafka)}\n" in properties
     factors = [line for line in properties.splitlines() if "replication.factor" in line]
     assert {line.partition(" = ")[2] for line in factors} == {"-1"}
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from pydantic import ValidationError
 
+from contracts.kafka_address import bootstrap_of, identity_file
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.log.topics import mirrored_topics
@@ -39,7 +40,8 @@ def test_a_second_site_is_there_once_it_has_a_folder(tmp_path: Path) -> None:
     assert sites_of(away) == sites_of(home)
     other = peer(away)
     assert other is not None
-    assert (other.name, other.link) == ("home", "127.0.0.1:20095")
+    assert (other.name, bootstrap_of(other.link)) == ("home", "127.0.0.1:20095")
+    assert identity_file(other.link) == tmp_path / "kafka-identities" / "admin.json"
 
 
 def test_a_second_site_needs_room_for_its_ports(tmp_path: Path) -> None:
@@ -75,10 +77,10 @@ def test_a_write_api_knows_the_same_api_at_the_other_site(tmp_path: Path) -> Non
         "query-api": None,
     }
     assert peer_urls(away_settings(home))["order-api"] == "http://127.0.0.1:20001"
-    link = f"127.0.0.1:{20_295}"
+    link = f"sasl_ssl://127.0.0.1:{20_295}?identity={tmp_path / 'kafka-identities'}"
     assert peer_urls(home, "DAYBOOK_PEER_KAFKA") == {
-        "order-api": link,
-        "inventory-api": link,
+        "order-api": f"{link}/order-api.json",
+        "inventory-api": f"{link}/inventory-api.json",
         "query-api": None,
     }
 
@@ -88,8 +90,8 @@ def test_the_router_knows_both_sites_and_shares_no_port_with_them(tmp_path: Path
     router = router_member(home)
     environment = router.prepare().environment
     assert msgspec.json.decode(environment["DAYBOOK_ROUTER_SITES"]) == {
-        "home": "127.0.0.1:20092",
-        "away": "127.0.0.1:20292",
+        "home": home.kafka_as("router"),
+        "away": away_settings(home).kafka_as("router"),
     }
     routes = msgspec.json.decode(environment["DAYBOOK_ROUTER_ROUTES"])
     assert routes["query-api"] == {

@@ -49,7 +49,7 @@ def test_two_checkouts_with_different_bases_share_no_port(tmp_path: Path) -> Non
         rows = members(StackSettings(home=tmp_path, port_base=base))
         return {port for row in rows for member in row for port in member.ports}
 
-    assert len(ports(27400)) == len(NAMES) + 1  # the broker has two
+    assert len(ports(27400)) == len(NAMES) + 2  # the broker has three
     assert not ports(27400) & ports(27500)
     assert len({*OFFSETS.values()}) == len(OFFSETS), "two processes on one port"
     assert all(0 < offset < 100 for offset in OFFSETS.values()), "two stacks on one port"

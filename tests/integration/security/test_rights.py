@@ -1,0 +1,117 @@
+"""What each principal may do on a secured broker: every cell of `rights.txt`, tried with real requests.
+
+`rights.txt` is reviewed by hand. Its letters: P produces, F fetches, S sees settings, X deletes the topic; J joins a
+group and writes its positions, L looks at them; W writes under a transactional id. Nobody may do what no letter stands
+for.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from contracts.kafka_address import bootstrap_of, sibling
+from infra.base.settings import StackSettings
+from infra.base.waiting import wait_until
+from infra.log.rights import Right, principals
+from infra.log.topics import create_topics, ensure_site
+from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.security import apply_security, prepare_identities
+from services.kernel.log import clients
+from services.kernel.log.clients import Connection
+from tests.integration.security.attempts import SECONDS, TABLES, Attempts, Cell, allowed
+from tests.ports import free_base
+
+NOBODY = "nobody"
+PRINCIPALS = TABLES["topic"].principals
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> StackSettings:
+    return StackSettings(home=tmp_path_factory.mktemp("secured"), port_base=free_base())
+
+
+@pytest.fixture(scope="module")
+def broker(settings: StackSettings) -> Iterator[str]:
+    """The address of a secured broker for admin, with every topic, and a user without rights."""
+    prepare_identities(settings, [NOBODY])
+    server = EmbeddedBroker.of_site(settings)
+    server.start()
+    try:
+        apply_security(settings, [NOBODY])
+        create_topics(settings.kafka)
+        ensure_site(settings.kafka)
+        more = [NewTopic(topic, 1, 1) for topic in ("mm2-offsets.home.internal", "elsewhere")]
+        admin = clients.admin(settings.kafka)
+        for created in admin.create_topics(more).values():
+            created.result()
+        yield settings.kafka
+    finally:
+        server.kill()
+
+
+def test_the_reviewed_table_names_every_principal_and_topic(broker: str) -> None:
+    topics = {
+        name for name in clients.admin(broker).list_topics(timeout=10).topics if not name.startswith("__")
+    }
+    assert {*TABLES["topic"].resources} == topics
+    assert sorted(PRINCIPALS) == sorted([*principals(), NOBODY])
+
+
+def test_every_cell(broker: str) -> None:
+    tried: dict[Cell, bool] = {}
+    for principal in PRINCIPALS:
+        attempts = Attempts(principal, sibling(broker, principal))
+        tried |= attempts.all()
+    expected = dict(allowed())
+    assert len(tried) >= 2500
+    wrong = {cell: did for cell, did in tried.items() if did != expected.get(cell, False)}
+    assert wrong == {}
+    assert {cell for cell, may in expected.items() if may} <= tried.keys()
+
+
+def test_a_right_that_somebody_added_goes_at_the_next_start(broker: str, settings: StackSettings) -> None:
+    nobody = Attempts(NOBODY, sibling(broker, NOBODY))
+    added = Right(NOBODY, "topic", "order.events", "write").binding()
+    admin = clients.admin(broker)
+    for created in admin.create_acls([added]).values():
+        created.result(SECONDS)
+    wait_until(lambda: nobody.produce(["order.events"]), "the broker has the right", SECONDS)
+    assert apply_security(settings, [NOBODY]) == (0, 1)
+    wait_until(lambda: not nobody.produce(["order.events"])["order.events"], "the right is gone", SECONDS)
+
+
+REFUSED = {
+    "clear text": {"security.protocol": "PLAINTEXT"},
+    "no user": {"security.protocol": "SSL", "sasl.mechanism": ""},
+    "a wrong password": {"sasl.password": "guessed"},
+    "the user of another password": {"sasl.username": "order-worker"},
+    "a broker that is not proven": {"ssl.ca.pem": ""},
+}
+
+
+@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED.keys())
+def test_who_is_refused(broker: str, change: dict[str, str]) -> None:
+    """The same client with the right options is served; see the test of the cells."""
+    options = {name: value for name, value in Connection(broker).librdkafka().items() if name not in change}
+    kept = {name: value for name, value in change.items() if value}
+    with pytest.raises(KafkaException):
+        AdminClient(options | kept | {"log_level": 0}).list_topics(timeout=3)
+
+
+def test_an_older_tls_is_refused(broker: str) -> None:
+    host, _, port = bootstrap_of(broker).partition(":")
+    context = ssl.create_default_context(cadata=Connection(broker).identity.authority)  # type: ignore[union-attr]
+    with (
+        socket.create_connection((host, int(port))) as plain,
+        context.wrap_socket(plain, server_hostname=host) as tls,
+    ):
+        assert tls.version() == "TLSv1.3"
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with socket.create_connection((host, int(port))) as plain, pytest.raises((ssl.SSLError, ConnectionError)):
+        context.wrap_socket(plain, server_hostname=host)
