@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from contracts.kafka_address import secured
 from infra.base.ports import HOST
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +18,8 @@ OFFSETS = {
     # of a stack with two sites: the broker's second listener, and what stands before it
     "peer": 94,
     "link": 95,
+    # the broker's listener for brokers and the start of the site, with certificates
+    "internal": 5,
     "postgres": 32,
     "registry": 4,
     "order-worker": 11,
@@ -54,12 +57,14 @@ OFFSETS |= {
 }
 # Of a site that is a cluster: three brokers and three controllers.
 CLUSTER = 3
-_NODES = {"broker": 84, "controller": 86, "peer": 88, "link": 57}
+_NODES = {"broker": 84, "controller": 86, "peer": 88, "link": 57, "internal": 5}
 OFFSETS |= {
     f"{kind}-{number}": first + number for kind, first in _NODES.items() for number in range(1, CLUSTER)
 }
 # The file in the folder of such a site, which is made before its first start.
 CLUSTER_ID = "cluster-id"
+# The file in the folder of a site whose Kafka takes anyone, in clear text.
+INSECURE = "insecure"
 LOWEST_BASE, HIGHEST_BASE = 1024, 65535 - 100
 # Distance of the second site's base from the first's.
 AWAY_PORTS = 200
@@ -72,6 +77,7 @@ class StackSettings(BaseSettings):
 
     A second site has its folder inside this one and its ports 200 further on (`infra/stack/site.py`).
     `stack`: child processes of this machine, or containers, as `./daybook --stack compose` sets it.
+    `principal`: as whom this process connects to Kafka, where it is secured (`contracts/topics.yaml`).
     `storage_reserve_mb`: with less free space on its disks the site refuses writes (`infra/stack/storage.py`).
     """
 
@@ -81,6 +87,7 @@ class StackSettings(BaseSettings):
     port_base: Annotated[int, Field(ge=LOWEST_BASE, le=HIGHEST_BASE)] = 27400
     site: Literal["home", "away"] = "home"
     stack: Literal["embedded", "compose"] = "embedded"
+    principal: Annotated[str, Field(pattern="[a-z-]+")] = "admin"
     storage_reserve_mb: Annotated[int, Field(ge=128)] = 512
 
     @property
@@ -116,8 +123,24 @@ class StackSettings(BaseSettings):
         return ",".join(f"{HOST}:{self.port(name)}" for name in self.nodes(kind))
 
     @property
+    def secured(self) -> bool:
+        """Whether its Kafka has TLS, users and rights."""
+        return self.stack == "embedded" and not (self.home / INSECURE).exists()
+
+    @property
+    def kafka_identities(self) -> Path:
+        """The folder of Kafka's certificates and passwords (`infra/identity/authority.py`)."""
+        return self.home / "kafka-identities"
+
+    def kafka_as(self, principal: str, kind: str = "broker") -> str:
+        """The address of the brokers, or of these ports of theirs, for a principal."""
+        bootstrap = self.bootstrap_of(kind)
+        return secured(bootstrap, self.kafka_identities / f"{principal}.json") if self.secured else bootstrap
+
+    @property
     def kafka(self) -> str:
-        return self.bootstrap_of("broker")
+        """The address of the brokers for this process."""
+        return self.kafka_as(self.principal)
 
     @property
     def logs(self) -> Path:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from infra.base.errors import NotReady
 from infra.base.journal import StackJournal, StackState
-from infra.base.settings import CLUSTER, StackSettings
+from infra.base.settings import CLUSTER, INSECURE, StackSettings
 from infra.base.waiting import TooLate, wait_until
 from infra.cli import in_containers
 from infra.cli.output import fail, notes, results
@@ -22,6 +22,7 @@ from infra.stack.embedded.java import jars_folder
 from infra.stack.embedded.platform import start_supervisor, stop_supervisor
 from infra.stack.embedded.postgres import PostgresPlace, put_aside
 from infra.stack.embedded.router import router_journal
+from infra.stack.embedded.security import prepare_identities
 from infra.stack.embedded.spark import cluster_journal
 from infra.stack.embedded.stack import FORCE_ACTIVE, members
 from infra.stack.embedded.supervisor import site_storage
@@ -43,6 +44,9 @@ def up(
         str, typer.Option(metavar="home|away", help="With --force: start this site as the active one.")
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Do not contact the other site first.")] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Kafka takes anyone of this machine, in clear text.")
+    ] = False,
 ) -> None:
     """Start everything, wait until it is ready, print the addresses and leave it running.
 
@@ -61,6 +65,7 @@ def up(
     if sites == 2:
         _second_site(settings)
     _clusters(settings, brokers)
+    _security(settings, insecure=insecure)
     names = _chosen(settings, only)
     forced = _forced(settings, active, force)
     if peer(settings) and not names:
@@ -156,6 +161,25 @@ def _clusters(settings: StackSettings, brokers: int) -> None:
                 fail(f"{site.name} has a log of one broker: `./daybook clean` removes it, with every order")
         elif max(brokers, *(other.settings.brokers for other in sites)) > 1:
             kept_cluster_id(site.settings.home)
+
+
+def _security(settings: StackSettings, *, insecure: bool) -> None:
+    """Secure the sites that do not run, or not. Both sites' first certificates and passwords are the same ones."""
+    sites = sites_of(settings).values()
+    for site in sites:
+        mark = site.settings.home / INSECURE
+        if site.journal.supervised():
+            if insecure != mark.exists():
+                fail(
+                    f"{site.name} runs {'secured' if insecure else 'with --insecure'}: `./daybook down` first"
+                )
+        elif insecure:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
+    for site in sites:
+        prepare_identities(site.settings)
 
 
 def _chosen(settings: StackSettings, only: str) -> list[str]:

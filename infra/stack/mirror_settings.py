@@ -117,8 +117,13 @@ def cluster_lines(mirror: MirrorPlace) -> str:
     return _CLUSTERS.format(
         source=mirror.source,
         target=mirror.target,
-        connections="\n".join(f"{name} = {value}" for name, value in connections.items()),
+        connections="\n".join(f"{name} = {_in_one_line(value)}" for name, value in connections.items()),
     )
+
+
+def _in_one_line(value: str) -> str:
+    """A certificate has lines; a file of properties writes their ends as \\n."""
+    return value.replace("\n", "\\n")
 
 
 def flow_lines(mirror: MirrorPlace) -> str:

@@ -45,6 +45,9 @@ def kind_of(name: str) -> str:
     return kind if number.isdigit() else name
 
 
+# The principals in Kafka of the kinds of process that are not called like theirs (contracts/topics.yaml).
+PRINCIPALS = {"query-api": "query"}
+ANALYST = "analytics"
 MIRROR = "mirror"
 STORES = ("broker", "postgres")
 # These have no /health and no /metrics.
@@ -72,10 +75,15 @@ ROUTER = "router"
 ROUTED = {"order-api": "router-order", "inventory-api": "router-inventory", "query-api": "router-query"}
 
 
+def principal_of(name: str) -> str:
+    """As whom a process connects to Kafka."""
+    return PRINCIPALS.get(kind_of(name), kind_of(name))
+
+
 def addresses(settings: StackSettings) -> dict[str, str]:
     """The addresses of the stack: `daybook env` prints them, every process gets them."""
     return {
-        "DAYBOOK_KAFKA": settings.kafka,
+        "DAYBOOK_KAFKA": settings.kafka_as(ANALYST),
         "DAYBOOK_DATABASE_URL": database_url(settings),
         "DAYBOOK_ORDER_URL": settings.url("order-api"),
         "DAYBOOK_INVENTORY_URL": settings.url("inventory-api"),

@@ -28,13 +28,17 @@ class Site:
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` of its broker for its own processes; of each broker, where it is a cluster."""
+        """The address of its brokers for this process."""
         return self.settings.kafka
 
     @property
     def link(self) -> str:
-        """`host:port` under which the other site reaches its broker; silent while the link is cut."""
-        return self.settings.bootstrap_of("link")
+        """The address under which this process reaches its brokers at the other site; silent while the link is cut."""
+        return self.link_as(self.settings.principal)
+
+    def link_as(self, principal: str) -> str:
+        """The same for a principal."""
+        return self.settings.kafka_as(principal, "link")
 
     @property
     def folder(self) -> Path:

@@ -12,22 +12,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from contracts.kafka_address import secured
 from infra.base.errors import NotReady
 from infra.base.ports import HOST, listening
 from infra.base.settings import CLUSTER_ID, ROOT, StackSettings
+from infra.identity.authority import BROKER, Authority
 from infra.stack.embedded.child import Program, Server
-from infra.stack.embedded.kafka import kafka_environment, kafka_java, members_seen
+from infra.stack.embedded.kafka import BROKER_LOGGERS, kafka_environment, kafka_java, members_seen
+from infra.stack.embedded.security import (
+    INTERNAL,
+    ListenerPorts,
+    apply_security,
+    authority_of,
+    prepare_identities,
+    security_properties,
+)
 from infra.stack.storage import no_room_to_start
 
 FORMAT_SECONDS, NODE_SECONDS = 300.0, 240.0
 FIRST_CONTROLLER = 10  # of a site: its brokers are 0, 1 and 2
 # The nodes in containers have these settings too.
 SETTINGS = ROOT / "infra" / "kafka" / "replicated.properties"
-
-_EVERY_NODE = {
-    "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PEER:PLAINTEXT",
-}
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class Node:
     own: Mapping[str, str] = field(default_factory=dict)
     peer_port: int | None = None
     link_port: int | None = None
+    internal_port: int | None = None
+    authority: Authority | None = None
 
     @property
     def name(self) -> str:
@@ -58,27 +65,33 @@ class Node:
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
+    @property
+    def own_address(self) -> str:
+        """For whoever starts it: the cluster may have no users yet."""
+        if self.authority is None:
+            return self.address
+        return secured(f"{HOST}:{self.internal_port}", self.authority.identity(BROKER))
+
     def properties(self) -> dict[str, str]:
         """The content of its settings file."""
         lines = [line for line in SETTINGS.read_text().splitlines() if line and not line.startswith("#")]
         shared = {name: value for name, _, value in (line.partition("=") for line in lines)}
         location = {
             "process.roles": self.role,
+            "controller.listener.names": "CONTROLLER",
             "node.id": str(self.id),
             "controller.quorum.bootstrap.servers": self.controllers,
             "log.dirs": str(self.folder.absolute() / "logs"),
         }
-        if self.role == "controller":
-            role = {"listeners": f"CONTROLLER://{self.address}"}
+        broker = self.role == "broker"
+        if broker:
+            ports = ListenerPorts(self.port, self.internal_port, self.peer_port, self.link_port)
+            listeners, advertised = ports.settings(secured=self.authority is not None)
+            role = {"broker.rack": self.rack, "listeners": listeners, "advertised.listeners": advertised}
         else:
-            listener = f"PLAINTEXT://{self.address}"
-            peer = f",PEER://{HOST}:" if self.peer_port else ""
-            role = {
-                "broker.rack": self.rack,
-                "listeners": listener + (peer and f"{peer}{self.peer_port}"),
-                "advertised.listeners": listener + (peer and f"{peer}{self.link_port}"),
-            }
-        return {**shared, **_EVERY_NODE, **location, **role, **self.own}
+            role = {"listeners": f"CONTROLLER://{self.address}"}
+        security = security_properties(self.authority, broker=broker)
+        return {**shared, **location, **role, **security, **self.own}
 
     def prepare(self) -> Program:
         """Write its settings, format its storage once, and return the program to run.
@@ -90,14 +103,16 @@ class Node:
             raise NotReady(reason)
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
-        java = kafka_java(self.folder, self.heap_megabytes, "-Xms96m", loggers=("kafka.server", "kafka.log"))
+        java = kafka_java(self.folder, self.heap_megabytes, "-Xms96m", loggers=(*BROKER_LOGGERS, "kafka.log"))
         if not (self.folder / "logs" / "meta.properties").exists():
             self._format(java, properties)
         return Program(self.name, (*java, "kafka.Kafka", str(properties.absolute())), kafka_environment())
 
     def ready(self) -> bool:
         """Whether it accepts connections and, as a broker, is a member of the cluster."""
-        return listening(self.port) if self.role == "controller" else self.id in members_seen(self.address)
+        return (
+            listening(self.port) if self.role == "controller" else self.id in members_seen(self.own_address)
+        )
 
     def _format(self, java: list[str], properties: Path) -> None:
         quorum = f"--initial-controllers={self.voters}" if self.voters else "--no-initial-controllers"
@@ -141,13 +156,22 @@ def _in_base64(number: uuid.UUID) -> str:
 
 def site_nodes(settings: StackSettings, *, linked: bool) -> tuple[list[Node], list[Node]]:
     """The controllers and the brokers of a site that is a cluster. The other site reaches `linked` brokers."""
-    home, cluster_id = settings.home, kept_cluster_id(settings.home)
+    home, cluster_id, authority = settings.home, kept_cluster_id(settings.home), authority_of(settings)
     names = dict(enumerate(settings.nodes("controller"), start=FIRST_CONTROLLER))
     addresses = {number: f"{HOST}:{settings.port(name)}" for number, name in names.items()}
     shared = ",".join(addresses.values()), cluster_id
     voters = first_voters(cluster_id, addresses)
     controllers = [
-        Node(number, "controller", home / name, settings.port(name), *shared, voters, heap_megabytes=128)
+        Node(
+            number,
+            "controller",
+            home / name,
+            settings.port(name),
+            *shared,
+            voters,
+            heap_megabytes=128,
+            authority=authority,
+        )
         for number, name in names.items()
     ]
     ways = list(zip(settings.nodes("peer"), settings.nodes("link"), strict=True))
@@ -161,8 +185,12 @@ def site_nodes(settings: StackSettings, *, linked: bool) -> tuple[list[Node], li
             rack=f"rack-{number}",
             peer_port=settings.port(ways[number][0]) if linked else None,
             link_port=settings.port(ways[number][1]) if linked else None,
+            internal_port=settings.port(internal),
+            authority=authority,
         )
-        for number, name in enumerate(settings.nodes("broker"))
+        for number, (name, internal) in enumerate(
+            zip(settings.nodes("broker"), settings.nodes(INTERNAL), strict=True)
+        )
     ]
     return controllers, brokers
 
@@ -188,11 +216,13 @@ class NodeServer(Server):
 @contextmanager
 def cluster_alone(settings: StackSettings) -> Iterator[str]:
     """The addresses of a site's brokers, which run with their controllers until the end of the block."""
+    prepare_identities(settings)
     rows = [[NodeServer(node) for node in row] for row in site_nodes(settings, linked=False)]
     with ThreadPoolExecutor(sum(map(len, rows))) as pool:
         try:
             for row in rows:
                 list(pool.map(NodeServer.start, row))
+            apply_security(settings)
             yield settings.kafka
         finally:
             for row in reversed(rows):

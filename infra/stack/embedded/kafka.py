@@ -12,29 +12,23 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from contracts.kafka_address import bootstrap_of, secured
 from infra.base.errors import NotReady
 from infra.base.ports import HOST, listening
-from infra.base.settings import ROOT
+from infra.base.settings import ROOT, StackSettings
+from infra.identity.authority import BROKER, Authority
 from infra.stack.embedded.child import Program, Server
 from infra.stack.embedded.java import classpath, find_java
+from infra.stack.embedded.security import INTERNAL, ListenerPorts, authority_of, security_properties
 from infra.stack.mirror_settings import FRESH_SECONDS, MirrorPlace, canary_age, mirror_properties
 from infra.stack.storage import no_room_to_start
 from services.kernel.log import clients
 
 READY_SECONDS = 90
+# What the authorizer denies is in the second one.
+BROKER_LOGGERS = ("kafka.server", "kafka.authorizer.logger")
 # Brokers in containers have the same settings.
 SETTINGS = ROOT / "infra" / "kafka" / "broker.properties"
-
-_PLACE = """\
-process.roles=broker,controller
-node.id=1
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}{peer_listener}
-advertised.listeners=PLAINTEXT://{host}:{port}{peer_advertised}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PEER:PLAINTEXT
-controller.quorum.bootstrap.servers={host}:{controller_port}
-log.dirs={logs}
-"""
 
 _LOGGING = """\
 Configuration:
@@ -73,7 +67,8 @@ def kafka_environment() -> dict[str, str]:
 class BrokerPlace:
     """A broker's folder (state, log) and its ports on loopback.
 
-    `peer_port` is a second listener, for the other site; it advertises `link_port` to its clients.
+    `peer_port` is a second listener, for the other site; it advertises `link_port` to its clients. With an `authority`
+    it is secured, and has a listener for brokers, `internal_port`.
     """
 
     folder: Path
@@ -82,10 +77,48 @@ class BrokerPlace:
     heap_megabytes: int = 384
     peer_port: int | None = None
     link_port: int | None = None
+    internal_port: int | None = None
+    authority: Authority | None = None
 
     @property
     def bootstrap(self) -> str:
         return f"{HOST}:{self.port}"
+
+    @property
+    def own_address(self) -> str:
+        """For whoever starts it: it may have no users yet."""
+        if self.authority is None:
+            return self.bootstrap
+        return secured(f"{HOST}:{self.internal_port}", self.authority.identity(BROKER))
+
+    def properties(self) -> dict[str, str]:
+        """What is its own in the settings file."""
+        controller = f"{HOST}:{self.controller_port}"
+        ports = ListenerPorts(self.port, self.internal_port, self.peer_port, self.link_port)
+        listeners, advertised = ports.settings(secured=self.authority is not None)
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"{listeners},CONTROLLER://{controller}",
+            "advertised.listeners": advertised,
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": controller,
+            "log.dirs": str(self.folder.absolute() / "logs"),
+            **security_properties(self.authority),
+        }
+
+
+def site_broker(settings: StackSettings, *, linked: bool) -> BrokerPlace:
+    """The broker of a site that has one. The other site reaches a `linked` one."""
+    return BrokerPlace(
+        settings.home / "broker",
+        settings.port("broker"),
+        settings.port("controller"),
+        peer_port=settings.port("peer") if linked else None,
+        link_port=settings.port("link") if linked else None,
+        internal_port=settings.port(INTERNAL) if settings.secured else None,
+        authority=authority_of(settings),
+    )
 
 
 def prepare_broker(broker: BrokerPlace) -> Program:
@@ -97,20 +130,10 @@ def prepare_broker(broker: BrokerPlace) -> Program:
     if reason := no_room_to_start([broker.folder]):
         raise NotReady(reason)
     properties = broker.folder / "server.properties"
-    logs = broker.folder.absolute() / "logs"
-    properties.write_text(
-        _PLACE.format(
-            host=HOST,
-            port=broker.port,
-            controller_port=broker.controller_port,
-            logs=logs,
-            peer_listener=f",PEER://{HOST}:{broker.peer_port}" if broker.peer_port else "",
-            peer_advertised=f",PEER://{HOST}:{broker.link_port}" if broker.peer_port else "",
-        )
-        + SETTINGS.read_text()
-    )
-    java = kafka_java(broker.folder, broker.heap_megabytes, "-Xms128m")
-    if not (logs / "meta.properties").exists():
+    own = "".join(f"{name}={value}\n" for name, value in broker.properties().items())
+    properties.write_text(own + SETTINGS.read_text())
+    java = kafka_java(broker.folder, broker.heap_megabytes, "-Xms128m", loggers=BROKER_LOGGERS)
+    if not (broker.folder / "logs" / "meta.properties").exists():
         _format([*java, "kafka.tools.StorageTool"], properties)
     return Program("broker", (*java, "kafka.Kafka", str(properties.absolute())), kafka_environment())
 
@@ -125,18 +148,18 @@ def _format(storage_tool: list[str], properties: Path) -> None:
         )
 
 
-def broker_ready(bootstrap: str) -> bool:
+def broker_ready(address: str) -> bool:
     """Whether a broker responds with members of the cluster."""
-    return bool(members_seen(bootstrap))
+    return bool(members_seen(address))
 
 
-def members_seen(bootstrap: str) -> Collection[int]:
-    """The numbers of the brokers that are members, as one of these addresses names them; none where it is silent."""
-    if not any(listening(int(address.rpartition(":")[2])) for address in bootstrap.split(",")):
+def members_seen(address: str) -> Collection[int]:
+    """The numbers of the brokers that are members, as one of these brokers names them; none where it is silent."""
+    if not any(listening(int(broker.rpartition(":")[2])) for broker in bootstrap_of(address).split(",")):
         return ()
     try:
-        return frozenset(clients.admin(bootstrap, {"log_level": 0}).list_topics(timeout=5).brokers)
-    except KafkaException:
+        return frozenset(clients.admin(address, {"log_level": 0}).list_topics(timeout=5).brokers)
+    except (KafkaException, OSError):
         return ()
 
 
@@ -147,6 +170,13 @@ class EmbeddedBroker(Server):
         super().__init__("the broker", folder, READY_SECONDS)
         self.layout = BrokerPlace(folder, port, controller_port, heap_megabytes)
 
+    @classmethod
+    def of_site(cls, settings: StackSettings) -> EmbeddedBroker:
+        """The broker of a site that has one, for clients of this site."""
+        broker = cls(settings.home / "broker", settings.port("broker"), settings.port("controller"))
+        broker.layout = site_broker(settings, linked=False)
+        return broker
+
     @property
     def bootstrap(self) -> str:
         return self.layout.bootstrap
@@ -155,7 +185,7 @@ class EmbeddedBroker(Server):
         return prepare_broker(self.layout)
 
     def ready(self) -> bool:
-        return broker_ready(self.bootstrap)
+        return broker_ready(self.layout.own_address)
 
 
 def prepare_mirror(mirror: MirrorPlace) -> Program:
@@ -167,6 +197,7 @@ def mirror_program(mirror: MirrorPlace, content: str) -> Program:
     """Write `content` as the configuration and return what to run."""
     mirror.folder.mkdir(parents=True, exist_ok=True)
     properties = mirror.folder / "mirror.properties"
+    properties.touch(mode=0o600)  # it contains a password
     properties.write_text(content)
     # the proof of exactly-once is in this log: ExactlyOnceWorkerSourceTask
     loggers = ("org.apache.kafka.connect.runtime", "org.apache.kafka.connect.mirror")

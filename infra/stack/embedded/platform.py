@@ -20,6 +20,7 @@ from infra.base.journal import MemberState, Phase, StackJournal, StackState
 from infra.base.settings import ROOT, StackSettings
 from infra.stack.embedded.cluster import cluster_alone, kept_cluster_id
 from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.security import apply_security, prepare_identities
 from infra.stack.embedded.supervisor import site_storage
 from infra.stack.platform import Platform, SiteProcess
 from infra.stack.site import AWAY, Site, peer, sites_of
@@ -99,11 +100,12 @@ class EmbeddedPlatform(Platform):
             with cluster_alone(settings) as bootstrap:
                 yield bootstrap
             return
-        folder = site.settings.home / "broker"
-        broker = EmbeddedBroker(folder, site.settings.port("broker"), site.settings.port("controller"))
+        prepare_identities(settings)
+        broker = EmbeddedBroker.of_site(settings)
         broker.start()
         try:
-            yield broker.bootstrap
+            apply_security(settings)
+            yield settings.kafka
         finally:
             broker.stop()
 

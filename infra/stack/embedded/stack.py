@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,11 +20,13 @@ from infra.log.topics import Unsafe, catalogue, mirrored_topics
 from infra.stack.database import database_open
 from infra.stack.embedded.child import Program
 from infra.stack.embedded.cluster import NODE_SECONDS, Node, site_nodes
-from infra.stack.embedded.kafka import BrokerPlace, broker_ready, mirror_ready, prepare_broker, prepare_mirror
+from infra.stack.embedded.kafka import broker_ready, mirror_ready, prepare_broker, prepare_mirror, site_broker
 from infra.stack.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
+from infra.stack.embedded.security import apply_security, starting_address
 from infra.stack.mirror_settings import MirrorPlace
 from infra.stack.shop import (
     DATABASE_ROLES,
+    MIRROR,
     ROUTED,
     SERVICES,
     WORKERS,
@@ -34,6 +36,7 @@ from infra.stack.shop import (
     health,
     http_ready,
     kind_of,
+    principal_of,
 )
 from infra.stack.site import Site, home_settings, own_site, peer
 from infra.stack.start import end_last_mirror, prepare_log, prove_role, require_passive
@@ -132,20 +135,19 @@ def _stores(settings: StackSettings) -> list[list[Member]]:
 
 
 def _single_broker(settings: StackSettings) -> Member:
-    broker = BrokerPlace(settings.home / "broker", settings.port("broker"), settings.port("controller"))
-    if peer(settings) is not None:
-        broker = replace(broker, peer_port=settings.port("peer"), link_port=settings.port("link"))
+    broker = site_broker(settings, linked=peer(settings) is not None)
+    ports = broker.port, broker.controller_port, broker.peer_port, broker.internal_port
     return Member(
         "broker",
-        tuple(port for port in (broker.port, broker.controller_port, broker.peer_port) if port),
+        tuple(port for port in ports if port),
         lambda: prepare_broker(broker),
-        lambda: broker_ready(broker.bootstrap),
+        lambda: broker_ready(broker.own_address),
         seconds=120,
     )
 
 
 def _node(node: Node) -> Member:
-    ports = tuple(port for port in (node.port, node.peer_port) if port)
+    ports = tuple(port for port in (node.port, node.peer_port, node.authority and node.internal_port) if port)
     return Member(node.name, ports, node.prepare, node.ready, NODE_SECONDS)
 
 
@@ -194,8 +196,8 @@ def mirror_place(settings: StackSettings, source: Site) -> MirrorPlace:
         settings.port("mirror"),
         source.name,
         settings.site,
-        source.link,
-        settings.kafka,
+        source.link_as(MIRROR),
+        settings.kafka_as(MIRROR),
         mirrored_topics(),
     )
 
@@ -219,7 +221,7 @@ def _peer_environment(settings: StackSettings, name: str) -> dict[str, str]:
     other = peer(settings)
     if other is None:
         return {"DAYBOOK_PEER_KAFKA": ""}
-    peers = {"DAYBOOK_PEER_KAFKA": other.link}
+    peers = {"DAYBOOK_PEER_KAFKA": other.link_as(principal_of(name))}
     if name == GUARD.name:
         return {**peers, "DAYBOOK_PEER": other.name}
     if kind_of(name) in ("order-api", "inventory-api"):
@@ -249,7 +251,7 @@ def _environment(settings: StackSettings, name: str, number: int = 0) -> dict[st
     }
     own = {
         variable: value for variable, value in addresses(settings).items() if variable not in SECRET_VARIABLES
-    }
+    } | {"DAYBOOK_KAFKA": settings.kafka_as(principal_of(name))}
     return {
         "PYTHONUNBUFFERED": "1",
         **caller,
@@ -289,9 +291,12 @@ def open_site(settings: StackSettings, journal: StackJournal, stopping: Callable
     """
     try:
         topics = catalogue(settings.brokers)
-        created, corrected = prepare_log(settings.kafka, settings.site, topics, stopping)
-    except (TooLate, Unsafe) as reason:
+        created, corrected = prepare_log(starting_address(settings), settings.site, topics, stopping)
+        added, removed = apply_security(settings)
+    except (KafkaException, TooLate, Unsafe) as reason:
         raise NotReady(str(reason)) from reason
+    if added or removed:
+        journal.record("broker", "rights", f"{added} added, {removed} removed")
     for line in corrected:
         journal.record("broker", "topics", f"{line}: corrected")
     journal.record("broker", "topics", f"{len(created)} created")

@@ -22,6 +22,7 @@ from infra.base.journal import MemberState, Phase, StackJournal, StackState
 from infra.base.ports import require_free
 from infra.base.settings import MOST, StackSettings
 from infra.stack.embedded.child import Child
+from infra.stack.embedded.security import starting_address
 from infra.stack.embedded.stack import Member, Scaled, log_file, members, open_site
 from infra.stack.shop import SILENT, instances, kind_of
 from infra.stack.storage import LOOK_SECONDS, MEGABYTE, StorageWatch
@@ -395,6 +396,6 @@ def supervise(
 
 if __name__ == "__main__":
     stack = StackSettings()
-    only, was_away = sys.argv[1:], broker_was_away(stack.kafka)
+    only, was_away = sys.argv[1:], broker_was_away(starting_address(stack))
     scaled = Scaled(stack, only)
     sys.exit(supervise(stack, StackJournal(stack.home), members(stack, only), was_away, scaled))

@@ -3,6 +3,8 @@
 There are four kinds of client: a `reader` reads records and reports the ends of partitions, a `follower` reads on
 from given positions, a `writer` appends records, an `admin` describes topics and changes them. `options` have
 librdkafka's names and win over those of the kind.
+
+An address is in clear text, or names the file of an `Identity` (`contracts/kafka_address.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import msgspec
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from contracts.kafka_address import bootstrap_of, identity_file
+
 Options: TypeAlias = Mapping[str, Any]
+
+_MECHANISM = "SCRAM-SHA-512"
+_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 # librdkafka wants a name. A client under this one joins no group and commits nothing.
 NO_GROUP = "daybook-reads-without-a-group"
@@ -41,21 +49,81 @@ _READER = _FOLLOWER | {"enable.partition.eof": True}
 _WRITER = {"acks": "all", "enable.idempotence": True, "partitioner": "murmur2_random"}
 
 
+class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who connects, as a file of JSON contains it: the certificate of the authority (PEM) by which a broker is known,
+    and either a user with a password (SCRAM-SHA-512), or a certificate and its key (PEM, PKCS #8)."""
+
+    authority: str
+    user: str = ""
+    password: str = ""
+    certificate: str = ""
+    key: str = ""
+
+    def __repr__(self) -> str:
+        return f"Identity({self.user or 'certificate'})"
+
+
 @dataclass(frozen=True)
 class Connection:
     """How to reach a cluster: the options that all its clients share, in the names of each kind of client.
 
-    `bootstrap` is a list of `host:port`, separated by commas.
+    Options with an identity contain secrets. They raise OSError or ValueError if its file cannot be read.
     """
 
-    bootstrap: str
+    address: str
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of each broker, separated by commas."""
+        return bootstrap_of(self.address)
+
+    @property
+    def identity(self) -> Identity | None:
+        file = identity_file(self.address)
+        return None if file is None else msgspec.json.decode(file.read_bytes(), type=Identity)
 
     def librdkafka(self) -> dict[str, Any]:
-        return {"bootstrap.servers": self.bootstrap}
+        options = {"bootstrap.servers": self.bootstrap}
+        match self.identity:
+            case None:
+                return options
+            case Identity(user="") as own:
+                own_options = {
+                    "security.protocol": "SSL",
+                    "ssl.certificate.pem": own.certificate,
+                    "ssl.key.pem": own.key,
+                }
+            case own:
+                own_options = {
+                    "security.protocol": "SASL_SSL",
+                    "sasl.mechanism": _MECHANISM,
+                    "sasl.username": own.user,
+                    "sasl.password": own.password,
+                }
+        return options | own_options | {"ssl.ca.pem": own.authority}
 
     def java(self, prefix: str = "") -> dict[str, str]:
         """For Kafka's own tools, Connect (`prefix` none) and MirrorMaker2 (`<cluster>.`)."""
-        return {f"{prefix}bootstrap.servers": self.bootstrap}
+        options = {"bootstrap.servers": self.bootstrap}
+        match self.identity:
+            case None:
+                own_options = {}
+            case Identity(user="") as own:
+                own_options = {
+                    "security.protocol": "SSL",
+                    "ssl.keystore.type": "PEM",
+                    "ssl.keystore.certificate.chain": own.certificate,
+                    "ssl.keystore.key": own.key,
+                    **_trust(own),
+                }
+            case own:
+                own_options = {
+                    "security.protocol": "SASL_SSL",
+                    "sasl.mechanism": _MECHANISM,
+                    "sasl.jaas.config": f'{_LOGIN} username="{own.user}" password="{own.password}";',
+                    **_trust(own),
+                }
+        return {f"{prefix}{name}": value for name, value in (options | own_options).items()}
 
     def spark(self) -> dict[str, str]:
         """For Spark's Kafka source."""
@@ -63,28 +131,48 @@ class Connection:
 
     def faust(self) -> dict[str, Any]:
         """For a Faust app, which hands them on to aiokafka."""
-        return {"broker": f"kafka://{self.bootstrap}"}
+        brokers: dict[str, Any] = {"broker": f"kafka://{self.bootstrap}"}
+        if (own := self.identity) is None:
+            return brokers
+        import ssl
+
+        from faust import SASLCredentials
+
+        trusted = ssl.create_default_context(cadata=own.authority)
+        trusted.minimum_version = ssl.TLSVersion.TLSv1_3
+        credentials = SASLCredentials(
+            mechanism=_MECHANISM, username=own.user, password=own.password, ssl_context=trusted
+        )
+        return brokers | {"broker_credentials": credentials}
 
 
-def reader(bootstrap: str, options: Options | None = None) -> Consumer:
+def _trust(own: Identity) -> dict[str, str]:
+    return {
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": own.authority,
+        "ssl.enabled.protocols": "TLSv1.3",
+    }
+
+
+def reader(address: str, options: Options | None = None) -> Consumer:
     """A consumer of committed records, to be assigned; the end of a partition comes as an error."""
-    return Consumer(Connection(bootstrap).librdkafka() | _READER | dict(options or {}))
+    return Consumer(Connection(address).librdkafka() | _READER | dict(options or {}))
 
 
 def follower(
-    bootstrap: str, positions: Iterable[TopicPartition] = (), options: Options | None = None
+    address: str, positions: Iterable[TopicPartition] = (), options: Options | None = None
 ) -> Consumer:
     """A consumer of committed records from these positions on; without positions the caller assigns them."""
-    consumer = Consumer(Connection(bootstrap).librdkafka() | _FOLLOWER | dict(options or {}))
+    consumer = Consumer(Connection(address).librdkafka() | _FOLLOWER | dict(options or {}))
     if assigned := list(positions):
         consumer.assign(assigned)
     return consumer
 
 
-def writer(bootstrap: str, options: Options | None = None) -> Producer:
+def writer(address: str, options: Options | None = None) -> Producer:
     """A producer whose records are acknowledged by every replica in sync and written once."""
-    return Producer(Connection(bootstrap).librdkafka() | _WRITER | dict(options or {}))
+    return Producer(Connection(address).librdkafka() | _WRITER | dict(options or {}))
 
 
-def admin(bootstrap: str, options: Options | None = None) -> AdminClient:
-    return AdminClient(Connection(bootstrap).librdkafka() | dict(options or {}))
+def admin(address: str, options: Options | None = None) -> AdminClient:
+    return AdminClient(Connection(address).librdkafka() | dict(options or {}))

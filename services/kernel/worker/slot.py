@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from contracts.topics import INPUTS, TOPICS
 from services.kernel.errors import KernelError
-from services.kernel.log.control import Control, read_control, snapshot_id, transactional_ids
+from services.kernel.log.control import Control, Phase, read_control, snapshot_id, transactional_ids
 from services.kernel.log.journal import read_journal
 from services.kernel.log.reader import (
     LogTail,
@@ -271,7 +271,7 @@ class Slot(Generic[Command, State, Event]):
             raise StoodDown(f"the site is {control.role.role}, {control.held or 'not held'}")
         self.epoch, self.taking_over = control.role.epoch, control.held == "takeover"
         inputs = Inputs(self.config.bootstrap, self.aggregate.name)
-        self._settle(inputs, numbers)
+        self._settle(inputs, numbers, control.phase)
         committed = inputs.committed(numbers)
         if self._snapshots is not None:
             with self.lock:
@@ -366,9 +366,10 @@ class Slot(Generic[Command, State, Event]):
     def _places(self, topics: Iterable[str]) -> list[tuple[str, int]]:
         return [(topic, number) for topic in topics for number in self._topics[topic]]
 
-    def _settle(self, inputs: Inputs, numbers: list[int]) -> None:
+    def _settle(self, inputs: Inputs, numbers: list[int], phase: Phase) -> None:
         """Nothing of the predecessor stays undecided, wherever it wrote: see `Transactions.settle`."""
-        topics = sorted({*TOPICS[self.aggregate.name], *INPUTS})
+        closed = {own.commands for own in TOPICS.values()} if phase == "closed" else set()
+        topics = sorted({*TOPICS[self.aggregate.name], *INPUTS} - closed)
         offsets = [TopicPartition(topic, number, 0) for topic in inputs.topics for number in numbers]
         self.transactions.settle(self._places(topics), offsets, inputs.group)
 

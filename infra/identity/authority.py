@@ -1,0 +1,152 @@
+"""The certificate authority of a shop's Kafka, and who may connect: a certificate for brokers, passwords for the rest.
+
+Everything lies in one folder of each site (0700), which contains only files that their owner may read:
+
+- `authority.pem`, `authority.key`: the authority (an EC key on P-256; ten years)
+- `broker.pem`, `broker.json`: the certificate with which brokers and controllers prove themselves to each other, and by
+  which the start of a site creates the users (a year; renewed at a start in its last 90 days)
+- `USER.json`: an `Identity` with a password, for each principal of `contracts/topics.yaml`
+
+Both sites of a shop share the authority and the passwords, and each has a copy, so that they outlive the other's disk.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from infra.base.files import kept_secret
+from services.kernel.log.clients import Identity
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.x509 import Certificate, CertificateBuilder, Name
+
+BROKER = "broker"
+AUTHORITY_DAYS, BROKER_DAYS, RENEWED_DAYS = 3650, 365, 90
+# Clocks differ: a certificate that begins now is not valid yet for a machine that is behind.
+BACKDATED = timedelta(days=1)
+NAMES, ADDRESSES = ("localhost",), ("127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Authority:
+    """The authority whose files are in `folder`; `prepare` makes what is missing there."""
+
+    folder: Path
+
+    @property
+    def certificate(self) -> Path:
+        """The file by which clients know the brokers."""
+        return self.folder / "authority.pem"
+
+    @property
+    def keystore(self) -> Path:
+        """The file with a broker's key and its certificate, in the form that Kafka reads (PEM)."""
+        return self.folder / f"{BROKER}.pem"
+
+    def identity(self, user: str) -> Path:
+        return self.folder / f"{user}.json"
+
+    def prepare(self, users: Iterable[str], copy: Path | None = None) -> None:
+        """Make the authority, the brokers' certificate and a password for each of `users`, where they are missing.
+
+        What the folder `copy` of the other site has is taken from there. Raises OSError.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if copy is not None and copy.is_dir():
+            for file in sorted(copy.iterdir()):
+                if not file.name.startswith("."):
+                    kept_secret(self.folder / file.name, file.read_text())
+        if not self.certificate.exists():
+            self._found()
+        if not self._current():
+            self._certify_brokers()
+        authority = self.certificate.read_text()
+        for user in users:
+            if not self.identity(user).exists():
+                identity = Identity(authority, user, token_urlsafe(24))
+                kept_secret(self.identity(user), msgspec.json.encode(identity).decode())
+
+    def _found(self) -> None:
+        """Make the authority. Its certificate comes last: where that is, the key is."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "daybook authority")])
+        constraints = x509.BasicConstraints(ca=True, path_length=0)
+        fresh = (
+            _builder(name, key, AUTHORITY_DAYS).issuer_name(name).add_extension(constraints, critical=True)
+        )
+        (self.folder / "authority.key").unlink(missing_ok=True)
+        kept_secret(self.folder / "authority.key", _pem_of_key(key))
+        kept_secret(self.certificate, _pem(_signed(fresh, key)))
+
+    def _current(self) -> bool:
+        from cryptography import x509
+
+        if not (self.keystore.exists() and self.identity(BROKER).exists()):
+            return False
+        expires = x509.load_pem_x509_certificates(self.keystore.read_bytes())[0].not_valid_after_utc
+        return expires - datetime.now(UTC) > timedelta(days=RENEWED_DAYS)
+
+    def _certify_brokers(self) -> None:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        authority = x509.load_pem_x509_certificate(self.certificate.read_bytes())
+        signing = load_pem_private_key((self.folder / "authority.key").read_bytes(), None)
+        assert isinstance(signing, ec.EllipticCurvePrivateKey)
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, BROKER)])
+        addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES]
+        names = x509.SubjectAlternativeName([*map(x509.DNSName, NAMES), *addresses])
+        fresh = _builder(name, key, BROKER_DAYS).issuer_name(authority.subject)
+        fresh = fresh.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        certificate = _pem(_signed(fresh.add_extension(names, critical=False), signing))
+        own = Identity(_pem(authority), certificate=certificate, key=_pem_of_key(key))
+        for file in (self.keystore, self.identity(BROKER)):
+            file.unlink(missing_ok=True)
+        kept_secret(self.identity(BROKER), msgspec.json.encode(own).decode())
+        kept_secret(self.keystore, own.key + own.certificate + own.authority)
+
+
+def _builder(name: Name, key: EllipticCurvePrivateKey, days: int) -> CertificateBuilder:
+    from cryptography import x509
+
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + timedelta(days=days))
+    )
+
+
+def _signed(builder: CertificateBuilder, key: EllipticCurvePrivateKey) -> Certificate:
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    return builder.sign(key, SHA256())
+
+
+def _pem(certificate: Certificate) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+def _pem_of_key(key: EllipticCurvePrivateKey) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

@@ -1,0 +1,97 @@
+"""What secures the nodes of Kafka: TLS 1.3 on every listener, and who may connect to each.
+
+Clients and the other site's processes have users and passwords (SCRAM-SHA-512). Brokers, controllers and the start of a
+site have the authority's certificate for brokers, on listeners of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.base.ports import HOST
+from infra.base.settings import StackSettings
+from infra.identity.authority import BROKER, Authority
+from infra.log.rights import ADMIN, apply_rights, principals
+from infra.stack.site import peer
+from services.kernel.log.clients import Connection
+
+INTERNAL = "internal"
+_SASL = ("CLIENTS", "PEER")
+_CERTIFIED = ("INTERNAL", "CONTROLLER")
+_PLAIN = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PEER:PLAINTEXT"
+_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+@dataclass(frozen=True)
+class ListenerPorts:
+    """The ports of a broker's listeners on loopback: for the site's own processes, for brokers, and for the other site,
+    to whom it advertises `link`."""
+
+    clients: int
+    internal: int | None = None
+    peer: int | None = None
+    link: int | None = None
+
+    def settings(self, *, secured: bool) -> tuple[str, str]:
+        """What it listens on, and what it advertises."""
+        pairs = [("CLIENTS" if secured else "PLAINTEXT", self.clients, self.clients)]
+        if secured and self.internal:
+            pairs.append(("INTERNAL", self.internal, self.internal))
+        if self.peer and self.link:
+            pairs.append(("PEER", self.peer, self.link))
+        listeners = (f"{name}://{HOST}:{port}" for name, port, _ in pairs)
+        advertised = (f"{name}://{HOST}:{port}" for name, _, port in pairs)
+        return ",".join(listeners), ",".join(advertised)
+
+
+def authority_of(settings: StackSettings) -> Authority | None:
+    """None where the site is not secured."""
+    return Authority(settings.kafka_identities) if settings.secured else None
+
+
+def prepare_identities(settings: StackSettings) -> None:
+    """Make what a secured site lacks of its authority and passwords, or take the other site's. Raises OSError."""
+    authority, other = authority_of(settings), peer(settings)
+    if authority is not None:
+        copy = None if other is None else other.settings.kafka_identities
+        authority.prepare([ADMIN, *principals()], copy)
+
+
+def starting_address(settings: StackSettings) -> str:
+    """The address of the brokers for whoever starts the site, before there are users. Raises OSError."""
+    prepare_identities(settings)
+    return settings.kafka_as(BROKER, INTERNAL) if settings.secured else settings.kafka
+
+
+def apply_security(settings: StackSettings) -> tuple[int, int]:
+    """Give every principal its password and its rights, once the broker runs.
+
+    Returns how many rights were added and removed: none where the site is not secured. Raises KafkaException.
+    """
+    if not settings.secured:
+        return 0, 0
+    identities = (Connection(settings.kafka_as(user)).identity for user in (ADMIN, *principals()))
+    passwords = {identity.user: identity.password for identity in identities if identity is not None}
+    return apply_rights(settings.kafka_as(BROKER, INTERNAL), passwords)
+
+
+def security_properties(authority: Authority | None, *, broker: bool = True) -> dict[str, str]:
+    """The settings of a node beside its addresses; a controller alone has no listener for brokers."""
+    if authority is None:
+        return {"listener.security.protocol.map": _PLAIN}
+    protocols = [f"{name}:SASL_SSL" for name in _SASL] + [f"{name}:SSL" for name in _CERTIFIED]
+    return {
+        "listener.security.protocol.map": ",".join(protocols),
+        **({"inter.broker.listener.name": "INTERNAL"} if broker else {}),
+        **{f"listener.name.{name.lower()}.ssl.client.auth": "required" for name in _CERTIFIED},
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.keystore.absolute()),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.certificate.absolute()),
+        "ssl.enabled.protocols": "TLSv1.3",
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        **{f"listener.name.{name.lower()}.scram-sha-512.sasl.jaas.config": _LOGIN for name in _SASL},
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{BROKER};User:{ADMIN}",
+    }
