@@ -11,7 +11,7 @@ PATHS := contracts services analytics infra tests
 # The shop and its tests start hundreds of processes. Without byte code each would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup up down status demo unit test-unit test coverage test-dr test-dr-full test-hostile test-compose test-testcontainers test-containers test-cluster test-k8s-api check lint types imports contracts k8s format bench bench-against clean distclean
+.PHONY: help setup up down status demo unit test-unit test coverage test-dr test-dr-full test-hostile test-compose test-testcontainers test-containers test-cluster test-k8s test-k8s-api check lint types imports contracts k8s format bench bench-against clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +70,10 @@ test-cluster: setup ## what three brokers promise, all drills (about half an hou
 	@$(BIN)/python -m pytest tests/cluster -s
 
 test-k8s-api: $(STAMPS)/locked ## apply the manifests to the API server of KUBECONFIG, as dry runs (half a minute)
-	@$(BIN)/python -m pytest tests/k8s tests/unit/k8s/test_manifests.py
+	@$(BIN)/python -m pytest tests/k8s/test_api.py tests/unit/k8s/test_manifests.py
+
+test-k8s: $(STAMPS)/locked ## the same, and drains of simulated zones; needs nodes of kwok (two minutes)
+	@$(BIN)/python -m pytest tests/k8s -s
 
 check: lint types imports contracts k8s ## all static checks
 
