@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import yaml
 
+from contracts.kafka_address import SCHEME
+from infra.log.rights import Right, principals, rights
 from infra.log.topics import catalogue, mirrored_topics
 from tests.unit.k8s.manifests import ROOT, Manifests, label, of_kind, pods, selects
 
@@ -20,7 +23,7 @@ GRACE_SECONDS = 15  # of services/edge/server.py
 # Secrets that infra/k8s/make-secrets prints, and those that Strimzi makes for a cluster, a site and its users.
 SECRETS = {
     "projection-database", "query-database", "guard-database", "database-superuser", "postgres", "hash-key", "office",
-    "daybook-cluster-ca-cert", "home-cluster-ca-cert", "away-cluster-ca-cert", "home-mirror", "away-mirror",
+    "daybook-cluster-ca-cert", "peer-cluster-ca-cert",
 }  # fmt: skip
 
 
@@ -174,6 +177,57 @@ def topics(manifests: Manifests) -> Iterator[str]:
             topic.config(),
         ):
             yield f"KafkaTopic/{name} is not as the catalogue says"
+
+
+def users(manifests: Manifests) -> Iterator[str]:
+    """Every principal of the catalogue with its rights, no more and no fewer; one super user, who does not last."""
+    for kafka in of_kind(manifests, "Kafka"):
+        if kafka["spec"]["kafka"]["authorization"].get("superUsers") != ["admin"]:
+            yield f"{label(kafka)} has other super users than admin"
+        present = {user["metadata"]["name"]: user["spec"] for user in of_kind(manifests, "KafkaUser")}
+        for name in {*principals(), "admin"} ^ present.keys():
+            yield f"KafkaUser/{name} is in the {'manifests' if name in present else 'catalogue'} alone"
+        given = {right for name, spec in present.items() for right in _rights_of(name, spec)}
+        for right in given ^ rights():
+            where = "manifests" if right in given else "catalogue"
+            yield f"KafkaUser/{right.principal}: {right} is in the {where} alone"
+    for pod in pods(manifests):
+        if pod.lasting and pod.labels.get("daybook/kafka-user") == "admin":
+            yield f"{pod.owner} may do everything, and lasts"
+
+
+def _rights_of(name: str, spec: Mapping[str, Any]) -> Iterator[Right]:
+    for rule in spec.get("authorization", {}).get("acls", ()):
+        resource = rule["resource"]
+        kind = {"transactionalId": "transactional_id"}.get(resource["type"], resource["type"])
+        pattern = resource["name"] + ("*" if resource["patternType"] == "prefix" else "")
+        for operation in rule["operations"]:
+            yield Right(name, kind, pattern, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).lower())
+
+
+def identities(manifests: Manifests) -> Iterator[str]:
+    """Who talks to Kafka does so by TLS, as the user whose secret it mounts, and as one of the catalogue."""
+    for settings in of_kind(manifests, "ConfigMap"):
+        for name, value in settings["data"].items():
+            if name.endswith("KAFKA") and not value.startswith(SCHEME):
+                yield f"{label(settings)}: {name} is an address in clear text"
+    for pod in pods(manifests):
+        if pod.labels.get("daybook/kafka-client") != "true":
+            continue
+        user = pod.labels.get("daybook/kafka-user", "nobody")
+        if user not in {*principals(), "admin"}:
+            yield f"{pod.owner} is {user}, who is not in the catalogue"
+        mounted = [
+            source["secret"]["name"]
+            for volume in pod.spec.get("volumes", ())
+            for source in volume.get("projected", {}).get("sources", ())
+        ]
+        if user not in mounted or {*mounted} - {user, f"peer-{user}", *SECRETS}:
+            yield f"{pod.owner} is {user}, and mounts {mounted}"
+        if ["infra.k8s.identity"] not in [
+            container.get("args") for container in pod.spec.get("initContainers", ())
+        ]:
+            yield f"{pod.owner} has nobody who writes its identity"
 
 
 def durability(manifests: Manifests) -> Iterator[str]:

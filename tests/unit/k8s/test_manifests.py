@@ -24,6 +24,8 @@ POLICIES: tuple[Policy, ...] = (
     policies.disruption,
     policies.listeners,
     policies.topics,
+    policies.users,
+    policies.identities,
     policies.durability,
     policies.mirror,
     process_policies.modules,
@@ -77,7 +79,7 @@ def test_schema(root: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_topics_follow_from_the_catalogue() -> None:
+def test_topics_and_users_follow_from_the_catalogue() -> None:
     assert strimzi.drift() == []
 
 
