@@ -14,7 +14,7 @@ import msgspec
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.base.errors import NotReady
-from services.kernel.log.clients import Identity
+from services.kernel.log.clients import KafkaIdentity
 
 OWN, PEER = "own", "peer"
 
@@ -42,7 +42,7 @@ def write_identities(settings: IdentitySettings) -> list[Path]:
     for site in (OWN, PEER):
         password, authority = (settings.kafka_secrets / f"{site}-{name}" for name in ("password", "ca.crt"))
         if password.exists() and authority.exists():
-            identity = Identity(authority.read_text(), settings.kafka_user, password.read_text())
+            identity = KafkaIdentity(authority.read_text(), settings.kafka_user, password.read_text())
             file = settings.kafka_identity / f"{site}.json"
             file.write_bytes(msgspec.json.encode(identity))
             written.append(file)

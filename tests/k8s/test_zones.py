@@ -131,8 +131,8 @@ def shop() -> Iterator[int]:
 
 def spread(kind: str) -> Counter[str]:
     """How many pods of a workload are in each zone."""
-    places = zones()
-    return Counter(places[node] for pod, node in running().items() if pod.rpartition("-")[0] == kind)
+    by_node = zones()
+    return Counter(by_node[node] for pod, node in running().items() if pod.rpartition("-")[0] == kind)
 
 
 @pytest.mark.usefixtures("shop")
