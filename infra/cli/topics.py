@@ -7,6 +7,7 @@ import typer
 from confluent_kafka import KafkaException
 
 from analytics.terminal import Table
+from contracts.kafka_address import bootstrap_of
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.dr.inputs import close, switch
@@ -40,7 +41,7 @@ def topics(
         return
     settings = running_settings()
     if not broker_ready(settings.kafka):
-        fail(f"no broker responds at {settings.kafka}: `./daybook up` starts the stack")
+        fail(f"no broker responds at {bootstrap_of(settings.kafka)}: `./daybook up` starts the stack")
     differences = drift(settings.kafka, catalogue(settings.brokers))
     for difference in differences:
         results.print(difference)
@@ -60,7 +61,7 @@ def repartition(
         fail(f"there is no service {service}: {' or '.join(SERVICES)}")
     settings = running_settings()
     if not broker_ready(settings.kafka):
-        fail(f"no broker responds at {settings.kafka}: `./daybook up` starts the stack")
+        fail(f"no broker responds at {bootstrap_of(settings.kafka)}: `./daybook up` starts the stack")
     if not yes:
         typer.confirm("The shop stops until its log is copied. Continue?", abort=True)
     try:

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from contracts.kafka_address import bootstrap_of
 from contracts.kernel.records import (
     CommandInputs,
     SiteAlone,
@@ -173,7 +174,7 @@ class ControlSource:
                 self._consumer = clients.reader(self._bootstrap, backoff | options)
             _, end = self._consumer.get_watermark_offsets(self._start, timeout=seconds)
             if end == 0:
-                raise NotKnown(f"{TOPIC} at {self._bootstrap} has no record yet")
+                raise NotKnown(f"{TOPIC} at {bootstrap_of(self._bootstrap)} has no record yet")
             self._consumer.assign([self._start])
             return self._read_to(self._consumer, end, until)
         except NotKnown:
@@ -181,7 +182,7 @@ class ControlSource:
             raise
         except KafkaException as error:
             self.close()
-            raise NotKnown(f"{self._bootstrap}: {error.args[0].str()}") from error
+            raise NotKnown(f"{bootstrap_of(self._bootstrap)}: {error.args[0].str()}") from error
 
     def close(self) -> None:
         if self._consumer is not None:
@@ -199,7 +200,7 @@ class ControlSource:
                     raise KafkaException(error)
                 elif record.offset() >= end:
                     return control
-        raise NotKnown(f"{TOPIC} at {self._bootstrap} could not be read in time")
+        raise NotKnown(f"{TOPIC} at {bootstrap_of(self._bootstrap)} could not be read in time")
 
 
 class ControlWatch:

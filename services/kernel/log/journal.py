@@ -9,6 +9,7 @@ from dataclasses import replace
 import structlog
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from contracts.kafka_address import bootstrap_of
 from contracts.kernel.records import EpochsRecorded, LossReport, RecordJudged, SiteSwitch
 from services.kernel.log import clients
 from services.kernel.log.reader import read_to_end
@@ -105,4 +106,4 @@ def write_journal(
     for key, record in records:
         producer.produce(TOPIC, encode(TOPIC, record), key, partition=0, on_delivery=delivered)
     if producer.flush(WRITE_SECONDS + 1) or refused:
-        raise TimeoutError(f"{TOPIC} at {bootstrap} did not take the record: is the broker up?")
+        raise TimeoutError(f"{TOPIC} at {bootstrap_of(bootstrap)} did not take the record: is the broker up?")

@@ -15,19 +15,23 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from contracts.kafka_address import bootstrap_of, sibling
+from contracts.kafka_address import sibling
+from infra.base.ports import HOST, listening
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
 from infra.log.rights import Right, principals
 from infra.log.topics import create_topics, ensure_site
 from infra.stack.embedded.kafka import EmbeddedBroker
-from infra.stack.embedded.security import apply_security, prepare_identities
+from infra.stack.embedded.security import INTERNAL, apply_security, prepare_identities
 from services.kernel.log import clients
 from services.kernel.log.clients import Connection
-from tests.integration.security.attempts import SECONDS, TABLES, Attempts, Cell, allowed
+from tests.integration.security.attempts import QUIET, SECONDS, TABLES, Attempts, Cell, allowed
 from tests.ports import free_base
 
 NOBODY = "nobody"
+# Kafka's simplest request (ApiVersions, version 0), in clear text.
+API_VERSIONS = b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff"
+TLS_ALERT = b"\x15"
 PRINCIPALS = TABLES["topic"].principals
 
 
@@ -104,14 +108,34 @@ def test_who_is_refused(broker: str, change: dict[str, str]) -> None:
         AdminClient(options | kept | {"log_level": 0}).list_topics(timeout=3)
 
 
-def test_an_older_tls_is_refused(broker: str) -> None:
-    host, _, port = bootstrap_of(broker).partition(":")
-    context = ssl.create_default_context(cadata=Connection(broker).identity.authority)  # type: ignore[union-attr]
-    with (
-        socket.create_connection((host, int(port))) as plain,
-        context.wrap_socket(plain, server_hostname=host) as tls,
-    ):
+@pytest.mark.parametrize("name", ["broker", "internal", "controller"])
+def test_every_listener_takes_the_newest_tls_alone(broker: str, settings: StackSettings, name: str) -> None:
+    at, identity = (HOST, settings.port(name)), Connection(broker).identity
+    assert identity is not None
+    context = ssl.create_default_context(cadata=identity.authority)
+    with socket.create_connection(at) as plain, context.wrap_socket(plain, server_hostname=HOST) as tls:
         assert tls.version() == "TLSv1.3"
     context.maximum_version = ssl.TLSVersion.TLSv1_2
-    with socket.create_connection((host, int(port))) as plain, pytest.raises((ssl.SSLError, ConnectionError)):
-        context.wrap_socket(plain, server_hostname=host)
+    with socket.create_connection(at) as plain, pytest.raises((ssl.SSLError, ConnectionError)):
+        context.wrap_socket(plain, server_hostname=HOST)
+    with socket.create_connection(at) as plain:
+        plain.sendall(API_VERSIONS)
+        assert plain.recv(1) in (b"", TLS_ALERT)
+
+
+def test_brokers_take_nobody_without_a_certificate(broker: str, settings: StackSettings) -> None:
+    assert broker
+    internal = settings.kafka_as("broker", INTERNAL)
+    assert clients.admin(internal, QUIET).list_topics(timeout=10).topics
+    options = Connection(internal).librdkafka()
+    for name in ("ssl.certificate.pem", "ssl.key.pem"):
+        del options[name]
+    with pytest.raises(KafkaException):
+        AdminClient(options | {"log_level": 0}).list_topics(timeout=3)
+
+
+def test_a_broker_listens_on_no_other_port(broker: str, settings: StackSettings) -> None:
+    assert broker
+    first = settings.port_base
+    taken = {port for port in range(first, first + 100) if listening(port)}
+    assert taken == {settings.port(name) for name in ("broker", "internal", "controller")}

@@ -1,0 +1,96 @@
+"""The authority of a shop's Kafka: its certificates, its files, and what both sites share. No broker runs here."""
+
+from __future__ import annotations
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from cryptography import x509
+
+from contracts.topics import TOPICS
+from infra.identity import authority as module
+from infra.identity.authority import Authority
+from infra.log.rights import Right, principals, rights
+from services.kernel.log.clients import KafkaIdentity
+
+
+def identity_of(authority: Authority, user: str) -> KafkaIdentity:
+    return msgspec.json.decode(authority.identity(user).read_bytes(), type=KafkaIdentity)
+
+
+def prepared(folder: Path, copy: Path | None = None) -> Authority:
+    authority = Authority(folder)
+    authority.prepare(["order-api", "query"], copy)
+    return authority
+
+
+def test_brokers_have_a_certificate_of_the_authority(tmp_path: Path) -> None:
+    authority = prepared(tmp_path / "identities")
+    issuer = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
+    own, *chain = x509.load_pem_x509_certificates(authority.keystore.read_bytes())
+    own.verify_directly_issued_by(issuer)
+    assert chain == [issuer]
+    names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "localhost" in names.get_values_for_type(x509.DNSName)
+    assert identity_of(authority, "broker").user == ""
+
+
+def test_nobody_else_may_read_the_files(tmp_path: Path) -> None:
+    authority = prepared(tmp_path / "identities")
+    assert stat.S_IMODE(authority.folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in authority.folder.iterdir()} == {0o600}
+
+
+def test_every_user_has_a_password_of_its_own_that_stays(tmp_path: Path) -> None:
+    authority = prepared(tmp_path / "identities")
+    first = [identity_of(authority, user).password for user in ("order-api", "query")]
+    assert len({*first}) == 2
+    assert min(map(len, first)) >= 32
+    prepared(tmp_path / "identities")
+    assert [identity_of(authority, user).password for user in ("order-api", "query")] == first
+
+
+def test_the_other_site_gets_the_same_and_gives_it_back(tmp_path: Path) -> None:
+    home = prepared(tmp_path / "home")
+    away = prepared(tmp_path / "away", home.folder)
+    files = {file.name: file.read_text() for file in home.folder.iterdir()}
+    assert {file.name: file.read_text() for file in away.folder.iterdir()} == files
+    for file in home.folder.iterdir():
+        file.unlink()
+    prepared(tmp_path / "home", away.folder)
+    assert {file.name: file.read_text() for file in home.folder.iterdir()} == files
+
+
+def test_a_certificate_is_renewed_before_it_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BROKER_DAYS", module.RENEWED_DAYS - 1)
+    authority = prepared(tmp_path / "identities")
+    short = authority.keystore.read_bytes()
+    monkeypatch.undo()
+    prepared(tmp_path / "identities")
+    assert authority.keystore.read_bytes() != short
+    kept = authority.keystore.read_bytes()
+    prepared(tmp_path / "identities")
+    assert authority.keystore.read_bytes() == kept
+    own = x509.load_pem_x509_certificates(kept)[0]
+    assert own.not_valid_after_utc - datetime.now(UTC) > timedelta(days=300)
+
+
+def test_only_workers_of_a_shop_that_has_not_moved_write_commands() -> None:
+    before, after = rights("inbox"), rights()
+    topics = [own.commands for own in TOPICS.values()]
+    workers = [f"{service}-worker" for service in TOPICS]
+    extra = {Right(worker, "topic", topic, "write") for worker in workers for topic in topics}
+    assert before - after == extra
+    assert not after - before
+
+
+def test_nobody_has_a_right_that_is_not_in_the_catalogue() -> None:
+    assert {right.principal for right in rights()} == {*principals()}
+    assert {right.operation for right in rights() if right.kind == "topic"} == {
+        "read", "write", "create", "delete", "describe_configs",
+    }  # fmt: skip
+    deleting = {(right.principal, right.name) for right in rights() if right.operation == "delete"}
+    assert deleting == {("operator-failover", "mm2-*")}
