@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from infra.k8s import strimzi
+from services.projection.engine.roles import ROLES
 from tests.unit.k8s import policies, process_policies
 from tests.unit.k8s.manifests import K8S, ROOT, ROOTS, TOOLS, Manifests, of_kind, render, tool
 from tests.unit.k8s.policies import Policy, from_files
@@ -162,3 +163,24 @@ def test_alarms_name_series_that_exist() -> None:
     names = set(re.findall(r"daybook_\w+", rules))
     assert len(names) > 5
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_secrets_are_those_that_pods_mount() -> None:
+    def made() -> dict[str, dict[str, str]]:
+        command = ["sh", str(K8S / "make-secrets"), "postgres"]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return {
+            secret["metadata"]["name"]: secret["stringData"] for secret in yaml.safe_load_all(text) if secret
+        }
+
+    secrets, others = made(), made()
+    assert secrets.keys() == {name for name in policies.SECRETS if not name.endswith("-ca-cert")}
+    assert all(secrets[name] != others[name] for name in secrets)
+    # a file whose name is no setting would be ignored
+    files = {name for secret in secrets.values() for name in secret if name != "password"}
+    assert {name.upper() for name in files} <= process_policies.setting_names()
+    passwords = yaml.safe_load(secrets["database-superuser"]["daybook_role_passwords"])
+    assert passwords.keys() == set(ROLES)
+    assert (
+        f"postgresql://query:{passwords['query']}@postgres:5432/daybook" in secrets["query-database"].values()
+    )
