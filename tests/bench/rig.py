@@ -16,10 +16,13 @@ import psutil
 
 from contracts.topics import TOPICS
 from infra.base.ports import HOST, free_ports
+from infra.base.settings import INSECURE, StackSettings
 from infra.log.topics import Topic, catalogue, create_topics, ensure_site
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.kafka import EmbeddedBroker
-from infra.stack.shop import http_ready
+from infra.stack.embedded.security import apply_security, prepare_identities
+from infra.stack.shop import http_ready, principal_of
+from tests.ports import free_base
 from tests.postgres_server import EmbeddedPostgres, create_tables_of_shop
 
 START_SECONDS = 240.0
@@ -50,20 +53,24 @@ class Rig:
     """A context with a broker with all topics and, by default, PostgreSQL; leaving it stops everything.
 
     Children die with this process, however it ends. Everything listens on loopback, on free ports. `partitions`
-    replaces the catalogue's number of partitions of each service (0: leaves it).
+    replaces the catalogue's number of partitions of each service (0: leaves it). With DAYBOOK_BENCH_SECURED=1 the
+    broker has TLS, users and rights, and each process of the shop its own; otherwise it is as after `up --insecure`.
     """
 
     def __init__(self, *, postgres: bool = True, heap_megabytes: int = 384, partitions: int = 0) -> None:
         self._partitions = partitions
         self._folder = Path(tempfile.mkdtemp(prefix="daybook-bench-"))
-        broker_port, controller_port = free_ports(2)
-        self.broker = EmbeddedBroker(self._folder / "broker", broker_port, controller_port, heap_megabytes)
+        self._site = StackSettings(home=self._folder, port_base=free_base())
+        if os.environ.get("DAYBOOK_BENCH_SECURED") != "1":
+            (self._folder / INSECURE).touch()
+        self.broker = EmbeddedBroker.of_site(self._site)
+        self.broker.layout = replace(self.broker.layout, heap_megabytes=heap_megabytes)
         self.postgres = EmbeddedPostgres(self._folder / "postgres", *free_ports(1)) if postgres else None
         self.parts: dict[str, Part] = {}
 
     @property
     def kafka(self) -> str:
-        return self.broker.bootstrap
+        return self._site.kafka
 
     @property
     def folder(self) -> Path:
@@ -76,7 +83,9 @@ class Rig:
 
     def __enter__(self) -> Rig:
         try:
+            prepare_identities(self._site)
             self.broker.start(START_SECONDS)
+            apply_security(self._site)
             if self.postgres is not None:
                 self.postgres.start(START_SECONDS)
             create_topics(self.kafka, self._topics())
@@ -131,6 +140,7 @@ class Rig:
         module = {"": "services.projection.main", "query": "services.projection.main"}.get(
             service, f"services.{service}.service"
         )
+        settings = {"kafka": self._site.kafka_as(principal_of(name)), **settings}
         return self.start(
             name, module, {"projection": "project", "query-api": "query"}.get(name, part), **settings
         )

@@ -10,6 +10,7 @@ import httpx
 import psutil
 import pytest
 
+from contracts.kafka_address import bootstrap_of
 from infra.base.waiting import wait_until
 from infra.dr.overview import VIEW_SECONDS, SitesView, SiteView, overview
 from infra.lab.drills.pair import Pair
@@ -54,7 +55,7 @@ def test_the_addresses_for_clients_are_the_routers(pair: Pair) -> None:
     lines = dict(line.split("=", 1) for line in pair.run("env").splitlines())
     assert lines["DAYBOOK_ORDER_URL"] == pair.settings.url(ROUTED["order-api"])
     active, passive, _ = pair.roles()
-    assert lines["DAYBOOK_KAFKA"] == active.bootstrap
+    assert bootstrap_of(lines["DAYBOOK_KAFKA"]) == bootstrap_of(active.bootstrap)
     own = dict(line.split("=", 1) for line in pair.run("--site", passive.name, "env").splitlines())
     assert own["DAYBOOK_ORDER_URL"] == passive.settings.url("order-api")
     read = httpx.get(f"{lines['DAYBOOK_QUERY_URL']}/projections", trust_env=False, timeout=30)

@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from infra.base.waiting import wait_until
+from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from tests.dr.bare import await_still, broker, ends, mirror, mirror_place
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def produce(bootstrap: str, topic: str, records: list[tuple[str, bytes | None]]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
+    producer = clients.writer(bootstrap)
     for key, value in records:
         producer.produce(topic, value, key, partition=0)
     assert producer.flush(30) == 0
@@ -42,7 +43,7 @@ def test_what_retention_removed_unseen_is_left_out_and_the_rest_comes_once(tmp_p
         with mirror(layout) as running:
             running.copies_beyond(KEPT_FOR_A_DAY, 99)
         produce(source, KEPT_FOR_A_DAY, numbered[100:])
-        admin = AdminClient({"bootstrap.servers": source})  # its requests end with it
+        admin = clients.admin(source)  # its requests end with it
         for future in admin.delete_records([TopicPartition(KEPT_FOR_A_DAY, 0, 150)]).values():
             future.result(30)
         before = ends(target, KEPT_FOR_A_DAY)
@@ -87,6 +88,6 @@ def compact_at_once(bootstrap: str) -> None:
         ConfigEntry(name, text, incremental_operation=AlterConfigOpType.SET) for name, text in config.items()
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, COMPACTED, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = clients.admin(bootstrap)
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(30)

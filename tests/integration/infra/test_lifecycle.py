@@ -25,7 +25,7 @@ from tests.ports import free_base
 def test_up_waits_until_ready_and_down_leaves_nothing_but_state(shop: Shop) -> None:
     up = shop.up()
     assert up.returncode == 0, up.stderr
-    assert f"DAYBOOK_KAFKA={HOST}:{shop.base + 92}" in up.stdout
+    assert f"DAYBOOK_KAFKA=sasl_ssl://{HOST}:{shop.base + 92}?identity=" in up.stdout
     status = shop.run("status")
     assert status.returncode == 0, status.stdout
     assert "broker" in status.stdout and "postgres" in status.stdout

@@ -15,6 +15,7 @@ from infra.dr.mirror import caught_up, mirror_lag
 from infra.log.control import write_role
 from infra.log.topics import catalogue, drift
 from infra.stack.mirror_settings import mirror_transactional_id
+from services.kernel.log import clients
 from services.kernel.log.control import read_control, transactional_ids
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import transactional_producer
@@ -88,8 +89,7 @@ def test_what_is_committed_arrives_in_order_and_what_is_aborted_does_not(stack: 
 
 def test_the_largest_records_of_a_mirrored_topic_arrive(stack: TwoSites) -> None:
     largest = catalogue()[TOPIC].max_record_bytes - 1_000  # without what the broker counts with it
-    some = {"bootstrap.servers": stack.home.bootstrap, "message.max.bytes": 2 * largest, "log_level": 3}
-    producer = Producer(some)
+    producer = clients.writer(stack.home.bootstrap, {"message.max.bytes": 2 * largest, "log_level": 3})
     for partition in (0, 1):
         producer.produce(TOPIC, bytes([partition]) * largest, "large", partition=partition)
     assert producer.flush(30) == 0
