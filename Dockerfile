@@ -52,6 +52,8 @@ COPY infra/stack infra/stack
 # the guard of a site and the router, of profile `sites`
 COPY infra/dr infra/dr
 COPY infra/router infra/router
+# two steps on Kubernetes: who a pod is to Kafka, and another slot layout
+COPY infra/k8s/__init__.py infra/k8s/identity.py infra/k8s/layout.py infra/k8s/
 RUN python -m compileall -q .
 
 FROM python AS runtime

@@ -11,7 +11,7 @@ PATHS := contracts services analytics infra tests
 # The shop and its tests start hundreds of processes. Without byte code each would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup up down status demo unit test-unit test coverage test-dr test-dr-full test-hostile test-compose test-testcontainers test-containers test-cluster check lint types imports contracts format bench bench-against clean distclean
+.PHONY: help setup up down status demo unit test-unit test coverage test-dr test-dr-full test-hostile test-compose test-testcontainers test-containers test-cluster test-k8s test-k8s-api check lint types imports contracts k8s format bench bench-against clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,7 +69,13 @@ test-containers: setup ## the same, each container and profile, and the integrat
 test-cluster: setup ## what three brokers promise, all drills (about half an hour)
 	@$(BIN)/python -m pytest tests/cluster -s
 
-check: lint types imports contracts ## all static checks
+test-k8s-api: $(STAMPS)/locked ## apply the manifests to the API server of KUBECONFIG, as dry runs (half a minute)
+	@$(BIN)/python -m pytest tests/k8s/test_api.py tests/unit/k8s/test_manifests.py
+
+test-k8s: $(STAMPS)/locked ## the same, and drains of simulated zones; needs nodes of kwok (two minutes)
+	@$(BIN)/python -m pytest tests/k8s -s
+
+check: lint types imports contracts k8s ## all static checks
 
 lint: $(STAMPS)/locked ## ruff: lint and format
 	@$(BIN)/ruff check $(PATHS)
@@ -83,6 +89,9 @@ imports: $(STAMPS)/locked ## check what each room imports against its allowlist
 
 contracts: $(STAMPS)/locked ## schemas, lock and generated classes agree
 	@./daybook contracts check
+
+k8s: $(STAMPS)/locked ## render the manifests of Kubernetes and check them, where kubectl or kustomize is there
+	@$(BIN)/python -m pytest -q -n 0 tests/unit/k8s/test_manifests.py
 
 format: $(STAMPS)/locked ## let ruff fix what it can; remove results from notebooks
 	@$(BIN)/jupyter nbconvert --log-level WARN --clear-output --inplace analytics/notebooks/*.ipynb

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from contracts.lock import load_lock
 from infra.cli.output import results
+from infra.k8s import strimzi
 from infra.log.contracts import generator
 from infra.log.contracts import lock as schema_lock
 from infra.log.contracts.lock import problems
@@ -18,12 +19,12 @@ DONE, NEW, WRONG = Text("✓", "green"), Text("+", "green"), Text("✗", "red")
 
 @app.command()
 def check() -> None:
-    """Check schemas, catalogue, lock, generated classes and compatibility (FULL_TRANSITIVE).
+    """Check schemas, catalogue, lock, generated classes, Kubernetes topics and compatibility (FULL_TRANSITIVE).
 
     Changes nothing. Exit code 1 if something is wrong.
     """
     try:
-        reasons = problems()
+        reasons = [*problems(), *strimzi.drift()]
     except ContractError as error:
         reasons = str(error).splitlines()
     if reasons:
@@ -39,19 +40,20 @@ def check() -> None:
 
 @app.command()
 def lock() -> None:
-    """Give ids to new schema versions and generate the classes. A locked schema is never changed.
+    """Give ids to new schema versions; generate classes, and topics for Kubernetes. A locked schema is never changed.
 
     Exit code 1, and nothing written, if a change is incompatible or a locked schema was changed.
     """
     try:
         new = schema_lock.lock()
-        changed = generator.write()
+        changed = [f"contracts/{path}" for path in generator.write()]
+        changed += [f"infra/k8s/{path}" for path in strimzi.write()]
     except ContractError as error:
         _refuse(str(error).splitlines())
     for entry in new:
         results.print(NEW, f"id {entry.id}: {entry.subject} version {entry.version}")
     for path in changed:
-        results.print(NEW, f"contracts/{path}")
+        results.print(NEW, path)
     if not new and not changed:
         results.print(DONE, "nothing to do: everything is locked and generated")
 
