@@ -49,7 +49,7 @@ COMMANDS = {
 # As whom a command connects to Kafka (contracts/topics.yaml). The others are about topics, or start sites: admin.
 PRINCIPALS = {
     "status": "operator-read",
-    "sites": "operator-read",
+    "sites": "operator-failover",  # `alone` writes the site's control records
     "parked": "operator-parked",
     "streams": "operator-parked",
     "failover": "operator-failover",
