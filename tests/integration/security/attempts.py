@@ -75,6 +75,7 @@ def allowed() -> Iterator[tuple[Cell, bool]]:
                 if letter in letters:
                     yield (principal, attempt, resource), True
             yield (principal, "delete records", resource), "X" in letters
+            yield (principal, "describe", resource), table.kind == "topic" and letters != "-"
             if table.kind == "group":
                 yield (principal, "positions", resource), letters in "JL"
                 yield (principal, "commit", resource), letters == "J"
@@ -89,7 +90,9 @@ class Attempts:
 
     def all(self) -> dict[Cell, bool]:
         topics = TABLES["topic"].resources
+        described = self._admin.list_topics(timeout=SECONDS).topics
         tried = {
+            "describe": {topic: topic in described for topic in topics},
             "produce": self.produce(topics),
             "fetch": self._fetch(topics),
             "settings": self._results(self._admin.describe_configs, _configs(topics)),

@@ -1,8 +1,8 @@
 """What each principal may do on a secured broker: every cell of `rights.txt`, tried with real requests.
 
 `rights.txt` is reviewed by hand. Its letters: P produces, F fetches, S sees settings, X deletes the topic; J joins a
-group and writes its positions, L looks at them; W writes under a transactional id. Nobody may do what no letter stands
-for.
+group and writes its positions, L looks at them; W writes under a transactional id. Who has a letter sees the topic's
+ends. Nobody may do what no letter stands for.
 """
 
 from __future__ import annotations
