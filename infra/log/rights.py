@@ -106,7 +106,6 @@ def apply_rights(address: str, passwords: Mapping[str, str]) -> tuple[int, int]:
     `address` is that of a super user. Returns how many rights were added and removed. Raises KafkaException.
     """
     admin = clients.admin(address, {"log_level": 0})
-    _set_passwords(admin, passwords)
     begun = CONTROL in admin.list_topics(timeout=SECONDS).topics
     expected = {right.binding() for right in rights(read_control(address).phase if begun else "closed")}
     actual = _bindings(admin)
@@ -114,6 +113,7 @@ def apply_rights(address: str, passwords: Mapping[str, str]) -> tuple[int, int]:
     for added in (admin.create_acls(missing, request_timeout=SECONDS) if missing else {}).values():
         added.result(SECONDS)
     _remove(admin, extra)
+    _set_passwords(admin, passwords)  # last: whoever can connect has its rights
     return len(missing), len(extra)
 
 

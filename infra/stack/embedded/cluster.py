@@ -17,6 +17,7 @@ from infra.base.errors import NotReady
 from infra.base.ports import HOST, listening
 from infra.base.settings import CLUSTER_ID, ROOT, StackSettings
 from infra.identity.authority import BROKER, Authority
+from infra.log.rights import ADMIN
 from infra.stack.embedded.child import Program, Server
 from infra.stack.embedded.kafka import BROKER_LOGGERS, kafka_environment, kafka_java, members_seen
 from infra.stack.embedded.security import (
@@ -223,7 +224,7 @@ def cluster_alone(settings: StackSettings) -> Iterator[str]:
             for row in rows:
                 list(pool.map(NodeServer.start, row))
             apply_security(settings)
-            yield settings.kafka
+            yield settings.kafka_as(ADMIN)
         finally:
             for row in reversed(rows):
                 list(pool.map(NodeServer.stop, row))

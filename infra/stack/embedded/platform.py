@@ -18,6 +18,7 @@ import psutil
 from infra.base.errors import NotReady
 from infra.base.journal import MemberState, Phase, StackJournal, StackState
 from infra.base.settings import ROOT, StackSettings
+from infra.log.rights import ADMIN
 from infra.stack.embedded.cluster import cluster_alone, kept_cluster_id
 from infra.stack.embedded.kafka import EmbeddedBroker
 from infra.stack.embedded.security import apply_security, prepare_identities
@@ -105,7 +106,7 @@ class EmbeddedPlatform(Platform):
         broker.start()
         try:
             apply_security(settings)
-            yield settings.kafka
+            yield settings.kafka_as(ADMIN)  # whoever starts a broker may do everything on it
         finally:
             broker.stop()
 
