@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from infra.log.rights import Right, principals, rights
+from infra.log.rights import Right, principals, quotas, rights
 from infra.log.topics import Topic, catalogue
 
 ROOT = Path(__file__).parent
@@ -22,6 +22,7 @@ TOPICS, USERS = "kafka/topics", "kafka/users"
 # Programs that Strimzi runs prove themselves with a certificate, our own with a password.
 CERTIFIED = ("mirror", "connect")
 KINDS = {"transactional_id": "transactionalId"}
+QUOTAS = {"producer_byte_rate": "producerByteRate", "consumer_byte_rate": "consumerByteRate"}
 BROKERS = 3
 CLUSTER = "daybook"
 HEADER = "# Generated from contracts/topics.yaml by `./daybook contracts lock`; do not edit.\n"
@@ -56,7 +57,7 @@ def topic_resource(topic: Topic) -> dict[str, Any]:
 
 
 def user_resource(name: str, own: Collection[Right]) -> dict[str, Any]:
-    """The KafkaUser of a principal with its rights."""
+    """The KafkaUser of a principal with its rights and quotas."""
     operations: dict[tuple[str, str], list[str]] = defaultdict(list)
     for right in own:
         operations[right.kind, right.name].append(right.operation.title().replace("_", ""))
@@ -73,8 +74,15 @@ def user_resource(name: str, own: Collection[Right]) -> dict[str, Any]:
                     for resource, names in operations.items()
                 ],
             },
+            **_quotas(name),
         },
     }
+
+
+def _quotas(name: str) -> dict[str, Any]:
+    own = quotas().get(name, {})
+    strimzi = {QUOTAS[kafka]: round(rate) for kafka, rate in own.items()}
+    return {"quotas": strimzi} if strimzi else {}
 
 
 def _pattern(kind: str, name: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 from confluent_kafka.admin import (
@@ -37,6 +37,10 @@ ITERATIONS = (
     4096  # of SCRAM-SHA-512: Kafka's lowest. A password has 24 random bytes, so more would protect nothing.
 )
 SECONDS = 30.0
+# Bytes a second of each broker, by the name that Kafka gives the quota, by principal.
+Quotas: TypeAlias = Mapping[str, Mapping[str, float]]
+_QUOTAS = {"write": "producer_byte_rate", "read": "consumer_byte_rate"}
+_MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True, order=True)
@@ -76,6 +80,15 @@ def rights(phase: Phase = "closed") -> frozenset[Right]:
     )
 
 
+def quotas() -> Quotas:
+    """Of the principals that have some, in bytes a second."""
+    return {
+        principal: {_QUOTAS[name]: megabytes * _MEGABYTE for name, megabytes in own["quotas"].items()}
+        for principal, own in _section().items()
+        if "quotas" in own
+    }
+
+
 def _section() -> Mapping[str, Mapping[str, Any]]:
     section: Mapping[str, Mapping[str, Any]] = yaml.safe_load((ROOT / "topics.yaml").read_text("utf-8"))[
         "principals"
@@ -91,7 +104,7 @@ def _rights(section: Mapping[str, Mapping[str, Any]]) -> Iterator[Right]:
         )
         yield from (Right(principal, "topic", topic.name, "read") for principal in [*topic.read_by, *mirror])
     for principal, own in section.items():
-        # Every client of librdkafka names a group, also one that joins nbinding.
+        # Every client of librdkafka names a group, also one that joins none.
         yield Right(principal, "group", NO_GROUP, "describe")
         for name in own.get("transactional_ids", ()):
             yield Right(principal, "transactional_id", name, "write")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from infra.base.ports import HOST
 from infra.base.settings import StackSettings
 from infra.identity.authority import BROKER, Authority
-from infra.log.rights import ADMIN, apply_rights, principals
+from infra.log.rights import ADMIN, apply_rights, principals, quotas
 from infra.stack.site import peer
 from services.kernel.log.clients import Connection
 
@@ -68,15 +68,20 @@ def starting_address(settings: StackSettings) -> str:
 
 
 def apply_security(settings: StackSettings, more: Sequence[str] = ()) -> tuple[int, int]:
-    """Give every principal its password and its rights, once the broker runs.
+    """Give every principal its password, its rights and its quotas, once the broker runs.
 
-    Returns how many rights were added and removed: none where the site is not secured. Raises KafkaException.
+    Returns how many rights were added and removed: none where the site is not secured. Raises KafkaException, NotReady.
     """
     if not settings.secured:
         return 0, 0
     identities = (Connection(settings.kafka_as(user)).identity for user in (ADMIN, *principals(), *more))
     passwords = {identity.user: identity.password for identity in identities if identity is not None}
-    return apply_rights(settings.kafka_as(BROKER, INTERNAL), passwords)
+    # Here, because only a start needs aiokafka, whose import takes a quarter of a second.
+    from infra.log.quotas import apply_quotas
+
+    changed = apply_rights(settings.kafka_as(BROKER, INTERNAL), passwords)
+    apply_quotas(settings.kafka_as(ADMIN), quotas())
+    return changed
 
 
 def security_properties(authority: Authority | None, *, broker: bool = True) -> dict[str, str]:

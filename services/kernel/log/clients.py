@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from contracts.kafka_address import bootstrap_of, identity_file
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 Options: TypeAlias = Mapping[str, Any]
 
@@ -139,16 +142,33 @@ class Connection:
         brokers: dict[str, Any] = {"broker": f"kafka://{self.bootstrap}"}
         if (own := self.identity) is None:
             return brokers
-        import ssl
-
         from faust import SASLCredentials
 
-        trusted = ssl.create_default_context(cadata=own.authority)
-        trusted.minimum_version = ssl.TLSVersion.TLSv1_3
         credentials = SASLCredentials(
-            mechanism=_MECHANISM, username=own.user, password=own.password, ssl_context=trusted
+            mechanism=_MECHANISM, username=own.user, password=own.password, ssl_context=_trusting(own)
         )
         return brokers | {"broker_credentials": credentials}
+
+    def aiokafka(self) -> dict[str, Any]:
+        """For a client of aiokafka; an identity must have a password."""
+        brokers: dict[str, Any] = {"bootstrap_servers": self.bootstrap}
+        if (own := self.identity) is None:
+            return brokers
+        return brokers | {
+            "security_protocol": "SASL_SSL",
+            "ssl_context": _trusting(own),
+            "sasl_mechanism": _MECHANISM,
+            "sasl_plain_username": own.user,
+            "sasl_plain_password": own.password,
+        }
+
+
+def _trusting(own: KafkaIdentity) -> SSLContext:
+    import ssl
+
+    trusted = ssl.create_default_context(cadata=own.authority)
+    trusted.minimum_version = ssl.TLSVersion.TLSv1_3
+    return trusted
 
 
 def _trust(own: KafkaIdentity) -> dict[str, str]:

@@ -19,7 +19,8 @@ from contracts.kafka_address import sibling
 from infra.base.ports import HOST, listening
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
-from infra.log.rights import Right, principals
+from infra.log.quotas import apply_quotas
+from infra.log.rights import Right, principals, quotas
 from infra.log.topics import create_topics, ensure_site
 from infra.stack.embedded.kafka import EmbeddedBroker
 from infra.stack.embedded.security import INTERNAL, apply_security, prepare_identities
@@ -139,3 +140,36 @@ def test_a_broker_listens_on_no_other_port(broker: str, settings: StackSettings)
     first = settings.port_base
     taken = {port for port in range(first, first + 100) if listening(port)}
     assert taken == {settings.port(name) for name in ("broker", "internal", "controller")}
+
+
+def test_the_brokers_have_the_quotas_of_the_catalogue(broker: str) -> None:
+    expected = quotas()
+    assert expected["order-api"] == {"producer_byte_rate": 32_000_000, "consumer_byte_rate": 64_000_000}
+    assert apply_quotas(broker, expected) == 0  # the start of the site has set them
+
+
+def test_a_quota_that_somebody_changed_comes_back_and_another_goes(broker: str) -> None:
+    changed = {**quotas(), "order-api": {"producer_byte_rate": 1.0}, NOBODY: {"consumer_byte_rate": 1.0}}
+    assert apply_quotas(broker, changed) == 2
+    assert apply_quotas(broker, quotas()) == 2
+    assert apply_quotas(broker, quotas()) == 0
+
+
+def test_a_user_who_is_too_fast_waits_and_nothing_is_refused(broker: str) -> None:
+    apply_quotas(broker, {**quotas(), "order-api": {"producer_byte_rate": 1000.0}})
+    throttled: list[float] = []
+    greedy = clients.writer(
+        sibling(broker, "order-api"),
+        QUIET | {"throttle_cb": lambda event: throttled.append(event.throttle_time)},
+    )
+    refused: list[object] = []
+    try:
+        for _ in range(10):
+            greedy.produce(
+                "order.commands", bytes(10_000), b"key", on_delivery=lambda error, _: refused.append(error)
+            )
+            greedy.flush(1)
+        assert max(throttled) > 1.0
+        assert {*refused} <= {None}
+    finally:
+        apply_quotas(broker, quotas())
