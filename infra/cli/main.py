@@ -32,6 +32,7 @@ COMMANDS = {
     "rebuild": ("rebuild", "Read models"),
     "replay": ("replay", "Read models"),
     "scale": ("scale", "The stack"),
+    "rotate": ("rotate", "The stack"),
     "topics": ("topics", "Contracts"),
     "audit": ("audit", "Audit"),
     "notebook": ("notebook", "Analytics"),

@@ -13,7 +13,7 @@ Both sites of a shop share the authority and the passwords, and each has a copy,
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -68,12 +68,24 @@ class Authority:
         if not self.certificate.exists():
             self._found()
         if not self._current():
-            self._certify_brokers()
+            self.replace(self.brokers())
+        missing = [user for user in users if not self.identity(user).exists()]
+        for name, content in self.passwords(missing).items():
+            kept_secret(self.folder / name, content)
+
+    def passwords(self, users: Iterable[str]) -> dict[str, str]:
+        """Contents of a file for each of `users`, by its name, with a new password."""
         authority = self.certificate.read_text()
-        for user in users:
-            if not self.identity(user).exists():
-                identity = KafkaIdentity(authority, user, token_urlsafe(24))
-                kept_secret(self.identity(user), msgspec.json.encode(identity).decode())
+        identities = {user: KafkaIdentity(authority, user, token_urlsafe(24)) for user in users}
+        return {self.identity(user).name: _json(identity) for user, identity in identities.items()}
+
+    def replace(self, files: Mapping[str, str]) -> None:
+        """Write these contents by file name, each file as a whole, where there may be others."""
+        for name, content in files.items():
+            fresh = self.folder / f".{name}-new"
+            fresh.unlink(missing_ok=True)
+            kept_secret(fresh, content)
+            fresh.rename(self.folder / name)
 
     def _found(self) -> None:
         """Make the authority. Its certificate comes last: where that is, the key is."""
@@ -98,7 +110,8 @@ class Authority:
         expires = x509.load_pem_x509_certificates(self.keystore.read_bytes())[0].not_valid_after_utc
         return expires - datetime.now(UTC) > timedelta(days=RENEWED_DAYS)
 
-    def _certify_brokers(self) -> None:
+    def brokers(self) -> dict[str, str]:
+        """Contents of the files of brokers, by their names: a new key, and the authority's certificate for it."""
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -114,10 +127,14 @@ class Authority:
         fresh = fresh.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         certificate = _pem(_signed(fresh.add_extension(names, critical=False), signing))
         own = KafkaIdentity(_pem(authority), certificate=certificate, key=_pem_of_key(key))
-        for file in (self.keystore, self.identity(BROKER)):
-            file.unlink(missing_ok=True)
-        kept_secret(self.identity(BROKER), msgspec.json.encode(own).decode())
-        kept_secret(self.keystore, own.key + own.certificate + own.authority)
+        return {
+            self.identity(BROKER).name: _json(own),
+            self.keystore.name: own.key + own.certificate + own.authority,
+        }
+
+
+def _json(identity: KafkaIdentity) -> str:
+    return msgspec.json.encode(identity).decode()
 
 
 def _builder(name: Name, key: EllipticCurvePrivateKey, days: int) -> CertificateBuilder:

@@ -6,7 +6,7 @@ import pytest
 
 from infra.base.waiting import wait_until
 from tests.containers.shop import SECONDS, ContainerShop
-from tests.e2e.test_scale import FIRST, SECOND, load
+from tests.e2e.load import FIRST, SECOND, load
 
 pytestmark = pytest.mark.timeout(1200)
 

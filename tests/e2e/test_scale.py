@@ -7,51 +7,25 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from infra.base.settings import ROOT, StackSettings
+from infra.base.settings import ROOT
 from infra.base.waiting import wait_until
 from infra.dr.repartition import NotPossible, repartition_shop
 from infra.dr.scale import NotScaled, scale
-from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_sent
-from infra.lab.drills.judgement import for_checker
-from infra.lab.load.clients import Api, Urls
 from infra.lab.load.load import Load
-from infra.lab.load.orders import Shopping
-from infra.lab.load.shop import api_urls, await_rest
 from infra.log.control import lift_hold, write_hold
-from infra.log.event_log import foreign_records
 from infra.log.topics import catalogue
-from infra.stack.site import own_site
 from services.kernel.log.control import read_control
+from tests.e2e.load import FIRST, SECOND, load
 from tests.e2e.shop import SECONDS, Shop
 
 pytestmark = pytest.mark.timeout(900)
-FIRST, SECOND = "first", "second"
 # Steps of a change, by the new number of slots: more processes, closing record, fence, opening record; and back, where
 # closing record (1) and last fence (3) leave the same: the first of two fences, end of slot 1, opening record.
 STEPS = {2: (1, 2, 3, 4), 1: (2, 4, 5)}
-
-
-@contextmanager
-def load(settings: StackSettings, folder: Path, name: str) -> Iterator[Load]:
-    """Clients at work; at the end every command has an outcome, and log and read models are sound."""
-    urls = api_urls(settings)
-    second: Urls = {**urls, Api.ORDER: settings.url("order-api-1")}
-    with Load({FIRST: urls, SECOND: second}, FIRST, Shopping(1, name), folder / name, 40) as clients:
-        yield clients
-        assert clients.finish() == []
-    await_rest("the shop", urls, SECONDS)
-    kept = [for_checker(response) for response in clients.responses]
-    events, sent = read_evidence(settings.kafka), read_sent(settings.kafka)
-    seen = read_seen(own_site(settings).database_url)
-    assert {event.metadata.id for event in events if event.topic == "order.events"} <= seen
-    assert check(Evidence(events, kept, seen, sent, at_rest=True)) == []
-    assert foreign_records(settings.kafka) == []
 
 
 def killed(shop: Shop, nth: int, *arguments: str) -> None:

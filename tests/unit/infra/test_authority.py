@@ -53,6 +53,21 @@ def test_every_user_has_a_password_of_its_own_that_stays(tmp_path: Path) -> None
     assert [identity_of(authority, user).password for user in ("order-api", "query")] == first
 
 
+def test_new_passwords_and_certificates_replace_those_that_were(tmp_path: Path) -> None:
+    authority = prepared(tmp_path / "identities")
+    before = {file.name: file.read_text() for file in authority.folder.iterdir()}
+    authority.replace(authority.brokers() | authority.passwords(["order-api"]))
+    after = {file.name: file.read_text() for file in authority.folder.iterdir()}
+    assert {name for name in after if after[name] != before.get(name)} == {
+        "broker.json",
+        "broker.pem",
+        "order-api.json",
+    }
+    assert {stat.S_IMODE(file.stat().st_mode) for file in authority.folder.iterdir()} == {0o600}
+    issuer = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
+    x509.load_pem_x509_certificates(authority.keystore.read_bytes())[0].verify_directly_issued_by(issuer)
+
+
 def test_the_other_site_gets_the_same_and_gives_it_back(tmp_path: Path) -> None:
     home = prepared(tmp_path / "home")
     away = prepared(tmp_path / "away", home.folder)

@@ -1,0 +1,28 @@
+"""`daybook rotate`: new passwords for Kafka's users, while the shop runs."""
+
+import typer
+from confluent_kafka import KafkaException
+
+from infra.cli.inspect import running_settings
+from infra.cli.output import fail, notes
+from infra.stack.embedded.rotation import rotate
+
+app = typer.Typer()
+
+
+@app.command("rotate")
+def rotate_command() -> None:
+    """Give every user of Kafka a new password and the brokers a new certificate, and restart the processes in turn.
+
+    Every site must run. No command is lost: requests to a process that restarts fail, and are repeated with their key.
+    After an interruption run the same command again.
+    """
+    settings = running_settings()
+    if settings.stack == "compose":
+        fail("containers read new passwords at their next start: `./daybook --stack compose down`, then `up`")
+    try:
+        with notes.status("") as status:
+            restarted = rotate(settings, status.update)
+    except (KafkaException, TimeoutError, OSError) as reason:
+        fail(f"{reason}; the same command continues where this one stopped")
+    notes.print(f"New passwords, and new certificates of brokers. Restarted: {', '.join(restarted)}.")
