@@ -26,6 +26,7 @@ COMMANDS = {
     "status": ("inspect", "The stack"),
     "env": ("inspect", "For other tools"),
     "token": ("token", "For other tools"),
+    "sbom": ("sbom", "For other tools"),
     "logs": ("inspect", "The stack"),
     "load": ("load", "The real input"),
     "demo": ("demo", "The real input"),
