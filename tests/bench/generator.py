@@ -13,11 +13,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import uvloop
 
+from infra.identity.caller import Caller
 from tests.bench.statistics import quantile
 
 PATIENCE_SECONDS = 15.0
@@ -28,7 +29,7 @@ class Load:
     """What to send: `kind` names one of `REQUESTS`, `prefix` makes its ids new; seconds; `rate` 0: closed.
 
     The first `warm` seconds are not counted. `most` requests are sent (0: as many as fit). `keep` returns
-    each request's id and the time of its response.
+    each request's id and the time of its response. `send` sets `authorization`.
     """
 
     port: int
@@ -40,6 +41,7 @@ class Load:
     rate: float = 0.0
     keep: bool = False
     most: int = 0
+    authorization: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,12 @@ class Loaded:
     acknowledged: Mapping[str, float]
 
 
-def send(load: Load) -> Loaded:
-    """Run a generator until it is done."""
+def send(load: Load, caller: Caller | None = None) -> Loaded:
+    """Run a generator until it is done. Without a `caller` it sends the token of DAYBOOK_AUTH, or none."""
+    header = (caller or Caller()).headers().get("Authorization", "")
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.generator"],
-        input=json.dumps(asdict(load)),
+        input=json.dumps(asdict(replace(load, authorization=header))),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -127,6 +130,9 @@ class Run:
 
     def __init__(self, load: Load) -> None:
         self._load, self._build = load, REQUESTS[load.kind]
+        self._header = (
+            f"\r\nAuthorization: {load.authorization}\r\n".encode() if load.authorization else b"\r\n"
+        )
         self._sent = 0
         self._started = time.perf_counter()
         self._counts_from = self._started + load.warm
@@ -151,7 +157,8 @@ class Run:
     def _send(self, connection: Connection, began: float) -> None:
         number, self._sent = self._sent, self._sent + 1
         name = f"{self._load.prefix}-{number}"
-        connection.send(self._build(name, number), name, began)
+        request = self._build(name, number).replace(b"\r\n", self._header, 1)
+        connection.send(request, name, began)
 
     @property
     def exhausted(self) -> bool:

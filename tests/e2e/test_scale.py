@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from infra.dr.repartition import NotPossible, repartition_shop
 from infra.dr.scale import NotScaled, scale
 from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_sent
 from infra.lab.drills.judgement import for_checker
-from infra.lab.load.clients import Api, Urls
+from infra.lab.load.clients import Api
 from infra.lab.load.load import Load
 from infra.lab.load.orders import Shopping
 from infra.lab.load.shop import api_urls, await_rest
@@ -41,7 +42,7 @@ STEPS = {2: (1, 2, 3, 4), 1: (2, 4, 5)}
 def load(settings: StackSettings, folder: Path, name: str) -> Iterator[Load]:
     """Clients at work; at the end every command has an outcome, and log and read models are sound."""
     urls = api_urls(settings)
-    second: Urls = {**urls, Api.ORDER: settings.url("order-api-1")}
+    second = replace(urls, addresses={**urls, Api.ORDER: settings.url("order-api-1")})
     with Load({FIRST: urls, SECOND: second}, FIRST, Shopping(1, name), folder / name, 40) as clients:
         yield clients
         assert clients.finish() == []

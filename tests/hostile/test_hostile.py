@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from infra.base.settings import ROOT
+from infra.stack.tokens import caller_of
 from tests.bench.generator import Load, Loaded, send
 from tests.e2e.shop import Shop
 from tests.hostile.crowd import CONNECTIONS, CROWD
@@ -28,7 +29,8 @@ PROCESSES = ("order-worker", "inventory-worker", "projection", "order-api", "inv
 
 def window(shop: Shop, api: str, kind: str, name: str) -> Loaded:
     """The other clients: a steady rate of requests from 127.0.0.1, on their own connections."""
-    return send(Load(shop.settings.port(api), kind, name, CONNECTED, WINDOW_SECONDS, warm=1.0, rate=RATE))
+    load = Load(shop.settings.port(api), kind, name, CONNECTED, WINDOW_SECONDS, warm=1.0, rate=RATE)
+    return send(load, caller_of(shop.settings))
 
 
 @contextmanager
