@@ -29,14 +29,14 @@ class Caller:
         self._token, self._until = "", float("-inf")
 
     def headers(self) -> dict[str, str]:
-        """`Authorization` with a token that is valid for at least half an hour; or nothing."""
+        """`Authorization` with a token that is valid for half an hour at least; nothing where there is no key."""
         if self._issuer is None:
             name, _, value = os.environ.get(_AUTH, "").partition(": ")
             return {name: value} if value else {}
-        if time.monotonic() >= self._until and (self._issuer.prepared or not self._token):
+        if time.monotonic() >= self._until and self._issuer.prepared:
             self._token = self._issuer.token(NAME, [*SCOPES], HOURS)
             self._until = time.monotonic() + RENEWED_SECONDS
-        return {"Authorization": f"Bearer {self._token}"}
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def __call__(self, request: httpx.Request) -> httpx.Request:
         request.headers.update(self.headers())
