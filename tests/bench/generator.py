@@ -29,7 +29,7 @@ class Load:
     """What to send: `kind` names one of `REQUESTS`, `prefix` makes its ids new; seconds; `rate` 0: closed.
 
     The first `warm` seconds are not counted. `most` requests are sent (0: as many as fit). `keep` returns
-    each request's id and the time of its response. `send` sets `authorization`.
+    each request's id and the time of its response. `authorization` is that header's value.
     """
 
     port: int
@@ -59,9 +59,9 @@ class Loaded:
     acknowledged: Mapping[str, float]
 
 
-def send(load: Load, caller: Caller | None = None) -> Loaded:
-    """Run a generator until it is done. Without a `caller` it sends the token of DAYBOOK_AUTH, or none."""
-    header = (caller or Caller()).headers().get("Authorization", "")
+def send(load: Load) -> Loaded:
+    """Run a generator until it is done. Without `authorization` it sends what DAYBOOK_AUTH says, or none."""
+    header = load.authorization or Caller().headers().get("Authorization", "")
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.generator"],
         input=json.dumps(asdict(replace(load, authorization=header))),
@@ -93,6 +93,13 @@ def small_order(name: str, number: int) -> bytes:
     return post("/orders", body % (name.encode(), number % 1000, number * 7 % 500, (number * 7 + 250) % 500))
 
 
+def own_order(name: str, number: int) -> bytes:
+    """An order of one line, for whom the token names."""
+    line = b'{"sku":"sku-%d","quantity":1,"unit_price":"2.55"}' % (number % 500)
+    body = b'{"order_id":"%s","country":"Portugal","currency":"EUR","lines":[%s]}'
+    return post("/orders", body % (name.encode(), line))
+
+
 def receipt(_: str, number: int) -> bytes:
     """Plenty of one of the 5,000 SKUs that orders and adjustments name."""
     return post(f"/stock/sku-{number % 5000}/receipts", b'{"quantity":1000000,"reference":"opening"}')
@@ -118,6 +125,7 @@ def adjustment(_: str, number: int) -> bytes:
 REQUESTS: Mapping[str, Callable[[str, int], bytes]] = {
     "page": page,
     "small_order": small_order,
+    "own_order": own_order,
     "receipt": receipt,
     "first_order": first_order,
     "fixed_order": fixed_order,

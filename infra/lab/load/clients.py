@@ -24,7 +24,7 @@ from services.edge.writes import command_id
 from services.kernel.record.tokens import Token
 
 ACCEPTED = "accepted"
-UNAVAILABLE = (503, 507)  # the outcome is unknown, and a repeat is safe
+UNAVAILABLE = (429, 503, 507)  # the outcome is unknown, and a repeat is safe
 PATIENCE_SECONDS = 120.0
 # While nothing has responded at all: that shop is closed, not busy.
 FIRST_PATIENCE_SECONDS = 5.0
