@@ -434,6 +434,7 @@ def cancel_order(record: order_commands.CancelOrder) -> bytes:
         LENGTHS[len(text := record.order_id.encode())] + text,
         LENGTHS[len(text := record.reason.encode())] + text,
         long(record.occurred_at),
+        b"\0" if record.customer_id is None else b"\2" + LENGTHS[len(text := record.customer_id.encode())] + text,
     ))
 
 

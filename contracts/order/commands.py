@@ -33,6 +33,7 @@ class CancelOrder:
     order_id: str  # The order; also the record's key.
     reason: str
     occurred_at: int  # Business time, UTC. (Micros.)
+    customer_id: str | None = None  # Whose order it must be, else there is no such order; null: anybody's.
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ httpx, so that commands that send none start 0.2 s sooner.
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,6 @@ def local_http() -> httpx.Client:
     import httpx
 
     return httpx.Client(trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
-
-
-def authorization() -> dict[str, str]:
-    """The header with which this process calls the shop's APIs: DAYBOOK_AUTH, as `./daybook env` prints it; or none."""
-    name, _, value = os.environ.get("DAYBOOK_AUTH", "").partition(": ")
-    return {name: value} if value else {}
 
 
 def http_status(url: str, seconds: float) -> int | None:

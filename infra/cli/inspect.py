@@ -19,7 +19,6 @@ from infra.base.settings import MOST, StackSettings
 from infra.cli import in_containers
 from infra.cli.lifecycle import client_settings, here, shop_entrance
 from infra.cli.output import fail, notes, results
-from infra.cli.token import issuer_of
 from infra.log.streams import stream_lines
 from infra.stack.embedded.router import router_journal
 from infra.stack.embedded.stack import log_file, members
@@ -36,6 +35,7 @@ from infra.stack.shop import (
     kind_of,
 )
 from infra.stack.site import Site, own_site, peer
+from infra.stack.tokens import issuer_of
 
 app = typer.Typer()
 NOT_UP = "the stack is not running: `./daybook up` starts it"
@@ -125,7 +125,8 @@ def env() -> None:
     counts = {} if reach.about else own_site(settings).journal.counts()
     for name, value in {**reach.addresses, **further_addresses(settings, counts)}.items():
         results.print(f"{name}={value}")
-    results.print(f"DAYBOOK_AUTH='{issuer_of(settings).demo_header()}'")
+    # Set in any case: the commands of the README send it. curl leaves out an empty header.
+    results.print(f"DAYBOOK_AUTH='{issuer_of(settings).demo_header() if settings.secured else ''}'")
     if reach.about:
         notes.print(reach.about)
 

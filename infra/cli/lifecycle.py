@@ -45,7 +45,7 @@ def up(
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Do not contact the other site first.")] = False,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Kafka takes anyone of this machine, in clear text.")
+        bool, typer.Option("--insecure", help="Kafka and the APIs take anyone of this machine.")
     ] = False,
 ) -> None:
     """Start everything, wait until it is ready, print the addresses and leave it running.

@@ -176,7 +176,7 @@ def send(
 
 def client_urls(settings: StackSettings) -> Urls:
     """The addresses of the APIs for clients: those of the router where two sites run."""
-    return urls_of(shop_entrance(settings).addresses)
+    return urls_of(shop_entrance(settings).addresses, settings)
 
 
 def expected_now(book: Book, settings: StackSettings) -> RetailExpectation:

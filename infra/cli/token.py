@@ -6,15 +6,9 @@ import typer
 
 from infra.base.settings import StackSettings
 from infra.cli.output import fail, notes, results
-from infra.identity.issuer import TokenIssuer
-from infra.stack.site import home_settings
+from infra.stack.tokens import issuer_of
 
 app = typer.Typer()
-
-
-def issuer_of(settings: StackSettings) -> TokenIssuer:
-    """The issuer of a stack; both sites have the same."""
-    return TokenIssuer(home_settings(settings).home / "identity")
 
 
 @app.command()
@@ -24,20 +18,13 @@ def token(
     ] = "",
     scope: Annotated[list[str] | None, typer.Option(help="What it allows; may be repeated.")] = None,
     hours: Annotated[float, typer.Option(min=0.01, max=24 * 30, help="How long it is valid.")] = 1.0,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="Print the settings with which the APIs verify tokens.")
-    ] = False,
 ) -> None:
-    """Print an access token, or the settings with which the APIs verify this stack's tokens.
+    """Print an access token for someone who tries the shop.
 
-    The scopes are in docs/reference/tokens.md. Another issuer's tokens do as well: DAYBOOK_TOKEN_KEYS.
+    The scopes are in docs/reference/tokens.md. `./daybook up` made the key that signs it.
     """
-    issuer = issuer_of(StackSettings())
-    if settings:
-        for variable, value in issuer.settings().items():
-            results.print(f"{variable}={value}")
-        return
     if not name:
         fail("for whom? `./daybook token alice --scope orders:place`")
+    issuer = issuer_of(StackSettings())
     results.print(issuer.token(name, scope or [], hours))
     notes.print(f"{name} is {issuer.subject(name)} in the token.")

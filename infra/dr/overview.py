@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -29,6 +30,7 @@ from infra.stack.link import read_link
 from infra.stack.platform import Platform, platform_of
 from infra.stack.shop import MIRROR, ROUTER, WORKERS, health, instances
 from infra.stack.site import Site, home_settings
+from infra.stack.tokens import caller_of
 from services.kernel.log.control import Control
 from services.kernel.log.reader import NotCaughtUp
 from services.kernel.record.envelope import now_micros
@@ -200,7 +202,7 @@ def _worker(site: Site, name: str) -> str:
 
 def read_models(site: Site) -> dict[str, ReadModelView]:
     """Empty where the query API does not respond."""
-    response = _get(f"{site.settings.url('query-api')}/projections")
+    response = _get(f"{site.settings.url('query-api')}/projections", caller_of(site.settings).headers())
     if response is None or response.status_code != 200:
         return {}
     return {model["read_model"]: _read_model(model["partitions"]) for model in response.json()["projections"]}
@@ -261,8 +263,8 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _get(url: str) -> httpx.Response | None:
+def _get(url: str, headers: Mapping[str, str] = MappingProxyType({})) -> httpx.Response | None:
     try:
-        return local_http().get(url, timeout=ANSWER_SECONDS, follow_redirects=True)
+        return local_http().get(url, headers=headers, timeout=ANSWER_SECONDS, follow_redirects=True)
     except httpx.HTTPError:
         return None

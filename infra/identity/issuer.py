@@ -1,8 +1,8 @@
 """The issuer of a stack: it signs access tokens (RFC 9068) for people who try the shop.
 
-Everything lies in the folder `identity` of the stack (0700): the private key and the random ids that stand for names
-(0600), and what the APIs read: the public keys (JWKS) and the issuer's metadata (RFC 8414). A shop for others uses an
-OpenID provider instead, by the same settings.
+Everything lies in the folder `identity` of each site (0700): the private key and the random ids that stand for names
+(0600), and what the APIs read: the public keys (JWKS) and the issuer's metadata (RFC 8414). Both sites of a shop have
+the same key. A shop for others uses an OpenID provider instead, by the same settings.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ ISSUER = "https://daybook.invalid"  # a name that never exists (RFC 2606)
 AUDIENCE = "daybook"
 CLIENT = "daybook-cli"
 DEMO, DEMO_HOURS = "demo", 12.0
+_PEOPLE = "people"
 _ALGORITHM = "ES256"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 
@@ -37,7 +38,7 @@ class NoToken(DaybookError):
 
 @dataclass(frozen=True)
 class TokenIssuer:
-    """The issuer whose state is in `folder`; what is missing is made at first use."""
+    """The issuer whose state is in `folder`; `prepare` makes its key."""
 
     folder: Path
 
@@ -45,9 +46,12 @@ class TokenIssuer:
     def keys(self) -> Path:
         return self.folder / "jwks.json"
 
+    @property
+    def prepared(self) -> bool:
+        return self._private.exists()
+
     def settings(self) -> dict[str, str]:
         """The environment with which the APIs verify this issuer's tokens."""
-        self._prepare()
         return {
             "DAYBOOK_TOKEN_KEYS": str(self.keys.absolute()),
             "DAYBOOK_TOKEN_ISSUER": ISSUER,
@@ -58,7 +62,7 @@ class TokenIssuer:
         """The random id that stands for a name. Raises NoToken for a name that cannot name a file."""
         if not _NAME.fullmatch(name):
             raise NoToken(f"{name} is no name here: up to 32 lower-case letters, digits and ._-")
-        return kept_secret(self.folder / "people" / name, uuid4().hex)
+        return kept_secret(self.folder / _PEOPLE / name, uuid4().hex)
 
     def token(self, name: str, scopes: list[str], hours: float) -> str:
         """An access token for `name`. Raises NoToken."""
@@ -66,7 +70,7 @@ class TokenIssuer:
 
         if unknown := [scope for scope in scopes if scope not in SCOPES]:
             raise NoToken(f"there is no scope {', '.join(unknown)}: choose from {', '.join(SCOPES)}")
-        key, now = self._prepare(), int(time.time())
+        key, now = self._key(), int(time.time())
         claims = {
             "iss": ISSUER,
             "aud": AUDIENCE,
@@ -84,20 +88,35 @@ class TokenIssuer:
         """`Authorization: Bearer …` of a token with every scope."""
         return f"Authorization: Bearer {self.token(DEMO, [*SCOPES], DEMO_HOURS)}"
 
-    def _prepare(self) -> ECKey:
-        """The private key; publishes its public part."""
+    def prepare(self, copy: Path | None = None) -> None:
+        """Make the private key where it is missing, and publish its public part. Raises OSError.
+
+        The key and the ids in the folder `copy` of the other site are taken from there.
+        """
         from joserfc.jwk import ECKey
 
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self.folder / "people").mkdir(mode=0o700, exist_ok=True)
-        file = self.folder / "signing-key.json"
-        if not file.exists():
+        for folder in (self.folder, self.folder / _PEOPLE):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if copy is not None and (copy / self._private.name).exists():
+            for file in (copy / self._private.name, *(copy / _PEOPLE).glob("[!.]*")):
+                kept_secret(self.folder / file.relative_to(copy), file.read_text())
+        if not self.prepared:
             fresh = ECKey.generate_key("P-256", {"use": "sig", "alg": _ALGORITHM}, auto_kid=True)
-            kept_secret(file, msgspec.json.encode(fresh.as_dict(private=True)).decode())
-        key = ECKey.import_key(msgspec.json.decode(file.read_bytes()))
-        self._publish(self.keys, {"keys": [key.as_dict(private=False)]})
+            kept_secret(self._private, msgspec.json.encode(fresh.as_dict(private=True)).decode())
+        self._publish(self.keys, {"keys": [self._key().as_dict(private=False)]})
         self._publish(self.folder / "openid-configuration.json", self._metadata())
-        return key
+
+    @property
+    def _private(self) -> Path:
+        return self.folder / "signing-key.json"
+
+    def _key(self) -> ECKey:
+        """The private key. Raises NoToken before `prepare`: an emptied machine must not make another key."""
+        from joserfc.jwk import ECKey
+
+        if not self.prepared:
+            raise NoToken("this shop has no issuer yet: `./daybook up` makes its key, without --insecure")
+        return ECKey.import_key(msgspec.json.decode(self._private.read_bytes()))
 
     def _metadata(self) -> dict[str, object]:
         return {

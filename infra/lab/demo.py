@@ -84,7 +84,7 @@ def write_and_read(plan: LoadPlan, urls: Urls, shop: Shop, count: int) -> Iterat
     """
     orders = [step for step in plan.steps() if isinstance(step, Place)][:count]
     needed = {line.sku for order in orders for line in order.lines}
-    with httpx.Client(timeout=CLIENT_SECONDS, trust_env=False) as client:
+    with httpx.Client(timeout=CLIENT_SECONDS, trust_env=False, auth=urls.caller) as client:
 
         def post(step: Step) -> httpx.Response:
             request = request_of(step)

@@ -7,6 +7,7 @@ import importlib.resources
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from html import escape
+from math import inf
 from typing import Any
 
 import fastapi_swagger
@@ -19,9 +20,10 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
 from services.edge.identity import TOKENS, Identity
+from services.edge.limits import RATE_LIMITED, Limits, RateHeaders
 from services.edge.middleware import ReadMethods
 from services.edge.problems import EDGE, ProblemDocument, documented, exception_handlers, invalid
-from services.edge.settings import TokenSettings
+from services.edge.settings import LimitSettings, TokenSettings
 
 NotReady = Callable[[], str | None]
 Status = Callable[[], Mapping[str, object]]
@@ -55,11 +57,12 @@ def application(
     about: str = "",
     not_live: NotReady = lambda: None,
     status: Status = lambda: {"status": "ready"},
+    max_pending: float = inf,
 ) -> FastAPI:
     """Returns an application with `routers`, health and metrics; with a `title`, also the API document.
 
     Every error becomes a problem response. `not_ready` and `not_live` return the reason or None; `status` is
-    the body of `/health/ready` when the process is ready.
+    the body of `/health/ready` when the process is ready. `max_pending`: commands in progress (`Limits`).
     """
     app = FastAPI(
         title=title or "Daybook",
@@ -74,7 +77,9 @@ def application(
         telemetry={"tracing": False, "metrics": False, "logs": False},  # structlog and Prometheus are enough
     )
     app.state.identity = Identity(TokenSettings())
+    app.state.limits = Limits(LimitSettings(), max_pending)
     app.add_middleware(ReadMethods)
+    app.add_middleware(RateHeaders)
     routers = [*routers, operations(not_ready, not_live, status), *([pages(app)] if title else [])]
     # Adds the routes themselves: an included router costs each request 12 µs.
     app.router.routes.extend(route for router in routers for route in router.routes)
@@ -88,7 +93,7 @@ def api_router(*tags: str, dependencies: Sequence[params.Depends] = (), **option
     return APIRouter(
         tags=[*tags],
         dependencies=[*dependencies, Depends(refuse_unknown_parameters)],
-        responses=documented(EDGE, *([TOKENS] if secured else [])),
+        responses=documented(EDGE, *([TOKENS, RATE_LIMITED] if secured else [])),
         generate_unique_id_function=lambda route: route.name,
         **options,
     )

@@ -31,7 +31,7 @@ from fastapi.security.base import SecurityBase
 from starlette.requests import Request
 
 from services.edge.problems import Code, EdgeError, Problem
-from services.edge.scopes import SCOPES, WIDER
+from services.edge.scopes import OF_CUSTOMERS, SCOPES, WIDER
 from services.edge.settings import TokenSettings
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ class Principal:
     def customer(self, every: str) -> str | None:
         """Returns the only customer for whom it may act; None if the scope `every` allows all."""
         return None if every in self.scopes else self.subject
+
+    @property
+    def only_customer(self) -> bool:
+        """Whether it can act for nobody but itself."""
+        return self.scopes <= OF_CUSTOMERS
 
 
 ANYONE = Principal("", "", frozenset(SCOPES))
@@ -274,6 +279,7 @@ def scopes(*needed: str) -> Depends:
 async def authenticate(request: Request, needed: frozenset[str]) -> Principal:
     """Returns who calls, for the handler too (`caller`). Raises `Problem` if that is not known or not enough."""
     principal = await request.app.state.identity.principal(request)
+    request.app.state.limits.admit(request, principal)
     if missing := needed - principal.scopes:
         raise insufficient(*missing)
     request.state.principal = principal

@@ -243,9 +243,10 @@ class WriteRoute(APIRoute):
         needed, signature = declared_scopes(self.dependant), _Signature(self.dependant)
 
         async def handle(request: Request) -> Response:
-            await authenticate(request, needed)
+            principal = await authenticate(request, needed)
             raw = await read_body(request.receive)
-            return await endpoint(**signature.arguments(request, raw))
+            with request.app.state.limits.in_progress(principal):
+                return await endpoint(**signature.arguments(request, raw))
 
         return handle
 

@@ -15,5 +15,7 @@ SCOPES = {
     "ops:read": "Read positions, lag and stuck orders",
     "ops:act": "For operators; no route needs it yet",
 }
+OF_CUSTOMERS = frozenset({"orders:place", "orders:read"})
+"""A token with no others acts only for its subject."""
 WIDER = {"orders:place": "orders:place.any", "orders:read": "orders:read.all"}
 """A scope that includes another one."""

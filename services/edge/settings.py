@@ -56,6 +56,21 @@ class TokenSettings(BaseSettings):
         return self
 
 
+class LimitSettings(BaseSettings):
+    """How many requests a caller may send to one process; 0: any number.
+
+    `requests_per_second`: a customer, whose token has no scopes but orders:place and orders:read.
+    `staff_requests_per_second`: everybody else with a token. `burst_seconds`: after a pause, so many seconds' requests
+    may come at once.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+
+    requests_per_second: Annotated[float, Field(ge=0)] = 50.0
+    staff_requests_per_second: Annotated[float, Field(ge=0)] = 0.0
+    burst_seconds: Positive = 2.0
+
+
 class ApiSettings(ProcessSettings):
     """A write API.
 

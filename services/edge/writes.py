@@ -27,6 +27,7 @@ from services.edge.app import application
 from services.edge.durability import THIS_SITE, Durability, Mark, PeerLog, mark_of
 from services.edge.gateway import Gateway
 from services.edge.identity import KEYS_UNAVAILABLE, TOKENS
+from services.edge.limits import RATE_LIMITED, TOO_MANY_PENDING
 from services.edge.middleware import (
     COMMAND_KEY,
     CORRELATION_PATTERN,
@@ -224,6 +225,8 @@ class Writer:
         if outcome.code == KEY_REUSED:
             return Problem(422, outcome.code, outcome.reason, field="Idempotency-Key", **about)
         status = 404 if outcome.code in self._resource.not_found else 409
+        if status == 404:
+            about["version"] = 0  # also if it is another customer's
         return Problem(status, outcome.code, outcome.reason, headers=headers, **about)
 
 
@@ -233,6 +236,7 @@ class WriteApi:
     def __init__(self, service: str, settings: ApiSettings, resource: Resource) -> None:
         """`resource.location` is a path of the query API."""
         self.gateway = Gateway(service, settings, on_fatal=end_process)
+        self._max_pending = settings.max_pending
         resource = replace(resource, location=settings.query_url + resource.location)
         self._peer = (
             PeerLog(settings.peer_kafka, TOPICS[service], settings.both_sites_seconds)
@@ -262,7 +266,14 @@ class WriteApi:
                 await self._peer.close()
             await self.gateway.close()
 
-        app = application([routes], self.gateway.not_ready, lifespan, title=title, about=about)
+        app = application(
+            [routes],
+            self.gateway.not_ready,
+            lifespan,
+            title=title,
+            about=about,
+            max_pending=self._max_pending,
+        )
         if self._peer is not None:
             app.add_middleware(ProvenResponses, unavailable=self._problem)
         app.add_middleware(CorrelationMiddleware)
@@ -314,6 +325,8 @@ def write_problems(about: Mapping[str, Any], *refused: Mapping[str, Code]) -> di
     return documented(
         EDGE,
         TOKENS,
+        RATE_LIMITED,
+        TOO_MANY_PENDING,
         EDGE_OF_BODIES,
         KEYS_UNAVAILABLE,
         {

@@ -70,7 +70,7 @@ RETURNING = (
     OrderRefusal.RETURNED_TOO_MUCH,
     OrderRefusal.NOTHING_TO_RETURN,
 )
-NEEDED = {"cancellation": "orders:place.any", "shipment": "orders:ship", "returns": "orders:return"}
+NEEDED = {"cancellation": "orders:place", "shipment": "orders:ship", "returns": "orders:return"}
 Wait = Annotated[
     Literal["settled"] | None,
     Query(description="Respond when the order is confirmed or rejected, or as `placed` after a timeout."),
@@ -151,6 +151,22 @@ class CancellationRequest(ChangeRequest):
 
     def command(self, order_id: str, now: int) -> CancelOrder:
         return CancelOrder(order_id, self.reason, occurred_at(self.occurred_at, now))
+
+    def of_customer(self, customer: str | None) -> CancellationRequest:
+        """Returns the cancellation of the only customer for whom the caller may cancel; None: any."""
+        return (
+            self if customer is None else OwnCancellation.model_construct(customer_id=customer, **dict(self))
+        )
+
+
+class OwnCancellation(CancellationRequest):
+    """No client sends `customer_id`. It is part of the fingerprint: a customer who repeats another one's key gets
+    a 422, not that one's outcome."""
+
+    customer_id: str
+
+    def command(self, order_id: str, now: int) -> CancelOrder:
+        return CancelOrder(order_id, self.reason, occurred_at(self.occurred_at, now), self.customer_id)
 
 
 class ShipmentRequest(ChangeRequest):
@@ -249,7 +265,13 @@ class OrderApi:
     async def cancel_order(
         self, request: Request, order_id: EntityId, body: CancellationRequest, headers: Headers
     ) -> Response:
-        return await self._writer.change(request, headers, order_id, body)
+        """With `orders:place`, only an order of the token's subject, and without If-Match; with `orders:place.any`,
+        any order."""
+        customer = caller(request).customer("orders:place.any")
+        if customer is not None and headers.if_match is not None:
+            # the comparison of versions comes before the rules: it would show which orders exist
+            raise invalid("If-Match", "only with the scope orders:place.any")
+        return await self._writer.change(request, headers, order_id, body.of_customer(customer))
 
     async def ship_order(
         self, request: Request, order_id: EntityId, body: ShipmentRequest, headers: Headers

@@ -13,11 +13,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import uvloop
 
+from infra.identity.caller import Caller
 from tests.bench.statistics import quantile
 
 PATIENCE_SECONDS = 15.0
@@ -28,7 +29,7 @@ class Load:
     """What to send: `kind` names one of `REQUESTS`, `prefix` makes its ids new; seconds; `rate` 0: closed.
 
     The first `warm` seconds are not counted. `most` requests are sent (0: as many as fit). `keep` returns
-    each request's id and the time of its response.
+    each request's id and the time of its response. `authorization` is that header's value.
     """
 
     port: int
@@ -40,6 +41,7 @@ class Load:
     rate: float = 0.0
     keep: bool = False
     most: int = 0
+    authorization: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,11 @@ class Loaded:
 
 
 def send(load: Load) -> Loaded:
-    """Run a generator until it is done."""
+    """Run a generator until it is done. Without `authorization` it sends what DAYBOOK_AUTH says, or none."""
+    header = load.authorization or Caller().headers().get("Authorization", "")
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.generator"],
-        input=json.dumps(asdict(load)),
+        input=json.dumps(asdict(replace(load, authorization=header))),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -90,6 +93,13 @@ def small_order(name: str, number: int) -> bytes:
     return post("/orders", body % (name.encode(), number % 1000, number * 7 % 500, (number * 7 + 250) % 500))
 
 
+def own_order(name: str, number: int) -> bytes:
+    """An order of one line, for whom the token names."""
+    line = b'{"sku":"sku-%d","quantity":1,"unit_price":"2.55"}' % (number % 500)
+    body = b'{"order_id":"%s","country":"Portugal","currency":"EUR","lines":[%s]}'
+    return post("/orders", body % (name.encode(), line))
+
+
 def receipt(_: str, number: int) -> bytes:
     """Plenty of one of the 5,000 SKUs that orders and adjustments name."""
     return post(f"/stock/sku-{number % 5000}/receipts", b'{"quantity":1000000,"reference":"opening"}')
@@ -115,6 +125,7 @@ def adjustment(_: str, number: int) -> bytes:
 REQUESTS: Mapping[str, Callable[[str, int], bytes]] = {
     "page": page,
     "small_order": small_order,
+    "own_order": own_order,
     "receipt": receipt,
     "first_order": first_order,
     "fixed_order": fixed_order,
@@ -127,6 +138,9 @@ class Run:
 
     def __init__(self, load: Load) -> None:
         self._load, self._build = load, REQUESTS[load.kind]
+        self._header = (
+            f"\r\nAuthorization: {load.authorization}\r\n".encode() if load.authorization else b"\r\n"
+        )
         self._sent = 0
         self._started = time.perf_counter()
         self._counts_from = self._started + load.warm
@@ -151,7 +165,8 @@ class Run:
     def _send(self, connection: Connection, began: float) -> None:
         number, self._sent = self._sent, self._sent + 1
         name = f"{self._load.prefix}-{number}"
-        connection.send(self._build(name, number), name, began)
+        request = self._build(name, number).replace(b"\r\n", self._header, 1)
+        connection.send(request, name, began)
 
     @property
     def exhausted(self) -> bool:

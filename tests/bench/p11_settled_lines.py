@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import date
 
-from infra.lab.load.clients import Api
+from infra.lab.load.clients import Api, Urls
 from infra.lab.retail.invoices import entries, read_rows
 from infra.lab.retail.load import load
 from infra.lab.retail.plan import Period, read_book
@@ -26,11 +26,7 @@ def run(effort: Effort, say: Say) -> list[Measured]:
     plan = book.load(Period(FIRST, last, FIRST))
     with Rig() as rig:
         start_shop(rig, stocked=False)
-        urls = {
-            Api.ORDER: rig.parts["order-api"].url,
-            Api.INVENTORY: rig.parts["inventory-api"].url,
-            Api.QUERY: rig.parts["query-api"].url,
-        }
+        urls = Urls({api: rig.parts[f"{api}-api"].url for api in Api})
         done = 0
 
         def settled(step: Step, _: object) -> None:

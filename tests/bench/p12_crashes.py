@@ -25,7 +25,7 @@ from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
 from infra.lab.drills.drill import DrillFailed
 from infra.lab.drills.pair import Pair
-from infra.lab.load.clients import Api, Request
+from infra.lab.load.clients import Api, Request, Urls
 from infra.lab.load.load import Load
 from infra.lab.load.orders import SKUS, Shopping
 from infra.lab.load.shop import api_urls
@@ -56,13 +56,14 @@ class Deliveries(Shopping):
 class FreshReads(Background):
     """Repeatedly reads the newest acknowledged order with its token; `served` are the times."""
 
-    def __init__(self, url: str, load: Load) -> None:
+    def __init__(self, urls: Urls, load: Load) -> None:
         super().__init__("reads")
-        self._url, self._load = url, load
+        self._urls, self._load = urls, load
         self.served: list[float] = []
 
     def _work(self) -> None:
-        with httpx.Client(base_url=self._url, timeout=READ_SECONDS, trust_env=False) as client:
+        url, caller = self._urls[Api.QUERY], self._urls.caller
+        with httpx.Client(base_url=url, timeout=READ_SECONDS, trust_env=False, auth=caller) as client:
             while not self._stopping.wait(0.05):
                 orders = (
                     response
@@ -106,7 +107,7 @@ def _crashes(settings: StackSettings, folder: Path, rounds: int, say: Say) -> di
     orders = Load({"home": urls}, "home", Shopping(1, "p12"), folder / "orders.jsonl", RATE / 2)
     deliveries = Load({"home": urls}, "home", Deliveries(1, "p12-d"), folder / "deliveries.jsonl", RATE / 2)
     crashes: dict[str, list[Crash]] = {victim: [] for victim in VICTIMS}
-    with orders, deliveries, FreshReads(urls[Api.QUERY], orders) as reads:
+    with orders, deliveries, FreshReads(urls, orders) as reads:
         observed = Observed(StackJournal(settings.home), (orders, deliveries), reads)
         observed.await_calm(time.time())
         for number in range(rounds):

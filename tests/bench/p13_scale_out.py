@@ -18,7 +18,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from contracts.topics import TOPICS
-from infra.lab.load.clients import Api
+from infra.lab.load.clients import Api, Urls
 from infra.lab.retail.invoices import entries, read_rows
 from infra.lab.retail.load import load
 from infra.lab.retail.plan import LoadPlan, Period, read_book
@@ -78,10 +78,7 @@ class Environment:
 
     def settle(self, plan: LoadPlan) -> Window:
         """One window: the whole plan; the figure is its settled order lines a second."""
-        urls = {
-            Api.ORDER: self.rig.parts["order-api"].url,
-            Api.INVENTORY: self.rig.parts["inventory-api"].url,
-        }
+        urls = Urls({api: self.rig.parts[f"{api}-api"].url for api in (Api.ORDER, Api.INVENTORY)})
         cores = self._cores({})
         tally = asyncio.run(load(plan, urls, CLIENTS, None, lambda *_: None))
         taken = cores()

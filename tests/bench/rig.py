@@ -22,6 +22,7 @@ from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.kafka import EmbeddedBroker
 from infra.stack.embedded.security import apply_security, prepare_identities
 from infra.stack.shop import http_ready, principal_of
+from infra.stack.tokens import issuer_of, verification
 from tests.ports import free_base
 from tests.postgres_server import EmbeddedPostgres, create_tables_of_shop
 
@@ -54,7 +55,8 @@ class Rig:
 
     Children die with this process, however it ends. Everything listens on loopback, on free ports. `partitions`
     replaces the catalogue's number of partitions of each service (0: leaves it). With DAYBOOK_BENCH_SECURED=1 the
-    broker has TLS, users and rights, and each process of the shop its own; otherwise it is as after `up --insecure`.
+    broker has TLS, users and rights, each process of the shop its own, and the APIs verify tokens, of which
+    DAYBOOK_AUTH has one for the clients; otherwise all is as after `up --insecure`.
     """
 
     def __init__(self, *, postgres: bool = True, heap_megabytes: int = 384, partitions: int = 0) -> None:
@@ -84,6 +86,8 @@ class Rig:
     def __enter__(self) -> Rig:
         try:
             prepare_identities(self._site)
+            if self._site.secured:
+                os.environ["DAYBOOK_AUTH"] = issuer_of(self._site).demo_header()
             self.broker.start(START_SECONDS)
             apply_security(self._site)
             if self.postgres is not None:
@@ -125,6 +129,7 @@ class Rig:
             "DAYBOOK_HTTP_HOST": HOST,
             "DAYBOOK_HTTP_PORT": str(port),
             "DAYBOOK_HASH_KEY": "a key for benchmarks alone",
+            **verification(self._site),
             **{f"DAYBOOK_{key.upper()}": str(value) for key, value in settings.items()},
         }
         program = Program(name, (sys.executable, "-m", module, *arguments), environment, stop_seconds=60)

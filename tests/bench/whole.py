@@ -6,6 +6,7 @@ import time
 
 from infra.base.http import local_http
 from infra.base.waiting import wait_until
+from infra.identity.caller import Caller
 from tests.bench.generator import Load, send
 from tests.bench.harness import Unmeasurable
 from tests.bench.rig import Rig
@@ -44,7 +45,9 @@ def behind(rig: Rig) -> int:
     ports = [part.port for name, part in rig.parts.items() if "-worker" in name]
     models = []
     if query := rig.parts.get("query-api"):
-        models = local_http().get(f"{query.url}/projections").json()["projections"]
+        models = (
+            local_http().get(f"{query.url}/projections", headers=Caller().headers()).json()["projections"]
+        )
     lags = [[partition["lag_events"] for partition in model["partitions"]] for model in models]
     lag_known = all(metric(port, "daybook_lag_known") for port in ports)
     if not lag_known or any(lag is None for model in lags for lag in model):

@@ -16,6 +16,7 @@ from infra.dr.overview import VIEW_SECONDS, SitesView, SiteView, overview
 from infra.lab.drills.pair import Pair
 from infra.stack.shop import ROUTED
 from infra.stack.site import Site
+from infra.stack.tokens import caller_of
 from tests.dr.conftest import STRICT
 
 pytestmark = pytest.mark.timeout(900)
@@ -58,7 +59,8 @@ def test_the_addresses_for_clients_are_the_routers(pair: Pair) -> None:
     assert bootstrap_of(lines["DAYBOOK_KAFKA"]) == bootstrap_of(active.bootstrap)
     own = dict(line.split("=", 1) for line in pair.run("--site", passive.name, "env").splitlines())
     assert own["DAYBOOK_ORDER_URL"] == passive.settings.url("order-api")
-    read = httpx.get(f"{lines['DAYBOOK_QUERY_URL']}/projections", trust_env=False, timeout=30)
+    caller = caller_of(pair.settings)
+    read = httpx.get(f"{lines['DAYBOOK_QUERY_URL']}/projections", auth=caller, trust_env=False, timeout=30)
     assert read.headers["Daybook-Site"] == active.name
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from infra.base.settings import StackSettings
 from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_sent
 from infra.lab.drills.judgement import for_checker
-from infra.lab.load.clients import Api, Urls
+from infra.lab.load.clients import Api
 from infra.lab.load.load import Load
 from infra.lab.load.orders import Shopping
 from infra.lab.load.shop import api_urls, await_rest
@@ -24,7 +25,7 @@ FIRST, SECOND = "first", "second"
 def load(settings: StackSettings, folder: Path, name: str) -> Iterator[Load]:
     """Clients at work; at the end every command has an outcome, and log and read models are sound."""
     urls = api_urls(settings)
-    second: Urls = {**urls, Api.ORDER: settings.url("order-api-1")}
+    second = replace(urls, addresses={**urls, Api.ORDER: settings.url("order-api-1")})
     with Load({FIRST: urls, SECOND: second}, FIRST, Shopping(1, name), folder / name, 40) as clients:
         yield clients
         assert clients.finish() == []

@@ -64,7 +64,8 @@ class SmallShop(Shop):
 
     def write(self) -> tuple[int, str]:
         """Status and code of an attempt to place an order."""
-        response = httpx.post(f"{api_urls(self.settings)[Api.ORDER]}/orders", json=ORDER, timeout=30)
+        urls = api_urls(self.settings)
+        response = httpx.post(f"{urls[Api.ORDER]}/orders", json=ORDER, auth=urls.caller, timeout=30)
         return response.status_code, response.json().get("code", "")
 
 

@@ -38,12 +38,15 @@ SITE = "home"
 
 
 class ClusterSettings(StackSettings):
-    """Those of a single site, but `kafka` is the bootstrap list of the cluster's brokers."""
+    """Those of a single site without security, on the brokers of the cluster: `bootstrap`, a list."""
 
     bootstrap: Annotated[str, Field(min_length=1)]
 
     @property
-    def kafka(self) -> str:
+    def secured(self) -> bool:
+        return False
+
+    def bootstrap_of(self, _: str) -> str:
         return self.bootstrap
 
 

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from infra.base.errors import DaybookError
 from infra.dr.plan import Show
 from infra.lab.drills.report import DrillReport
-from infra.lab.load.clients import Api, CommandResponse, Request, Urls, longest_gap
+from infra.lab.load.clients import CommandResponse, Request, Urls, longest_gap
 from infra.lab.load.load import RATE, Load
 from infra.lab.load.orders import Shopping
 from infra.lab.load.probes import Probe, read_probe
@@ -122,7 +122,7 @@ class Course(Generic[R]):
         return load
 
     def start_reads(self) -> None:
-        self._reads = self.running.enter_context(read_probe(self.rig.urls[self.rig.reads_at][Api.QUERY]))
+        self._reads = self.running.enter_context(read_probe(self.rig.urls[self.rig.reads_at]))
 
     def write_gap(self, start: float = 0.0, end: float = float("inf")) -> float:
         """The longest time without an accepted command of the first clients that touches `start` to `end`."""

@@ -17,7 +17,7 @@ from infra.dr.reconcile import load as load_report
 from infra.lab.checker import Acknowledged, Evidence, check, read_evidence, read_seen, read_sent
 from infra.lab.drills.pair import Pair
 from infra.lab.drills.report import DrillReport
-from infra.lab.load.clients import ACCEPTED, Client, CommandResponse, Request, Urls, session
+from infra.lab.load.clients import ACCEPTED, Api, Client, CommandResponse, Request, Urls, session
 from infra.lab.load.load import ATTEMPT_SECONDS, PAUSE_SECONDS
 from infra.log.event_log import foreign_records
 from infra.stack.site import Site
@@ -230,7 +230,7 @@ def _meaning(response: CommandResponse) -> tuple[str, int, str]:
 
 def check_tokens(
     report: DrillReport,
-    query_url: str,
+    urls: Urls,
     responses: Iterable[CommandResponse],
     lost: Report | None = None,
     newest: int = TOKENS,
@@ -242,7 +242,8 @@ def check_tokens(
     gone = [response for response in orders if response.event_id in lost_ids][:newest]
     wrong = []
     expected = [*((response, 200) for response in kept), *((response, 410) for response in gone)]
-    with httpx.Client(base_url=query_url, timeout=TOKEN_SECONDS, trust_env=False) as client:
+    query, caller = urls[Api.QUERY], urls.caller
+    with httpx.Client(base_url=query, timeout=TOKEN_SECONDS, trust_env=False, auth=caller) as client:
         for response, status in expected:
             read = client.get(
                 f"/orders/{response.entity}", headers={"Consistency-Token": response.token}

@@ -57,7 +57,7 @@ def _behind_the_router(run: Run) -> Routed:
     pair: Pair = run.target
     active, passive, epoch = pair.roles()
     pair.await_mirrored(active, passive)
-    return Routed(pair, epoch, {ROUTER: urls_of(entrance(pair.settings).addresses)})
+    return Routed(pair, epoch, {ROUTER: urls_of(entrance(pair.settings).addresses, pair.settings)})
 
 
 @dataclass(frozen=True)

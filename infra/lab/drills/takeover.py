@@ -21,7 +21,7 @@ from infra.lab.drills.judgement import (
 )
 from infra.lab.drills.pair import Damage, Kind, Sides, both_sites, damage, repair
 from infra.lab.drills.report import RPO, RTO, step_line
-from infra.lab.load.clients import Api, CommandResponse
+from infra.lab.load.clients import CommandResponse
 from infra.lab.load.load import Load
 from infra.log.control import read_site
 from infra.stack.shop import MIRROR
@@ -144,7 +144,7 @@ def _repeats_and_tokens_hold(course: Course[Sides], taken: TakenOver) -> None:
     )
     _reconcile(course)
     before = [response for response in taken.responses if response.epoch < epoch]
-    check_tokens(course.report, sides.urls[sides.other.name][Api.QUERY], before, lost)
+    check_tokens(course.report, sides.urls[sides.other.name], before, lost)
 
 
 def _reconcile(course: Course[Sides]) -> None:

@@ -8,23 +8,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 
 from infra.base.errors import DaybookError
-from infra.base.http import authorization
+from infra.identity.caller import Caller
 from services.edge.writes import command_id
 from services.kernel.record.tokens import Token
 
 ACCEPTED = "accepted"
-UNAVAILABLE = (503, 507)  # the outcome is unknown, and a repeat is safe
+UNAVAILABLE = (429, 503, 507)  # the outcome is unknown, and a repeat is safe
 PATIENCE_SECONDS = 120.0
 # While nothing has responded at all: that shop is closed, not busy.
 FIRST_PATIENCE_SECONDS = 5.0
@@ -42,7 +42,21 @@ class Api(StrEnum):
     QUERY = "query"
 
 
-Urls: TypeAlias = Mapping[Api, str]
+@dataclass(frozen=True)
+class Urls(Mapping[Api, str]):
+    """The addresses of a shop's APIs, and how its clients call them."""
+
+    addresses: Mapping[Api, str]
+    caller: Caller = field(default_factory=Caller)
+
+    def __getitem__(self, api: Api) -> str:
+        return self.addresses[api]
+
+    def __iter__(self) -> Iterator[Api]:
+        return iter(self.addresses)
+
+    def __len__(self) -> int:
+        return len(self.addresses)
 
 
 class NoResponse(DaybookError):
@@ -184,7 +198,8 @@ class Client:
         site = self.site
         wait = "?wait=settled" if request.settles and self._new_orders else ""
         url = f"{self._sites[site][request.api]}{request.path}{wait}"
-        async with self._session.post(url, data=request.body, headers=request.headers) as http:
+        headers = request.headers | self._sites[site].caller.headers()
+        async with self._session.post(url, data=request.body, headers=headers) as http:
             self._something_there = True
             content = await http.read()
             body = _members(content)
@@ -220,8 +235,9 @@ class Client:
         self._new_orders = not replayed
         if not replayed:
             return "placed"
-        url = f"{self._sites[self.site][Api.QUERY]}/orders/{request.entity}"
-        async with self._session.get(url) as http:
+        urls = self._sites[self.site]
+        url = f"{urls[Api.QUERY]}/orders/{request.entity}"
+        async with self._session.get(url, headers=urls.caller.headers()) as http:
             return str(_members(await http.read()).get("status", "")) if http.ok else "placed"
 
 
@@ -283,5 +299,5 @@ async def session(connections: int, seconds: float) -> AsyncIterator[aiohttp.Cli
     """Connections to the shop; an attempt may take so many seconds."""
     timeout = aiohttp.ClientTimeout(total=seconds, connect=min(seconds, CONNECT_SECONDS))
     connector = aiohttp.TCPConnector(limit=connections)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=authorization()) as opened:
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as opened:
         yield opened

@@ -11,8 +11,7 @@ from itertools import count
 import httpx
 
 from infra.base.background import Background
-from infra.base.http import authorization
-from infra.lab.load.clients import longest_gap
+from infra.lab.load.clients import Api, Urls, longest_gap
 
 READ_EVERY_SECONDS, READ_SECONDS = 0.05, 5.0
 WRITE_EVERY_SECONDS, WRITE_SECONDS = 0.1, 20.0
@@ -39,10 +38,15 @@ class Probe(Background):
     """Sends the requests of `send` to an API, one every so many seconds, between `with` and its end."""
 
     def __init__(
-        self, url: str, send: Callable[[httpx.Client], httpx.Response], every: float, timeout: float
+        self,
+        urls: Urls,
+        api: Api,
+        send: Callable[[httpx.Client], httpx.Response],
+        every: float,
+        timeout: float,
     ) -> None:
         super().__init__("probe")
-        self._url, self._send, self._every, self._timeout = url, send, every, timeout
+        self._urls, self._api, self._send, self._every, self._timeout = urls, api, send, every, timeout
         self.attempts: list[Attempt] = []
 
     @property
@@ -65,9 +69,8 @@ class Probe(Background):
         return longest_gap(times, start, end)[0] if len(times) > 1 else float("inf")
 
     def _work(self) -> None:
-        with httpx.Client(
-            base_url=self._url, timeout=self._timeout, trust_env=False, headers=authorization()
-        ) as client:
+        url, caller = self._urls[self._api], self._urls.caller
+        with httpx.Client(base_url=url, timeout=self._timeout, trust_env=False, auth=caller) as client:
             while not self._stopping.wait(self._every):
                 self.attempts.append(self._attempt(client))
 
@@ -81,15 +84,17 @@ class Probe(Background):
         return Attempt(response.status_code, code, response.headers.get("Retry-After", ""), sent, time.time())
 
 
-def read_probe(query_url: str) -> Probe:
+def read_probe(urls: Urls) -> Probe:
     """Reads the newest orders of a site's read model."""
     newest = {"limit": 1}
-    return Probe(
-        query_url, lambda client: client.get("/orders", params=newest), READ_EVERY_SECONDS, READ_SECONDS
-    )
+
+    def read(client: httpx.Client) -> httpx.Response:
+        return client.get("/orders", params=newest)
+
+    return Probe(urls, Api.QUERY, read, READ_EVERY_SECONDS, READ_SECONDS)
 
 
-def write_probe(inventory_url: str, name: str) -> Probe:
+def write_probe(urls: Urls, name: str) -> Probe:
     """Receives one unit of a SKU. `name` begins the keys."""
     numbers = count(1)
 
@@ -98,4 +103,4 @@ def write_probe(inventory_url: str, name: str) -> Probe:
         body = {"quantity": 1, "reference": key}
         return client.post(f"/stock/{SKU}/receipts", json=body, headers={"Idempotency-Key": key})
 
-    return Probe(inventory_url, receive, WRITE_EVERY_SECONDS, WRITE_SECONDS)
+    return Probe(urls, Api.INVENTORY, receive, WRITE_EVERY_SECONDS, WRITE_SECONDS)

@@ -7,11 +7,11 @@ from typing import Any, Self
 import httpx
 
 from infra.base.errors import DaybookError
-from infra.base.http import authorization
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
 from infra.lab.load.clients import Api, Urls
 from infra.stack.shop import addresses
+from infra.stack.tokens import caller_of
 
 POLL_SECONDS = 0.2
 CLIENT_SECONDS = 10.0
@@ -39,12 +39,12 @@ class Rest:
 
 def api_urls(settings: StackSettings) -> Urls:
     """The addresses of a site's own APIs."""
-    return urls_of(addresses(settings))
+    return urls_of(addresses(settings), settings)
 
 
-def urls_of(addresses: Mapping[str, str]) -> Urls:
-    """Those of the APIs, of what `./daybook env` prints."""
-    return {api: addresses[f"DAYBOOK_{api.upper()}_URL"] for api in Api}
+def urls_of(addresses: Mapping[str, str], settings: StackSettings) -> Urls:
+    """Those of the APIs, of what `./daybook env` prints; `settings` are those of either site."""
+    return Urls({api: addresses[f"DAYBOOK_{api.upper()}_URL"] for api in Api}, caller_of(settings))
 
 
 class Shop:
@@ -52,7 +52,7 @@ class Shop:
 
     def __init__(self, urls: Urls) -> None:
         self._client = httpx.Client(
-            base_url=urls[Api.QUERY], timeout=CLIENT_SECONDS, trust_env=False, headers=authorization()
+            base_url=urls[Api.QUERY], timeout=CLIENT_SECONDS, trust_env=False, auth=urls.caller
         )
 
     def __enter__(self) -> Self:

@@ -14,6 +14,7 @@ from infra.base.settings import StackSettings
 from infra.identity.authority import BROKER, Authority
 from infra.log.rights import ADMIN, apply_rights, principals, quotas
 from infra.stack.site import peer
+from infra.stack.tokens import prepare_issuer
 from services.kernel.log.clients import Connection
 
 INTERNAL = "internal"
@@ -51,7 +52,7 @@ def authority_of(settings: StackSettings) -> Authority | None:
 
 
 def prepare_identities(settings: StackSettings, more: Sequence[str] = ()) -> None:
-    """Make what a secured site lacks of its authority and passwords, or take the other site's. Raises OSError.
+    """Make what a secured site lacks of its authority, passwords and issuer, or take the other site's. Raises OSError.
 
     `more`: users without any right.
     """
@@ -59,6 +60,7 @@ def prepare_identities(settings: StackSettings, more: Sequence[str] = ()) -> Non
     if authority is not None:
         copy = None if other is None else other.settings.kafka_identities
         authority.prepare([ADMIN, *principals(), *more], copy)
+        prepare_issuer(settings)
 
 
 def starting_address(settings: StackSettings) -> str:

@@ -40,6 +40,7 @@ from infra.stack.shop import (
 )
 from infra.stack.site import Site, home_settings, own_site, peer
 from infra.stack.start import end_last_mirror, prepare_log, prove_role, require_passive
+from infra.stack.tokens import verification
 from services.kernel.log.control import ControlWatch
 
 # `daybook up --active` sets it: the other site is not contacted.
@@ -258,6 +259,7 @@ def _environment(settings: StackSettings, name: str, number: int = 0) -> dict[st
         **fixed,
         **own,
         **_secrets(settings, name),
+        **verification(settings),
         **_peer_environment(settings, name),
     }
 

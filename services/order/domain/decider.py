@@ -197,8 +197,11 @@ def record_reservations(command: RecordReservations, order: Order) -> Sequence[O
 
 
 def cancel(command: CancelOrder, order: Order) -> Sequence[OrderEvent]:
+    """Another customer's order is refused as one that does not exist, whatever its state."""
     match order:
         case NotPlaced():
+            raise OrderRefusal.ORDER_NOT_FOUND.refused()
+        case _ if command.customer_id is not None and command.customer_id != order.customer_id:
             raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case Placed() | Confirmed():
             return [_cancelled(order, command.occurred_at, command.reason)]

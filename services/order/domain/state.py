@@ -8,7 +8,8 @@ NotPlaced → Placed → Confirmed → Shipped
                ├→ Expired  │
                └→ Cancelled┘
 ```
-Each state keeps only what later commands need: settled orders stay in memory for a long time.
+Each state keeps only what later commands need: settled orders stay in memory for a long time. `customer_id` is whose
+order it is; None: nobody's in particular.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class Placed:
     lines: tuple[LineState, ...]
     settle_by: int | None
     unanswered: tuple[str, ...]
+    customer_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Confirmed:
     currency: str
     gross: int
     lines: tuple[LineState, ...]
+    customer_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class Rejected:
 
     order_id: str
     owed: tuple[Owed, ...]
+    customer_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ class Cancelled:
 
     order_id: str
     owed: tuple[Owed, ...]
+    customer_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,7 @@ class Expired:
 
     order_id: str
     owed: tuple[Owed, ...]
+    customer_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,7 @@ class Shipped:
     lines: tuple[LineState, ...]
     returns: int
     owed: tuple[Owed, ...]
+    customer_id: str | None
 
 
 Order: TypeAlias = NotPlaced | Placed | Confirmed | Rejected | Cancelled | Expired | Shipped
@@ -135,11 +142,11 @@ def evolve(order: Order, event: OrderEvent) -> Order:
         case Placed(), OrderConfirmed():
             return _confirmed(order)
         case Placed(), OrderRejected():
-            return Rejected(event.order_id, _releases(order, event))
+            return Rejected(event.order_id, _releases(order, event), order.customer_id)
         case Placed() | Confirmed(), OrderCancelled():
-            return Cancelled(event.order_id, _releases(order, event))
+            return Cancelled(event.order_id, _releases(order, event), order.customer_id)
         case Placed(), OrderExpired():
-            return Expired(event.order_id, _releases(order, event))
+            return Expired(event.order_id, _releases(order, event), order.customer_id)
         case Confirmed(), OrderShipped():
             return _shipped(order, event)
         case Shipped(), OrderReturned():
@@ -162,6 +169,7 @@ def _placed(event: OrderPlaced) -> Placed:
         lines=lines,
         settle_by=event.settle_by,
         unanswered=tuple(units_by_sku(lines)),
+        customer_id=event.customer_id and intern(event.customer_id),
     )
 
 
@@ -171,7 +179,15 @@ def _reserved(order: Placed, event: ReservationsRecorded) -> Placed:
 
 
 def _confirmed(order: Placed) -> Confirmed:
-    return Confirmed(order.order_id, order.placed_at, order.country, order.currency, order.gross, order.lines)
+    return Confirmed(
+        order_id=order.order_id,
+        placed_at=order.placed_at,
+        country=order.country,
+        currency=order.currency,
+        gross=order.gross,
+        lines=order.lines,
+        customer_id=order.customer_id,
+    )
 
 
 def _shipped(order: Confirmed, event: OrderShipped) -> Shipped:
@@ -184,6 +200,7 @@ def _shipped(order: Confirmed, event: OrderShipped) -> Shipped:
         lines=order.lines,
         returns=0,
         owed=_owed("issue", event.issue, order.lines, event.occurred_at),
+        customer_id=order.customer_id,
     )
 
 

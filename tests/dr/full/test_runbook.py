@@ -10,7 +10,7 @@ import pytest
 
 from infra.base.waiting import wait_until
 from infra.lab.drills.pair import Kind, Pair, damage
-from infra.lab.load.clients import Api
+from infra.lab.load.clients import Api, Urls
 from infra.stack.site import Site
 from tests.dr.conftest import whole
 from tests.pages import check, run_walk, walk
@@ -49,10 +49,10 @@ def test_unplanned(own_pair: Pair, home: Site) -> None:
     """`home` acknowledges a delivery and an order that the mirror does not copy, and dies."""
     own_pair.cut()
     urls = own_pair.urls[home.name]
-    post(f"{urls[Api.INVENTORY]}/stock/MUG-1/receipts", {"quantity": 10, "reference": "delivery 1"})
+    post(urls, f"{urls[Api.INVENTORY]}/stock/MUG-1/receipts", {"quantity": 10, "reference": "delivery 1"})
     line = {"sku": "MUG-1", "quantity": 2, "unit_price": "7.50"}
     order = {"order_id": "walk-1", "country": "Portugal", "currency": "EUR", "lines": [line]}
-    post(f"{urls[Api.ORDER]}/orders?wait=settled", order)
+    post(urls, f"{urls[Api.ORDER]}/orders?wait=settled", order)
     damage(own_pair, home, Kind.DEAD, Random(1))
     own_pair.reconnect()
     carry_out(own_pair, "unplanned")
@@ -71,11 +71,15 @@ def carry_out(pair: Pair, name: str) -> None:
     check(runs)
 
 
-def post(url: str, body: Mapping[str, object]) -> None:
+def post(urls: Urls, url: str, body: Mapping[str, object]) -> None:
     """Send it until it is accepted: a new site may still prove itself."""
     wait_until(
         lambda: httpx.post(
-            url, json=body, headers={"Idempotency-Key": f"walk-{len(url)}"}, timeout=SEEN_SECONDS
+            url,
+            json=body,
+            headers={"Idempotency-Key": f"walk-{len(url)}"},
+            auth=urls.caller,
+            timeout=SEEN_SECONDS,
         ),
         f"{url} accepts",
         SEEN_SECONDS,

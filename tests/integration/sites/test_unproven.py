@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from infra.stack.tokens import caller_of
 from services.kernel.log.control import read_control
 from services.kernel.record.envelope import uuid7
 from tests.integration.sites.rig import TwoSites, eventually, two_sites
@@ -40,7 +41,8 @@ def status_of_order(stack: TwoSites) -> str:
     """The status of a new order at home, or the code of a 503; empty where nothing responds."""
     try:
         url = f"{stack.home.settings.url('order-api')}/orders"
-        response = httpx.post(url, json=ORDER, headers={"Idempotency-Key": uuid7()}, timeout=15)
+        headers = {"Idempotency-Key": uuid7(), **caller_of(stack.home.settings).headers()}
+        response = httpx.post(url, json=ORDER, headers=headers, timeout=15)
     except httpx.HTTPError:
         return ""
     return str(response.json()["code"]) if response.status_code == 503 else str(response.status_code)

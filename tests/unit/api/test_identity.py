@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
+from contracts.order.commands import CancelOrder
 from services.edge import identity
 from services.edge.app import api_router
 from services.edge.identity import Identity, PublicKeys
 from services.edge.requests import WriteRoute
 from services.edge.scopes import WIDER
 from services.edge.settings import TokenSettings
-from services.order.api import ORDER
+from services.order.api import ORDER, CancellationRequest
 from services.projection.reads import ReadRoute
 from tests.unit.api.access_tokens import (
     APPS,
@@ -25,6 +26,7 @@ from tests.unit.api.access_tokens import (
     ED,
     ISSUER,
     OLD,
+    SUBJECT,
     UNLISTED,
     Case,
     app_of,
@@ -105,6 +107,22 @@ async def test_a_customer_orders_and_lists_only_as_the_subject() -> None:
     response = await send_request(app_of("order"), "POST", "/orders", "", headers, body)
     assert (response.status, json.loads(response.body)["scope"]) == (403, "orders:place.any")
     assert 'error="insufficient_scope"' in challenge(response)
+
+
+async def test_a_customer_cancels_only_as_the_subject() -> None:
+    request = CancellationRequest(reason="ordered twice")
+    assert request.of_customer(None) is request
+    own = request.of_customer(SUBJECT)
+    assert own.command("536365", 5) == CancelOrder("536365", "ordered twice", 5, SUBJECT)
+    assert own.model_dump_json() != request.model_dump_json(), "another fingerprint"
+    assert request.command("536365", 5).customer_id is None
+    hidden = b'{"reason": "x", "customer_id": "another"}'
+    path = "/orders/536365/cancellation"
+    headers = bearer(token(scope="orders:place"))
+    assert (await send_request(app_of("order"), "POST", path, "", headers, hidden)).status == 422
+    headers = [*headers, ("If-Match", '"3"')]
+    response = await send_request(app_of("order"), "POST", path, "", headers, b'{"reason": "x"}')
+    assert (response.status, json.loads(response.body)["field"]) == (422, "If-Match")
 
 
 def test_the_document_names_the_scopes_of_every_operation() -> None:

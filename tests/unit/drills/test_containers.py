@@ -8,7 +8,7 @@ import pytest
 from infra.lab.drills.containers import NEVER, Fault, Outage, choose, report_outages, without_writes
 from infra.lab.drills.drill import DrillFailed
 from infra.lab.drills.report import DrillReport, as_markdown, write
-from infra.lab.load.clients import CommandResponse
+from infra.lab.load.clients import Api, CommandResponse, Urls
 from infra.lab.load.probes import read_probe
 from infra.stack.compose.engine import Broken, Failure
 
@@ -90,7 +90,7 @@ def test_a_refusal_is_no_acknowledged_write() -> None:
 def test_an_outage_without_an_end_breaks_the_promise_and_the_report_says_so(tmp_path: Path) -> None:
     report = DrillReport("containers", 2, "now", typed="./daybook --stack compose drill containers --seed 2")
     over = Outage(Fault(Failure.PAUSE, "broker"), Broken(10.0, 13.0), healthy=14.0, over=16.0)
-    reads = read_probe("http://nobody")
+    reads = read_probe(Urls({Api.QUERY: "http://nobody"}))
     report_outages(report, [over], responses((9.0, 9.5), (10.0, 16.0)), reads)
     assert report.passed
     report_outages(report, [Outage(over.fault, over.broken)], responses((9.0, 9.5)), reads)

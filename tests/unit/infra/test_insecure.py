@@ -12,7 +12,10 @@ from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.cli.lifecycle import _security
 from infra.stack.embedded.kafka import site_broker
-from infra.stack.site import away_settings
+from infra.stack.embedded.platform import EmbeddedPlatform
+from infra.stack.embedded.security import prepare_identities
+from infra.stack.site import away_settings, sites_of
+from infra.stack.tokens import issuer_of, verification
 
 
 def test_it_is_decided_at_each_start(tmp_path: Path) -> None:
@@ -23,6 +26,7 @@ def test_it_is_decided_at_each_start(tmp_path: Path) -> None:
     plain = site_broker(settings, linked=True).properties()
     assert plain["listeners"].startswith("PLAINTEXT://127.0.0.1:27492,")
     assert "authorizer.class.name" not in plain
+    assert verification(settings) == {"DAYBOOK_TOKEN_KEYS": ""}
     _security(settings, insecure=False)
     assert identity_file(settings.kafka) == tmp_path / "kafka-identities" / "admin.json"
     secured = site_broker(settings, linked=True).properties()
@@ -30,6 +34,8 @@ def test_it_is_decided_at_each_start(tmp_path: Path) -> None:
     names = [listener.partition("://")[0] for listener in secured["listeners"].split(",")]
     assert names == ["CLIENTS", "INTERNAL", "PEER", "CONTROLLER"]
     assert {protocols[name] for name in names} == {"SASL_SSL", "SSL"}
+    keys = Path(verification(settings)["DAYBOOK_TOKEN_KEYS"])
+    assert keys.parent == tmp_path / "identity" and keys.exists()
 
 
 def test_both_sites_begin_with_the_same_identities(tmp_path: Path) -> None:
@@ -40,6 +46,27 @@ def test_both_sites_begin_with_the_same_identities(tmp_path: Path) -> None:
     contents = [{file.name: file.read_bytes() for file in folder.iterdir()} for folder in folders]
     assert contents[0] == contents[1]
     assert {"admin.json", "order-worker.json", "broker.pem"} <= contents[0].keys()
+    signing = [tmp_path / site / "identity" / "signing-key.json" for site in (".", "away")]
+    assert signing[0].read_bytes() == signing[1].read_bytes()
+
+
+def test_a_site_whose_machine_was_emptied_gets_the_issuer_of_the_other(tmp_path: Path) -> None:
+    (tmp_path / "away").mkdir()
+    home = StackSettings(home=tmp_path, port_base=27400)
+    _security(home, insecure=False)
+    key = (tmp_path / "identity" / "signing-key.json").read_bytes()
+    EmbeddedPlatform(home).destroy(sites_of(home)["home"])
+    assert issuer_of(home).folder == tmp_path / "away" / "identity"
+    prepare_identities(home)
+    assert (tmp_path / "identity" / "signing-key.json").read_bytes() == key
+
+
+def test_another_issuer_is_named_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAYBOOK_TOKEN_KEYS", "https://other.example/jwks.json")
+    settings = StackSettings(home=tmp_path, port_base=27400)
+    assert verification(settings) == {}
+    _security(settings, insecure=True)
+    assert verification(settings) == {"DAYBOOK_TOKEN_KEYS": ""}
 
 
 def test_a_running_site_does_not_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

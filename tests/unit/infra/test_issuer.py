@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from base64 import urlsafe_b64decode
 from pathlib import Path
 from stat import S_IMODE
 
+import httpx
 import pytest
 
-from infra.base.http import authorization
+from infra.identity import caller
+from infra.identity.caller import Caller
 from infra.identity.issuer import NoToken, TokenIssuer
 from services.edge.identity import Identity
 from services.edge.scopes import SCOPES
@@ -20,7 +24,9 @@ from tests.unit.api.in_process import send_request
 
 @pytest.fixture
 def issuer(tmp_path: Path) -> TokenIssuer:
-    return TokenIssuer(tmp_path / "home" / "identity")
+    own = TokenIssuer(tmp_path / "home" / "identity")
+    own.prepare()
+    return own
 
 
 async def served(issuer: TokenIssuer, bearer: str) -> int:
@@ -38,6 +44,7 @@ async def test_an_api_verifies_its_tokens(issuer: TokenIssuer, tmp_path: Path) -
     assert await served(issuer, f"Bearer {issuer.token('alice', ['orders:read'], 1)}") == 403
     assert await served(issuer, f"Bearer {issuer.token('alice', ['sales:read'], -1)}") == 401
     stranger = TokenIssuer(tmp_path / "other" / "identity")
+    stranger.prepare()
     assert await served(issuer, f"Bearer {stranger.token('alice', ['sales:read'], 1)}") == 401
     again = TokenIssuer(issuer.folder)  # another process of the command
     assert await served(issuer, f"Bearer {again.token('alice', ['sales:read'], 1)}") == 422
@@ -69,8 +76,43 @@ def test_an_unknown_scope_is_refused(issuer: TokenIssuer) -> None:
         issuer.token("alice", ["orders:all"], 1)
 
 
-def test_clients_send_the_header_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_sites_have_the_same_key_and_ids(issuer: TokenIssuer, tmp_path: Path) -> None:
+    alice = issuer.subject("alice")
+    away = TokenIssuer(tmp_path / "away" / "identity")
+    away.prepare(issuer.folder)
+    assert away.subject("alice") == alice
+    assert away.keys.read_bytes() == issuer.keys.read_bytes()
+    shutil.rmtree(issuer.folder)
+    with pytest.raises(NoToken, match="daybook up` makes its key"):
+        issuer.token("alice", [], 1)
+    issuer.prepare(away.folder)
+    assert issuer.keys.read_bytes() == away.keys.read_bytes()
+    assert issuer.subject("alice") == alice
+
+
+async def test_a_client_renews_its_token(issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAYBOOK_TOKEN_KEYS", raising=False)
+    client = Caller(issuer)
+    first = client.headers()["Authorization"]
+    assert await served(issuer, first) == 422
+    assert client.headers()["Authorization"] == first
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + caller.RENEWED_SECONDS + 1)
+    second = client.headers()["Authorization"]
+    assert second != first
+    assert client(httpx.Request("GET", "http://shop")).headers["Authorization"] == second
+    shutil.rmtree(issuer.folder)  # this site's machine is lost: the token is valid at the other one
+    monkeypatch.setattr(time, "monotonic", lambda: now + 2 * caller.RENEWED_SECONDS + 2)
+    assert client.headers()["Authorization"] == second
+
+
+def test_with_another_issuer_clients_send_the_header_of_the_environment(
+    issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DAYBOOK_AUTH", raising=False)
-    assert authorization() == {}
+    assert Caller().headers() == {}
     monkeypatch.setenv("DAYBOOK_AUTH", "Authorization: Bearer x.y.z")
-    assert authorization() == {"Authorization": "Bearer x.y.z"}
+    assert Caller().headers() == {"Authorization": "Bearer x.y.z"}
+    assert Caller(issuer).headers() != Caller().headers()
+    monkeypatch.setenv("DAYBOOK_TOKEN_KEYS", "https://other.example/jwks.json")
+    assert Caller(issuer).headers() == Caller().headers()

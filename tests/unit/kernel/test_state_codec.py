@@ -46,7 +46,7 @@ SEEDS = range(10)
 
 # Written before `Map` came: entries in the order in which they were put. A state of another shape has another
 # format, and its workers discard older snapshots: then write these again.
-FORMATS = {"inventory": "96a94b3c3833ebf2", "order": "4cb3a2e64d78c21f"}
+FORMATS = {"inventory": "96a94b3c3833ebf2", "order": "c8da84000c744a99"}
 EARLIER = bytes.fromhex(
     "53746f636b0089a776657273696f6e09a76f6e5f68616e6464a8726573657276656403a8726563656976656464a861646a757374656400"
     "a872657475726e656401a669737375656401ac7265736572766174696f6e7383a13101a13201a2313001a6636c6f73656483a769737375"

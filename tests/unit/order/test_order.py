@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from contracts.order.commands import RecordReservations, ReturnedLine, ReturnLines, ShipOrder
+from contracts.order.commands import CancelOrder, RecordReservations, ReturnedLine, ReturnLines, ShipOrder
 from contracts.order.events import (
     Charge,
     Line,
     Movement,
     OrderReturned,
 )
+from services.kernel.model.decider import Refused
 from tests.unit.order.histories import (
     CHARGES,
     DUE,
@@ -21,6 +22,8 @@ from tests.unit.order.histories import (
     MUG,
     ORDER,
     UNIT,
+    cancel,
+    cancelled,
     confirmed,
     done,
     expire,
@@ -140,3 +143,32 @@ def test_movements_end_once_and_the_first_reply_counts() -> None:
 def test_an_impossible_history_is_an_error() -> None:
     with pytest.raises(AssertionError, match=r"OrderShipped cannot follow the state NotPlaced"):
         order.given(shipped)
+
+
+OWN, FOREIGN = replace(cancel, customer_id="17850"), replace(cancel, customer_id="17851")
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_another_customers_order_is_refused_as_one_that_does_not_exist(history: str) -> None:
+    unknown = order.given().refuses(FOREIGN)
+    assert order.given(*HISTORIES[history]).refuses(FOREIGN) == unknown == "order_not_found"
+
+
+@pytest.mark.parametrize("history", [name for name in HISTORIES if name != "unknown"])
+def test_a_customer_cancels_an_order_of_their_own_as_anybody_may(history: str) -> None:
+    own, any_order = (outcome_of(history, command) for command in (OWN, cancel))
+    assert own == any_order != "order_not_found"
+
+
+def test_an_order_of_no_customer_is_cancelled_only_by_who_may_cancel_any() -> None:
+    nobodys = replace(placed, customer_id=None)
+    assert order.given(nobodys).refuses(OWN) == "order_not_found"
+    assert order.given(nobodys).when(cancel) == [replace(cancelled, confirmed=False)]
+
+
+def outcome_of(history: str, command: CancelOrder) -> object:
+    given = order.given(*HISTORIES[history])
+    try:
+        return given.when(command)
+    except Refused as refusal:
+        return refusal.code

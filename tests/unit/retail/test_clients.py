@@ -31,7 +31,7 @@ def any_request() -> Request:
 
 async def test_where_nothing_listens_it_gives_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "FIRST_PATIENCE_SECONDS", 0.2)
-    urls = dict.fromkeys(Api, f"{URL}:{free_ports(1)[0]}")
+    urls = Urls(dict.fromkeys(Api, f"{URL}:{free_ports(1)[0]}"))
     began = time.perf_counter()
     async with aiohttp.ClientSession() as session:
         with pytest.raises(NothingThere, match="Cannot connect"):
@@ -47,7 +47,7 @@ async def test_what_has_answered_once_is_given_all_the_patience(monkeypatch: pyt
     port = free_ports(1)[0]
     await web.TCPSite(runner, HOST, port).start()
     async with aiohttp.ClientSession() as session:
-        sites = {"home": dict.fromkeys(Api, f"{URL}:{port}")}
+        sites = {"home": Urls(dict.fromkeys(Api, f"{URL}:{port}"))}
         client = Client(session, sites, "home", patience=0.5)
         assert (await client.send(any_request())).outcome == "404"
         await runner.cleanup()
@@ -115,7 +115,7 @@ def site(status: int, seen: list[str]) -> Iterator[Urls]:
     thread.start()
     ready.wait(10)
     try:
-        yield dict.fromkeys(Api, f"{URL}:{port}")
+        yield Urls(dict.fromkeys(Api, f"{URL}:{port}"))
     finally:
         end.set()
         thread.join()

@@ -27,7 +27,7 @@ from infra.lab.drills.cluster.promises import (
 from infra.lab.drills.cluster.records import readable_events
 from infra.lab.drills.drill import Course, Drill, all_have_outcomes
 from infra.lab.drills.judgement import check_tokens
-from infra.lab.load.clients import ACCEPTED, Api, longest_gap
+from infra.lab.load.clients import ACCEPTED, longest_gap
 from infra.lab.load.probes import Probe, write_probe
 from infra.log.topics import catalogue
 from services.kernel.log.reader import partitions_of
@@ -54,8 +54,8 @@ SERVICE, TOKENS = "order", 20
 
 
 def _start_probe(course: Course[ClusterRig]) -> Probe:
-    url = course.rig.urls[SITE][Api.INVENTORY]
-    return course.running.enter_context(write_probe(url, f"probe-{course.rig.run_id}"))
+    urls = course.rig.urls[SITE]
+    return course.running.enter_context(write_probe(urls, f"probe-{course.rig.run_id}"))
 
 
 def _lose_brokers(course: Course[ClusterRig]) -> dict[str, int]:
@@ -298,7 +298,7 @@ def _old_tokens_hold(course: Course[ClusterRig], moved: Repartitioned) -> None:
     """Versions did not change: an earlier token is still good."""
     course.rig.await_rest()
     earlier = [response for response in course.responses if response.at < moved.began]
-    check_tokens(course.report, course.rig.urls[SITE][Api.QUERY], earlier, newest=TOKENS)
+    check_tokens(course.report, course.rig.urls[SITE], earlier, newest=TOKENS)
 
 
 BROKER_LOSS = Drill(

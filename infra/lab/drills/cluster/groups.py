@@ -108,7 +108,7 @@ def _read_back(rig: ClusterRig, spare: _Spare, name: str) -> float:
     while len(skus) < 2:
         skus.setdefault(partition_of(f"{name}-{number}", 2), f"{name}-{number}")
         number += 1
-    with httpx.Client(timeout=30, trust_env=False) as client:
+    with httpx.Client(timeout=30, trust_env=False, auth=urls.caller) as client:
         tokens = {}
         for sku in skus.values():
             body = {"quantity": 1, "reference": name}

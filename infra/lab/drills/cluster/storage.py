@@ -187,8 +187,10 @@ def _large_orders(course: Course[ClusterRig], _: None) -> None:
     largest = max((len(record.value()) for record in own), default=0)
     report.promise("its largest event in the log", "there", f"{largest:,} bytes", largest > 0)
     rig.await_rest()
-    query = rig.urls[SITE][Api.QUERY]
-    row = httpx.get(f"{query}/orders/{name}", timeout=RESPONSE_SECONDS, trust_env=False)
+    urls = rig.urls[SITE]
+    row = httpx.get(
+        f"{urls[Api.QUERY]}/orders/{name}", auth=urls.caller, timeout=RESPONSE_SECONDS, trust_env=False
+    )
     report.promise("its row in the read model", "200", _status(row), row.status_code == 200)
 
 
@@ -198,8 +200,10 @@ def _place(rig: ClusterRig, order_id: str, size: int) -> httpx.Response:
     lines = [{"sku": LONGEST_SKU, "quantity": 1, "unit_price": "1.00"}] * MAX_LINES
     charges = [{"code": LONGEST_CODE, "amount": "0.01"}] * MAX_LINES
     body = {"order_id": order_id, "country": "France", "currency": "EUR", "lines": lines, "charges": charges}
+    urls = rig.urls[SITE]
     return httpx.post(
-        f"{rig.urls[SITE][Api.ORDER]}/orders",
+        f"{urls[Api.ORDER]}/orders",
+        auth=urls.caller,
         content=msgspec.json.encode(body).ljust(size),
         headers={"Idempotency-Key": order_id, "Content-Type": "application/json"},
         timeout=RESPONSE_SECONDS,
