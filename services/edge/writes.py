@@ -26,7 +26,7 @@ from contracts.topics import TOPICS
 from services.edge.app import application
 from services.edge.durability import THIS_SITE, Durability, Mark, PeerLog, mark_of
 from services.edge.gateway import Gateway
-from services.edge.identity import KEYS_UNAVAILABLE, TOKENS
+from services.edge.identity import KEYS_UNAVAILABLE, TOKENS, Principal, caller
 from services.edge.middleware import (
     COMMAND_KEY,
     CORRELATION_PATTERN,
@@ -47,7 +47,7 @@ from services.edge.requests import ChangeRequest, WriteHeaders, expected_version
 from services.edge.server import end_process
 from services.edge.settings import ApiSettings
 from services.kernel.model.process import derived_id
-from services.kernel.record.envelope import now_micros, uuid7
+from services.kernel.record.envelope import UNAUTHENTICATED, AuthContext, Metadata, now_micros, uuid7
 from services.kernel.record.tokens import Token
 
 NAMESPACE = uuid5(NAMESPACE_URL, "urn:daybook:command").bytes
@@ -76,7 +76,33 @@ class Write:
     expected_version: int | None
     correlation_id: str
     traceparent: str
+    auth: AuthContext
     both_sites: bool = False
+
+    def metadata(self, entity_id: str, command_type: str) -> Metadata:
+        """Returns the envelope of the command to this entity, for `Gateway.send`."""
+        return Metadata(
+            id=command_id(entity_id, self.key),
+            type=command_type,
+            subject=entity_id,
+            source="",
+            recorded_at=now_micros(),
+            correlation_id=self.correlation_id,
+            causation_id=self.correlation_id,
+            epoch=0,
+            request_hash=self.fingerprint,
+            expected_version=self.expected_version,
+            traceparent=self.traceparent,
+            auth=self.auth,
+        )
+
+
+def auth_of(principal: Principal) -> AuthContext:
+    """Returns who calls as the records that follow from the request name it."""
+    if not principal.subject:
+        return UNAUTHENTICATED
+    kind = "service_account" if principal.client == principal.subject else "user"
+    return AuthContext(kind, principal.subject)
 
 
 def entity_of_key(key: str) -> str:
@@ -128,6 +154,7 @@ class Writer:
             expected_version=version,
             correlation_id=request.scope["state"]["correlation_id"],
             traceparent=traceparent(headers.traceparent),
+            auth=auth_of(caller(request)),
             both_sites=headers.durability is not None,
         )
 
@@ -145,15 +172,7 @@ class Writer:
             if write.both_sites and self._peer is not None:
                 self._gateway.require_open()
                 await self._peer.require_ready()
-            outcome = await self._gateway.send(
-                command,
-                entity_id=entity_id,
-                command_id=command_id(entity_id, write.key),
-                request_hash=write.fingerprint,
-                expected_version=write.expected_version,
-                correlation_id=write.correlation_id,
-                traceparent=write.traceparent,
-            )
+            outcome = await self._gateway.send(command, write.metadata(entity_id, command.TYPE))
         except Unavailable as error:
             _counted(command.TYPE, "unanswered").inc()
             raise _unavailable(error, write.key, {self._resource.field: entity_id}) from error
