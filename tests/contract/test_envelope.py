@@ -80,6 +80,7 @@ def test_a_command_names_its_principal_too() -> None:
         reply_to=ReplyAddress("order.outcomes", 3, "", ""),
         expected_version=7,
         auth=AuthContext("user", "3f0c9a52"),
+        former_id="0d3f",
     )
     headers = write_headers(command)
     assert headers == [
@@ -89,6 +90,7 @@ def test_a_command_names_its_principal_too() -> None:
         ("ce_requesthash", b"00ff"),
         ("ce_replyto", b"order.outcomes:3::"),
         ("ce_expectedversion", b"7"),
+        ("ce_formerid", b"0d3f"),
     ]
     assert read_headers(headers) == command
 

@@ -13,6 +13,7 @@ from typing import Self
 import msgspec
 
 from infra.base.background import Background
+from infra.base.http import authorization
 from infra.lab.load.clients import Client, CommandResponse, NoResponse, Pace, Request, Urls, send_all, session
 from infra.lab.load.orders import Shopping
 
@@ -103,7 +104,7 @@ class Load(Background):
 
     async def _send(self, request: Request) -> None:
         assert self._client is not None
-        self.sent[request.command_id] = request
+        self.sent[request.command_id(authorization())] = request
         try:
             response = await self._client.send(request)
         except NoResponse:

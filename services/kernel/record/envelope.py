@@ -2,7 +2,7 @@
 
 Source of the names: CloudEvents 1.0.2, Kafka protocol binding (`ce_` prefix) and its documented extensions `sequence`,
 `correlationid`, `causationid`, `authtype`, `authid`. Ours: `epoch`, `requesthash`, `transaction`, `replyto`,
-`expectedversion`, `operatorid`, `groupauth`.
+`expectedversion`, `operatorid`, `groupauth`, `formerid`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Metadata(NamedTuple):
     """The plumbing of one record.
 
     `version` is the position in the entity's stream (events; 0 for commands), `recorded_at` micros UTC,
-    `expected_version` what If-Match demanded (see `unexpected`), `reply_to` where a command's outcome goes.
+    `expected_version` what If-Match demanded (see `unexpected`), `reply_to` where a command's outcome goes,
+    `former_id` the id that an API of the version before would have given to the same request.
     """
 
     id: str
@@ -88,6 +89,7 @@ class Metadata(NamedTuple):
     transaction: str = ""
     traceparent: str = ""
     auth: AuthContext = UNKNOWN
+    former_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,8 @@ def write_headers(meta: Metadata) -> Headers:
         headers.append(("ce_replyto", str(meta.reply_to).encode()))
     if meta.expected_version is not None:
         headers.append(("ce_expectedversion", b"%d" % meta.expected_version))
+    if meta.former_id:
+        headers.append(("ce_formerid", meta.former_id.encode()))
     if meta.transaction:
         headers.append(("ce_transaction", meta.transaction.encode()))
     if meta.traceparent:
@@ -155,6 +159,7 @@ def _metadata(of: Mapping[str, bytes]) -> Metadata:
         get("ce_transaction", b"").decode(),
         get("traceparent", b"").decode(),
         _auth_context(get("ce_authtype"), get("ce_authid"), get("ce_operatorid")),
+        get("ce_formerid", b"").decode(),
     )
 
 

@@ -118,8 +118,11 @@ class Executor(Generic[Command, State, Event]):
         """Seen before? Expected version? Decide. Stage what follows."""
         partition = self._partitions[number]
         entity = staged.entities.get((number, key)) or partition.get(key)
-        earlier = staged.outcomes.get((number, key, meta.id))
-        seen = earlier.outcome if earlier else partition.outcomes.outcome(key, meta.id)
+        seen = self._seen(number, key, meta.id, staged)
+        if seen is None and meta.former_id:
+            seen = self._seen(number, key, meta.former_id, staged)
+            if seen is not None and seen.request_hash != meta.request_hash:
+                seen = None  # of another principal, who chose the same idempotency key
         if seen is not None:
             return self._again(seen, meta, entity, staged)
         if reason := unexpected(meta.expected_version, entity.version):
@@ -141,6 +144,11 @@ class Executor(Generic[Command, State, Event]):
             staged.outcomes[number, key, meta.id] = recorded_outcome
             staged.unrecorded.append((number, key, recorded_outcome))
         return outcome
+
+    def _seen(self, number: int, key: str, command_id: str, staged: Staged[State]) -> Outcome | None:
+        """The outcome of this command, if it was executed within the retry window."""
+        earlier = staged.outcomes.get((number, key, command_id))
+        return earlier.outcome if earlier else self._partitions[number].outcomes.outcome(key, command_id)
 
     def _append(
         self,
@@ -194,7 +202,8 @@ class Executor(Generic[Command, State, Event]):
             reason = "this idempotency key was used for another request"
             return self._outcome(meta, entity, "refused", code="idempotency_key_reused", reason=reason)
         staged.counts[meta.type, "replayed"] += 1
-        return Outcome(**{**vars(seen), "command_type": meta.type, "tag": _tag(meta), "replayed": True})
+        own = {"command_id": meta.id, "command_type": meta.type, "tag": _tag(meta), "replayed": True}
+        return Outcome(**{**vars(seen), **own})
 
     def _outcome(
         self,

@@ -22,13 +22,14 @@ from tests.integration.api.processes import PATIENCE, process
 from tests.stack import site_broker
 from tests.unit.api.access_tokens import AUDIENCE, EC, ISSUER, public, token
 
-CUSTOMER, OTHER, WAREHOUSE, TILL = (f"{name}-5f1e8a52" for name in ("c", "d", "w", "t"))
+CUSTOMER, OTHER, WAREHOUSE, TILL, DESK = (f"{name}-5f1e8a52" for name in ("c", "d", "w", "t", "k"))
 EVENTS = ("order.events", "inventory.events")
 SCOPES = {
     CUSTOMER: "orders:place",
     OTHER: "orders:place",
     WAREHOUSE: "orders:ship orders:return stock:receive",
     TILL: "orders:place.any",
+    DESK: "orders:place.any",
 }
 
 
@@ -74,7 +75,7 @@ class Clients:
 
     async def of(self, subject: str, stock: bool = False) -> httpx.AsyncClient:
         url = self._shop.stock if stock else self._shop.orders if subject else self._shop.open_orders
-        client = "till" if subject != TILL else TILL
+        client = subject if subject == TILL else "browser"
         bearer = token(sub=subject, client_id=client, scope=SCOPES[subject]) if subject else ""
         headers = {"Authorization": f"Bearer {bearer}"} if subject else {}
         return await self._stack.enter_async_context(
@@ -182,3 +183,65 @@ async def test_every_record_of_the_log_names_its_principal(shop: Shop, clients: 
     ]
     assert messages
     assert "unknown" not in messages
+
+
+def keyed(key: str) -> dict[str, str]:
+    return {"Idempotency-Key": key}
+
+
+def placements(kafka: str, *order_ids: str) -> list[str]:
+    return [
+        event.key
+        for event in read_evidence(kafka)
+        if event.key in order_ids and event.metadata.type == "daybook.order.OrderPlaced"
+    ]
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_repeat_across_the_upgrade_places_one_order(
+    shop: Shop, clients: Clients, named: bool
+) -> None:
+    """Without verified tokens an API gives commands the ids that it gave before keys were per principal."""
+    sku, key = await in_stock(clients), keyed(uuid7())
+    body = order(sku) | {"customer_id": CUSTOMER} | ({"order_id": uuid7()} if named else {})
+    before, after = await clients.of(""), await clients.of(CUSTOMER)
+    first = await before.post("/orders", json=body, headers=key)
+    again = await after.post("/orders", json=body, headers=key)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.headers["idempotency-replayed"] == "true"
+    same = first.json() | {"command_id": again.json()["command_id"]}
+    assert again.json() == same
+    assert again.headers["etag"] == first.headers["etag"]
+    other = await (await clients.of(OTHER)).post("/orders", json=order(sku), headers=key)
+    assert (other.status_code, "idempotency-replayed" in other.headers) == (201, False)
+    order_id, its_own = first.json()["order_id"], other.json()["order_id"]
+    assert sorted(placements(shop.kafka, order_id, its_own)) == sorted({order_id, its_own})
+
+
+async def test_the_same_key_of_two_principals_is_two_requests(clients: Clients) -> None:
+    sku, key = await in_stock(clients), keyed("1")
+    customer, other = await clients.of(CUSTOMER), await clients.of(OTHER)
+    mine = await customer.post("/orders", json=order(sku), headers=key)
+    others = await other.post("/orders", json=order(sku), headers=key)
+    assert (mine.status_code, others.status_code) == (201, 201)
+    assert mine.json()["order_id"] != others.json()["order_id"]
+    assert (await customer.post("/orders", json=order(sku), headers=key)).content == mine.content
+    named = order(sku) | {"order_id": mine.json()["order_id"]}
+    taken = await other.post("/orders", json=named, headers=key)
+    assert (taken.status_code, taken.json()["code"]) == (409, "order_exists")
+
+
+async def test_the_same_key_of_two_principals_at_one_entity_is_two_commands(
+    shop: Shop, clients: Clients
+) -> None:
+    order_id, key = await placed(await clients.of(CUSTOMER), await in_stock(clients)), keyed("2")
+    url, body = f"/orders/{order_id}/cancellation", {"reason": "ordered twice"}
+    first = await (await clients.of(TILL)).post(url, json=body, headers=key)
+    second = await (await clients.of(DESK)).post(url, json=body, headers=key)
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert "idempotency-replayed" not in second.headers
+    assert first.json()["command_id"] != second.json()["command_id"]
+    (cancelled,) = [
+        who for (at, kind), who in causes(shop.kafka).items() if (at, kind) == (order_id, "OrderCancelled")
+    ]
+    assert cancelled == {AuthContext("service_account", TILL)}
