@@ -23,7 +23,7 @@ from services.kernel.log.control import read_control
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import LARGEST_RECORD
 from services.kernel.record.codec import Undecodable, decode, messages_of, topic_of
-from services.kernel.record.envelope import Malformed, read_headers, write_headers
+from services.kernel.record.envelope import Malformed, write_headers
 from services.projection.engine import parked_keys
 from services.projection.engine.database import prepare
 from services.projection.engine.parked_keys import (
@@ -99,7 +99,7 @@ def retry(bootstrap: str, parked: Parked) -> None:
         with suppress(Undecodable, Malformed):
             records = [
                 NewRecord(topic, message.key or b"", message.value, headers=write_headers(message.metadata))
-                for message in messages_of(command.value, read_headers(headers))
+                for message in messages_of(command.value, headers)
             ]
     _deliver(bootstrap, records)
     skip(bootstrap, parked)

@@ -28,7 +28,7 @@ from services.kernel.log.control import Control
 from services.kernel.log.proof import SiteProver
 from services.kernel.log.reader import high_watermarks
 from services.kernel.record.codec import Undecodable, decode, encode
-from services.kernel.record.envelope import Headers, Metadata, ReplyAddress, now_micros, write_headers
+from services.kernel.record.envelope import Headers, Metadata, ReplyAddress, write_headers
 
 PENDING = Gauge("daybook_gateway_pending", "Commands sent whose outcome is awaited", ["service"])
 DROPPED = Counter("daybook_gateway_dropped", "Outcomes of workers of another epoch, dropped")
@@ -131,37 +131,14 @@ class Gateway:
         if len(self._pending) >= self._settings.max_pending:
             raise Overloaded(f"{len(self._pending)} commands are waiting")
 
-    async def send(
-        self,
-        command: Any,
-        *,
-        entity_id: str,
-        command_id: str,
-        request_hash: str,
-        correlation_id: str,
-        expected_version: int | None = None,
-        traceparent: str = "",
-    ) -> Outcome:
+    async def send(self, command: Any, request: Metadata) -> Outcome:
         """Sends one command to its entity's partition and returns the outcome. Raises `Unavailable`. All requests
-        that wait under the same id and hash get the first outcome."""
+        that wait under the same id and hash get the first outcome. `request` lacks what only the gateway has: source,
+        epoch and reply address."""
         self.require_open()
-        metadata = Metadata(
-            id=command_id,
-            type=command.TYPE,
-            subject=entity_id,
-            source=self._source,
-            recorded_at=now_micros(),
-            correlation_id=correlation_id,
-            causation_id=correlation_id,
-            epoch=self.epoch,
-            request_hash=request_hash,
-            reply_to=self._reply_to,
-            expected_version=expected_version,
-            traceparent=traceparent,
-        )
-        return await self._send_and_wait(
-            (command_id, request_hash), entity_id, encode(self._commands, command), metadata
-        )
+        metadata = request._replace(source=self._source, epoch=self.epoch, reply_to=self._reply_to)
+        waiting, value = (metadata.id, metadata.request_hash), encode(self._commands, command)
+        return await self._send_and_wait(waiting, metadata.subject, value, metadata)
 
     async def _send_and_wait(
         self, key: OutcomeKey, entity_id: str, value: bytes, metadata: Metadata

@@ -78,7 +78,8 @@ class ApiSettings(ProcessSettings):
     the same for all replicas and over restarts, with which requests are fingerprinted. `query_url`: where
     Location points. `peer_url`, `peer_kafka`: this API and the broker at the other site, where there are two.
     `both_sites_seconds`: how long a write with `Durability: both-sites` waits for the other site, after its outcome.
-    `max_pending`: commands that wait for their outcome, more get 503.
+    `max_pending`: commands that wait for their outcome, more get 503. `former_keys_hours`: for so long after its
+    start, the API looks for what a request did under an id of the version before.
     """
 
     replica: Annotated[int, Field(ge=0)] = 0
@@ -90,3 +91,4 @@ class ApiSettings(ProcessSettings):
     wait_seconds: Positive = 10.0
     delivery_seconds: Positive = 5.0
     max_pending: Annotated[int, Field(ge=1)] = 4096
+    former_keys_hours: Annotated[float, Field(ge=0)] = 24.0

@@ -1,12 +1,17 @@
 """From an HTTP request to a command, from its outcome to the response: shared by all write APIs.
 
-The command id is the UUIDv5 of the entity and the `Idempotency-Key`. Without a key, one is generated and
-returned in a 503 or 507, so that every request can be repeated safely.
+The command id is the UUIDv5 of the entity, the `Idempotency-Key` and the principal, so that nobody gets the outcome of
+another one's request. Without a key, one is generated and returned in a 503 or 507, so that every request can be
+repeated safely.
+
+Before, the principal was no part of the id. For one retry window after the start of an API, its commands have the
+former id too: a repeat of a request from before the upgrade gets the recorded outcome.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +31,7 @@ from contracts.topics import TOPICS
 from services.edge.app import application
 from services.edge.durability import THIS_SITE, Durability, Mark, PeerLog, mark_of
 from services.edge.gateway import Gateway
-from services.edge.identity import KEYS_UNAVAILABLE, TOKENS
+from services.edge.identity import KEYS_UNAVAILABLE, TOKENS, Principal, caller
 from services.edge.limits import RATE_LIMITED, TOO_MANY_PENDING
 from services.edge.middleware import (
     COMMAND_KEY,
@@ -48,8 +53,9 @@ from services.edge.requests import ChangeRequest, WriteHeaders, expected_version
 from services.edge.server import end_process
 from services.edge.settings import ApiSettings
 from services.kernel.model.process import derived_id
-from services.kernel.record.envelope import now_micros, uuid7
+from services.kernel.record.envelope import UNAUTHENTICATED, AuthContext, Metadata, now_micros, uuid7
 from services.kernel.record.tokens import Token
+from services.kernel.worker.entities import NO_VERSION
 
 NAMESPACE = uuid5(NAMESPACE_URL, "urn:daybook:command").bytes
 
@@ -70,24 +76,54 @@ _SAFE_TO_REPEAT = "It is safe to repeat this request under the same Idempotency-
 @dataclass(frozen=True, slots=True)
 class Write:
     """A valid request without its body. `fingerprint`: keyed hash of path, If-Match and body. `both_sites`: the
-    response waits for the other site."""
+    response waits for the other site. `former`: it may be a repeat of a request from before keys were per principal."""
 
     key: str
     fingerprint: str
     expected_version: int | None
     correlation_id: str
     traceparent: str
+    auth: AuthContext
     both_sites: bool = False
+    former: bool = False
+
+    def metadata(self, entity_id: str, command_type: str) -> Metadata:
+        """Returns the envelope of the command to this entity, for `Gateway.send`."""
+        return Metadata(
+            id=command_id(entity_id, self.key, self.auth.id),
+            type=command_type,
+            subject=entity_id,
+            source="",
+            recorded_at=now_micros(),
+            correlation_id=self.correlation_id,
+            causation_id=self.correlation_id,
+            epoch=0,
+            request_hash=self.fingerprint,
+            expected_version=self.expected_version,
+            traceparent=self.traceparent,
+            auth=self.auth,
+            former_id=command_id(entity_id, self.key) if self.former else "",
+        )
 
 
-def entity_of_key(key: str) -> str:
-    """Returns the id of an entity that the request creates without naming it; a repeat gets the same id."""
-    return derived_id(NAMESPACE, key)
+def auth_of(principal: Principal) -> AuthContext:
+    """Returns who calls as the records that follow from the request name it."""
+    if not principal.subject:
+        return UNAUTHENTICATED
+    kind = "service_account" if principal.client == principal.subject else "user"
+    return AuthContext(kind, principal.subject)
 
 
-def command_id(entity_id: str, key: str) -> str:
-    """Returns the id of the command that `key` stands for at this entity. Neither part contains a line break."""
-    return derived_id(NAMESPACE, f"{entity_id}\n{key}")
+def entity_of_key(key: str, subject: str = "") -> str:
+    """Returns the id of an entity that the request creates without naming it; a repeat gets the same id. `subject`: the
+    principal's, empty where tokens are not verified."""
+    return derived_id(NAMESPACE, f"{key}\n{subject}" if subject else key)
+
+
+def command_id(entity_id: str, key: str, subject: str = "") -> str:
+    """Returns the id of the command that the principal's `key` stands for at this entity. No part contains a line
+    break."""
+    return derived_id(NAMESPACE, f"{entity_id}\n{key}\n{subject}" if subject else f"{entity_id}\n{key}")
 
 
 @dataclass(frozen=True)
@@ -105,9 +141,15 @@ class Writer:
     """Sends commands for one kind of resource and builds the responses."""
 
     def __init__(
-        self, gateway: Gateway, resource: Resource, hash_key: bytes, peer: PeerLog | None = None
+        self,
+        gateway: Gateway,
+        resource: Resource,
+        hash_key: bytes,
+        peer: PeerLog | None = None,
+        former_keys_hours: float = 0.0,
     ) -> None:
-        """`peer`: the other site's log, where there are two sites."""
+        """`peer`: the other site's log, where there are two sites. `former_keys_hours`: see `ApiSettings`."""
+        self._former_until = time.monotonic() + former_keys_hours * 3600
         self._gateway = gateway
         self._resource = resource
         self._hash_key = hash_key
@@ -123,13 +165,17 @@ class Writer:
         digest.update(b"\n%d\n" % version if version is not None else b"\n\n")
         digest.update(body.__pydantic_serializer__.to_json(body))
         key = request.scope["state"][COMMAND_KEY] = headers.idempotency_key or uuid7()
+        auth = auth_of(caller(request))
+        repeated = bool(auth.id and headers.idempotency_key)
         return Write(
             key=key,
             fingerprint=digest.hexdigest(),
             expected_version=version,
             correlation_id=request.scope["state"]["correlation_id"],
             traceparent=traceparent(headers.traceparent),
+            auth=auth,
             both_sites=headers.durability is not None,
+            former=repeated and time.monotonic() < self._former_until,
         )
 
     async def change(
@@ -140,24 +186,36 @@ class Writer:
         outcome = await self.send(write, entity_id, body.command(entity_id, now_micros()))
         return await self.respond(write, outcome)
 
-    async def send(self, write: Write, entity_id: str, command: Any) -> Outcome:
-        """Returns the outcome of an accepted command. Raises `Problem` for every other outcome."""
+    async def new_entity(self, write: Write, command: Callable[[str], Any]) -> str:
+        """Returns the id of an entity that the request creates without naming it: of the same one, if it did so before
+        keys were per principal. Raises `Problem`.
+
+        The former command is sent with an expected version that matches nothing: if it was executed, its outcome comes
+        back; if not, it never will be.
+        """
+        former = entity_of_key(write.key)
+        if write.former:
+            request = write.metadata(former, (sent := command(former)).TYPE)
+            request = request._replace(id=request.former_id, former_id="", expected_version=NO_VERSION)
+            outcome = await self._outcome(write, sent, request)
+            if outcome.kind == "failed" or (outcome.replayed and outcome.kind != "conflict"):
+                return former
+        return entity_of_key(write.key, write.auth.id)
+
+    async def _outcome(self, write: Write, command: Any, request: Metadata) -> Outcome:
+        """Raises `Problem` if there is none."""
         try:
             if write.both_sites and self._peer is not None:
                 self._gateway.require_open()
                 await self._peer.require_ready()
-            outcome = await self._gateway.send(
-                command,
-                entity_id=entity_id,
-                command_id=command_id(entity_id, write.key),
-                request_hash=write.fingerprint,
-                expected_version=write.expected_version,
-                correlation_id=write.correlation_id,
-                traceparent=write.traceparent,
-            )
+            return await self._gateway.send(command, request)
         except Unavailable as error:
             _counted(command.TYPE, "unanswered").inc()
-            raise _unavailable(error, write.key, {self._resource.field: entity_id}) from error
+            raise _unavailable(error, write.key, {self._resource.field: request.subject}) from error
+
+    async def send(self, write: Write, entity_id: str, command: Any) -> Outcome:
+        """Returns the outcome of an accepted command. Raises `Problem` for every other outcome."""
+        outcome = await self._outcome(write, command, write.metadata(entity_id, command.TYPE))
         _counted(command.TYPE, "replayed" if outcome.replayed else outcome.kind).inc()
         if outcome.kind != "accepted":
             raise self._refusal_problem(outcome, await self._durability(write, outcome, mark_of(outcome)))
@@ -244,7 +302,7 @@ class WriteApi:
             else None
         )
         hash_key = settings.hash_key.get_secret_value().encode()
-        self.writer = Writer(self.gateway, resource, hash_key, self._peer)
+        self.writer = Writer(self.gateway, resource, hash_key, self._peer, settings.former_keys_hours)
 
     def application(
         self,

@@ -37,7 +37,7 @@ from services.edge.requests import (
     occurred_at,
 )
 from services.edge.settings import ApiSettings
-from services.edge.writes import Resource, WriteApi, Writer, entity_of_key, succeeded, write_problems
+from services.edge.writes import Resource, WriteApi, Writer, succeeded, write_problems
 from services.kernel.record.envelope import now_micros
 from services.kernel.settings import Positive
 from services.order.domain.decider import OrderRefusal
@@ -242,8 +242,11 @@ class OrderApi:
         the Idempotency-Key. The customer is the token's subject; with `orders:place.any`, any customer or none."""
         body = body.of_customer(caller(request).customer("orders:place.any"))
         write = self._writer.read(request, headers, body)
-        order_id = body.order_id or entity_of_key(write.key)
-        command = body.command(order_id, now_micros(), self._settings.settle_seconds)
+        now, settle_seconds = now_micros(), self._settings.settle_seconds
+        order_id = body.order_id or await self._writer.new_entity(
+            write, lambda entity_id: body.command(entity_id, now, settle_seconds)
+        )
+        command = body.command(order_id, now, settle_seconds)
         if wait is None:
             outcome = await self._writer.send(write, order_id, command)
             return await self._writer.respond(write, outcome, created=True)

@@ -171,6 +171,15 @@ CASES = (
         foreign(f"{name} without a value", event(2).with_header(name, None), "no_envelope")
         for name in ("ce_requesthash", "ce_transaction", "traceparent")
     ),
+    *(
+        Case(
+            f"{name} {text!r}: who caused it decides nothing",
+            (event(1), event(2).with_header(name, text), event(3)),
+            ("next",) * 3,
+        )
+        for name in ("ce_authtype", "ce_authid", "ce_operatorid")
+        for text in (b"", b"\xff", b"a\0b", b"user", None)
+    ),
     foreign("a key that is too long", event(1, LONG), "key_differs"),
     foreign("an id is missing", event(2).without("ce_id"), "no_envelope"),
     foreign("a traceparent that is no text", event(2).with_header("traceparent", b"\xff"), "no_envelope"),

@@ -169,5 +169,5 @@ class Drill(Generic[R, Observed]):
 
 def all_have_outcomes(course: Course[Any], _: object) -> None:
     """Every command received its outcome in the end."""
-    missing = [request.command_id for request in course.without_outcome]
+    missing = [f"{request.entity} {request.key}" for request in course.without_outcome]
     course.report.none("commands without an outcome at the end", missing)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import urlsafe_b64decode
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -67,6 +69,13 @@ class NothingThere(NoResponse):
     """No API has responded since the beginning, and no connection is accepted."""
 
 
+@cache
+def subject_of(authorization: str) -> str:
+    """The subject of the token in such a header, not verified; empty where there is none."""
+    payload = authorization.count(".") == 2 and authorization.split(".")[1]
+    return str(msgspec.json.decode(urlsafe_b64decode(payload + "=="))["sub"]) if payload else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One command over HTTP: the same bytes under the same Idempotency-Key `key` whenever it is repeated.
@@ -83,9 +92,9 @@ class Request:
     settles: bool = False
     correlation: str = ""
 
-    @property
-    def command_id(self) -> str:
-        return command_id(self.entity, self.key)
+    def command_id(self, headers: Mapping[str, str]) -> str:
+        """The id of the command that the request becomes, if it is sent with these headers: its principal's own."""
+        return command_id(self.entity, self.key, subject_of(headers.get("Authorization", "")))
 
     @property
     def headers(self) -> dict[str, str]:
@@ -213,7 +222,7 @@ class Client:
             status = await self._settled(request, replayed)
         token = Token.decode(encoded) if encoded else Token("", int(body.get("version", 0)), "", 0)
         return CommandResponse(
-            command_id=request.command_id,
+            command_id=request.command_id(self._sites[site].caller.headers()),
             kind=request.kind,
             entity=request.entity,
             key=request.key,

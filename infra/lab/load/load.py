@@ -103,7 +103,8 @@ class Load(Background):
 
     async def _send(self, request: Request) -> None:
         assert self._client is not None
-        self.sent[request.command_id] = request
+        caller = self._sites[self._site].caller
+        self.sent[request.command_id(caller.headers())] = request
         try:
             response = await self._client.send(request)
         except NoResponse:

@@ -10,7 +10,7 @@ alone. It may also be a record of its own: that is how a parked message is sent 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
 from io import BytesIO
@@ -26,10 +26,15 @@ from contracts.topics import INBOXES
 from contracts.upcasters import upcast
 from services.kernel.errors import KernelError
 from services.kernel.record.envelope import (
+    SYSTEM,
+    UNKNOWN,
+    AuthContext,
     Headers,
     Malformed,
     Metadata,
     ReplyAddress,
+    group_auth_header,
+    group_auths,
     read_headers,
     uuid7,
     write_headers,
@@ -184,7 +189,10 @@ class OutgoingMessage(NamedTuple):
 
 
 class MessageGroup(NamedTuple):
-    """An `InboxGroup` that is written: messages of one type and cause for one partition of an inbox."""
+    """An `InboxGroup` that is written: messages of one type and cause for one partition of an inbox.
+
+    `auth` travels in a header of the record, which workers of an earlier version pass over.
+    """
 
     topic: str
     partition: int
@@ -195,6 +203,7 @@ class MessageGroup(NamedTuple):
     reply_topic: str
     reply_key: str
     messages: list[OutgoingMessage]
+    auth: AuthContext = UNKNOWN
 
 
 class Received(NamedTuple):
@@ -213,24 +222,32 @@ def batch_records(groups: Iterable[MessageGroup], sender: Metadata) -> Iterator[
         by_partition.setdefault((group.topic, group.partition), []).append(group)
     for (topic, partition), own in by_partition.items():
         for part in _bounded(own):
-            batch_id = uuid7()
-            metadata = sender._replace(
-                id=batch_id, type=InboxBatch.TYPE, correlation_id=batch_id, causation_id=batch_id
-            )
             batch = InboxBatch(tuple(part))  # type: ignore[arg-type] # the encoder only reads their fields
             yield (
                 topic,
                 encode(topic, batch),
                 None,
-                {"partition": partition, "headers": write_headers(metadata)},
+                {"partition": partition, "headers": _headers(part, sender)},
             )
+
+
+def _headers(groups: Sequence[MessageGroup], sender: Metadata) -> Headers:
+    """The headers of a batch of these groups."""
+    batch_id = uuid7()
+    metadata = sender._replace(
+        id=batch_id, type=InboxBatch.TYPE, correlation_id=batch_id, causation_id=batch_id
+    )
+    auths = [group.auth for group in groups]
+    if auths.count(auths[0]) == len(auths):
+        return write_headers(metadata._replace(auth=auths[0]))
+    return [*write_headers(metadata._replace(auth=SYSTEM)), group_auth_header(auths)]
 
 
 def single_records(groups: Iterable[MessageGroup], sender: Metadata) -> Iterator[Record]:
     """One record for each message, as workers read them that know no batches."""
     for group in groups:
         for message in group.messages:
-            headers = write_headers(_metadata(group, message, sender))
+            headers = write_headers(_metadata(group, message, sender, group.auth))
             yield group.topic, message.value, message.subject, {"headers": headers}
 
 
@@ -241,7 +258,7 @@ def received(record: Message) -> list[Received]:
         return [Received(record.key(), record.value(), metadata)]
     if record.topic() not in INBOXES:
         raise Malformed("only an inbox contains batches of messages")
-    return messages_of(record.value(), metadata)
+    return messages_of(record.value(), record.headers() or ())
 
 
 def messages_in(record: Message) -> list[Received]:
@@ -252,15 +269,20 @@ def messages_in(record: Message) -> list[Received]:
         return []
 
 
-def messages_of(value: bytes | None, metadata: Metadata) -> list[Received]:
+def messages_of(value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> list[Received]:
     """The messages of a batch. Raises like `received`."""
-    batch = decode(value)
+    metadata, batch = read_headers(headers), decode(value)
     if not isinstance(batch, InboxBatch):
         raise Malformed(f"a {type(batch).__name__} is not a batch of messages")
-    messages = [(group, message) for group in batch.groups for message in group.messages]
+    auths = group_auths(headers, len(batch.groups)) or [metadata.auth] * len(batch.groups)
+    messages = [
+        (group, message, auth)
+        for group, auth in zip(batch.groups, auths, strict=True)
+        for message in group.messages
+    ]
     return [
-        Received(message.subject.encode(), message.value, _metadata(group, message, metadata), number)
-        for number, (group, message) in enumerate(messages)
+        Received(message.subject.encode(), message.value, _metadata(group, message, metadata, auth), number)
+        for number, (group, message, auth) in enumerate(messages)
     ]
 
 
@@ -285,7 +307,10 @@ def _bounded(groups: list[MessageGroup]) -> Iterator[list[MessageGroup]]:
 
 
 def _metadata(
-    group: InboxGroup | MessageGroup, message: InboxMessage | OutgoingMessage, sender: Metadata
+    group: InboxGroup | MessageGroup,
+    message: InboxMessage | OutgoingMessage,
+    sender: Metadata,
+    auth: AuthContext,
 ) -> Metadata:
     """The envelope that the message would have as a record of its own."""
     topic = group.reply_topic
@@ -301,4 +326,5 @@ def _metadata(
         reply_to=ReplyAddress(topic, None, message.tag, group.reply_key) if topic else None,
         transaction=sender.transaction,
         traceparent=group.traceparent,
+        auth=auth,
     )

@@ -1,7 +1,8 @@
 """The envelope: what travels beside a record, as CloudEvents 1.0 headers in Kafka's binary mode.
 
 Source of the names: CloudEvents 1.0.2, Kafka protocol binding (`ce_` prefix) and its documented extensions `sequence`,
-`correlationid`, `causationid`. Ours: `epoch`, `requesthash`, `transaction`, `replyto`, `expectedversion`.
+`correlationid`, `causationid`, `authtype`, `authid`. Ours: `epoch`, `requesthash`, `transaction`, `replyto`,
+`expectedversion`, `operatorid`, `groupauth`, `formerid`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ Headers = list[tuple[str, bytes]]
 LARGEST_NUMBER = 2**31 - 1  # of an event's version and epoch
 _NUMBER = re.compile(rb"[1-9][0-9]{0,9}")
 _TIME = re.compile(rb"(?:19[7-9]|[2-9][0-9]{2})[0-9]-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
+_AUTH_TYPE = re.compile(rb"[a-z_]{1,32}")
+_AUTH_ID = re.compile(rb"(?:[A-Za-z0-9][A-Za-z0-9._~-]{0,63})?")
 _EPOCH, _MICROSECOND = datetime.fromtimestamp(0, UTC), timedelta(microseconds=1)
 
 
@@ -43,11 +46,32 @@ class ReplyAddress(NamedTuple):
         return cls(topic, int(partition) if partition else None, tag, key)
 
 
+class AuthContext(NamedTuple):
+    """Who caused a record, as CloudEvents' Auth Context says it.
+
+    `type`: `user`, `service_account`, `system` (a service did it of its own accord), `unauthenticated` or `unknown`.
+    `id`: the random subject id of a user or service account, never a name. `operator`: the id of the operator who sent
+    the command again, if one did.
+    """
+
+    type: str
+    id: str = ""
+    operator: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.id}:{self.operator}"
+
+
+SYSTEM, UNAUTHENTICATED = AuthContext("system"), AuthContext("unauthenticated")
+UNKNOWN = AuthContext("unknown")  # of records that were written before they said it
+
+
 class Metadata(NamedTuple):
     """The plumbing of one record.
 
     `version` is the position in the entity's stream (events; 0 for commands), `recorded_at` micros UTC,
-    `expected_version` what If-Match demanded (see `unexpected`), `reply_to` where a command's outcome goes.
+    `expected_version` what If-Match demanded (see `unexpected`), `reply_to` where a command's outcome goes,
+    `former_id` the id that an API of the version before would have given to the same request.
     """
 
     id: str
@@ -64,6 +88,8 @@ class Metadata(NamedTuple):
     expected_version: int | None = None
     transaction: str = ""
     traceparent: str = ""
+    auth: AuthContext = UNKNOWN
+    former_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +113,7 @@ def write_headers(meta: Metadata) -> Headers:
         ("ce_subject", meta.subject.encode()),
         ("ce_correlationid", meta.correlation_id.encode()),
         ("ce_causationid", meta.causation_id.encode()),
+        *_auth_headers(meta.auth),
     ]
     if meta.version:
         headers.append(("ce_sequence", b"%d" % meta.version))
@@ -96,6 +123,8 @@ def write_headers(meta: Metadata) -> Headers:
         headers.append(("ce_replyto", str(meta.reply_to).encode()))
     if meta.expected_version is not None:
         headers.append(("ce_expectedversion", b"%d" % meta.expected_version))
+    if meta.former_id:
+        headers.append(("ce_formerid", meta.former_id.encode()))
     if meta.transaction:
         headers.append(("ce_transaction", meta.transaction.encode()))
     if meta.traceparent:
@@ -129,6 +158,8 @@ def _metadata(of: Mapping[str, bytes]) -> Metadata:
         None if expected is None else int(expected),
         get("ce_transaction", b"").decode(),
         get("traceparent", b"").decode(),
+        _auth_context(get("ce_authtype"), get("ce_authid"), get("ce_operatorid")),
+        get("ce_formerid", b"").decode(),
     )
 
 
@@ -155,6 +186,7 @@ def read_event_headers(headers: Mapping[str, Any]) -> Metadata | None:
             None,
             get("ce_transaction", b"").decode(),
             get("traceparent", b"").decode(),
+            _auth_context(get("ce_authtype"), get("ce_authid"), get("ce_operatorid")),
         )
     except (KeyError, AttributeError, TypeError, ValueError):
         return None
@@ -188,6 +220,47 @@ def _shared_headers(kind: str, source: str, epoch: int) -> Headers:
         ("content-type", b"application/avro"),
         ("ce_epoch", b"%d" % epoch),
     ]
+
+
+@lru_cache(maxsize=4096)
+def _auth_headers(auth: AuthContext) -> Headers:
+    """All events that follow from one request have the same; made once, never changed."""
+    headers = [("ce_authtype", auth.type.encode())]
+    if auth.id:
+        headers.append(("ce_authid", auth.id.encode()))
+    if auth.operator:
+        headers.append(("ce_operatorid", auth.operator.encode()))
+    return headers
+
+
+@lru_cache(maxsize=4096)
+def _auth_context(kind: bytes | None, auth_id: bytes | None, operator: bytes | None) -> AuthContext:
+    """Nothing is decided by it: what our writers would not write is `UNKNOWN`, and no reason to pass over a record."""
+    try:
+        if _AUTH_TYPE.fullmatch(kind or b"") and _AUTH_ID.fullmatch(auth_id or b""):
+            return AuthContext(
+                (kind or b"").decode(),
+                (auth_id or b"").decode(),
+                (operator or b"").decode() if _AUTH_ID.fullmatch(operator or b"") else "",
+            )
+    except TypeError:  # a consumer that gives headers as text
+        pass
+    return UNKNOWN
+
+
+def group_auth_header(auths: Iterable[AuthContext]) -> tuple[str, bytes]:
+    """The header of a batch of messages whose groups were caused by several principals: theirs, in order."""
+    return "ce_groupauth", ",".join(map(str, auths)).encode()
+
+
+def group_auths(headers: Iterable[tuple[str, bytes | None]] | None, count: int) -> list[AuthContext] | None:
+    """The principals of a batch's groups; None if the record's own holds for all."""
+    value = dict(headers or ()).get("ce_groupauth")
+    if value is None:
+        return None
+    parts = [part.split(b":") for part in value.split(b",")]
+    auths = [_auth_context(*part) if len(part) == 3 else UNKNOWN for part in parts]
+    return auths if len(auths) == count else [UNKNOWN] * count
 
 
 @lru_cache(maxsize=4)

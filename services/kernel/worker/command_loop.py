@@ -208,10 +208,10 @@ class CommandLoop(Generic[Command, State, Event]):
             kept = Answer(recorded_outcome.outcome, recorded_outcome.recorded_at)
             value = self._executor.routing.encode(topic, kept)
             out.append((topic, value, key, {"partition": number, "headers": [within]}))
-        for (topic, to_partition, to_key), outcomes in staged.replies.items():
+        for (topic, to_partition, to_key, auth), outcomes in staged.replies.items():
             if to_partition is None:
                 messages.append(
-                    self._executor.routing.reply(to_key, topic, outcomes, *staged.correlations[to_key])
+                    self._executor.routing.reply(to_key, topic, outcomes, *staged.correlations[to_key], auth)
                 )
             elif not self._slot.reaches(topic, to_partition):
                 log.error("nobody_to_answer", topic=topic, partition=to_partition, commands=len(outcomes))

@@ -14,7 +14,7 @@ from contracts.kernel.records import Outcome, ParkedCommand, Remembered
 from services.kernel.log.rule import FIRST_EPOCH
 from services.kernel.model.decider import forget_nothing
 from services.kernel.record.codec import MessageGroup
-from services.kernel.record.envelope import Headers, Metadata
+from services.kernel.record.envelope import AuthContext, Headers, Metadata
 from services.kernel.worker.retry_window import ClosedSteps, RetryWindow, Window
 
 State = TypeVar("State")
@@ -289,6 +289,7 @@ class Staged(Generic[State]):
     """The effects of one batch.
 
     `sent`: how many commands `outgoing` contains.
+    `replies`: by topic, partition or key, and who caused the commands.
     `correlations`: for the key of each reply, the correlation id and the traceparent of its first command.
     `written`: partition, key and headers of each event, as it will be read back.
     """
@@ -299,7 +300,7 @@ class Staged(Generic[State]):
     written: list[tuple[int, str, Headers]] = field(default_factory=list)
     outgoing: list[MessageGroup] = field(default_factory=list)
     sent: int = 0
-    replies: dict[tuple[str, int | None, str], list[Outcome]] = field(default_factory=dict)
+    replies: dict[tuple[str, int | None, str, AuthContext], list[Outcome]] = field(default_factory=dict)
     unrecorded: list[tuple[int, str, Remembered]] = field(default_factory=list)
     parked: list[tuple[str, ParkedCommand]] = field(default_factory=list)
     correlations: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -317,4 +318,4 @@ class Staged(Generic[State]):
     @property
     def awaited(self) -> bool:
         """Whether a client of an API waits for one of its outcomes: those go to a partition, replies to a key."""
-        return any(partition is not None for _, partition, _ in self.replies)
+        return any(partition is not None for _, partition, *_ in self.replies)

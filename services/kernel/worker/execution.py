@@ -6,38 +6,33 @@ to be produced in one transaction; the entities change only when the loop publis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Message
 
 from contracts.kernel.records import Header, Outcome, OutcomeBatch, ParkedCommand, Remembered
-from contracts.topics import INBOXES, SERVICE_OF, TOPICS
-from services.kernel.errors import KernelError
+from contracts.topics import TOPICS
 from services.kernel.log.control import Phase
-from services.kernel.log.rule import home_of
 from services.kernel.model.decider import Refused
-from services.kernel.model.process import Aggregate, OutgoingCommand, Reply
+from services.kernel.model.process import Aggregate, Reply
 from services.kernel.record.codec import (
-    MOST_MESSAGES,
     MessageGroup,
-    OutgoingMessage,
     Received,
-    Record,
     Undecodable,
-    batch_records,
     decode,
     encode,
-    encode_first,
-    encoder,
     own_headers,
     received,
-    schema_id,
-    single_records,
-    topic_of,
 )
-from services.kernel.record.envelope import LARGEST_NUMBER, Malformed, Metadata, uuid7
+from services.kernel.record.envelope import (
+    LARGEST_NUMBER,
+    UNKNOWN,
+    Malformed,
+    Metadata,
+    uuid7,
+)
+from services.kernel.worker.addresses import LaterEpoch, Routing, answerable, later_epoch, require_address
 from services.kernel.worker.entities import Entity, Partition, Staged, StagedEvent, unexpected
 
 State = TypeVar("State")
@@ -45,133 +40,6 @@ Command = TypeVar("Command")
 Event = TypeVar("Event")
 STREAM_FORKED = "stream_forked"
 LONGEST_REASON = 500  # an error may quote all of what it could not read
-
-
-class LaterEpoch(KernelError):
-    """Somebody writes in a later site epoch: this worker's time is over."""
-
-
-def later_epoch(claimed: int, own: int, site: int) -> LaterEpoch | Malformed:
-    """What a command of an epoch later than the worker's own means, where the site is in epoch `site` now."""
-    about = f"a command of epoch {claimed}, this worker writes in {own}"
-    return LaterEpoch(about) if site >= claimed else Malformed(about)
-
-
-def answerable(metadata: Metadata) -> Metadata:
-    """The same. Raises `Malformed`: an outcome for a place where none can be written would stop the slot."""
-    if (address := metadata.reply_to) is not None:
-        try:
-            schema_id(address.topic, OutcomeBatch.TYPE)
-        except KeyError:
-            raise Malformed(f"no outcomes are written to {address.topic!r}") from None
-        if address.partition is None and not address.key:
-            raise Malformed("an outcome needs a partition or a key")
-    return metadata
-
-
-def require_address(partition: int, partitions: int, key: str, metadata: Metadata) -> None:
-    """Raises `Malformed`: a foreign producer with another partitioner would give one entity two writers."""
-    if metadata.subject != key:
-        raise Malformed(f"the key is {key!r}, the subject {metadata.subject!r}")
-    if home_of(key, partitions) != partition:
-        raise Malformed(f"{key!r} does not belong to partition {partition}: produce with murmur2")
-
-
-class Routing:
-    """Where one service's worker writes commands and outcomes, and what it accepts on which input.
-
-    `phase` is the site's phase at the beginning of the batch. In `commands` and `inbox` a worker of an earlier
-    version may still write to the commands; in `closed` only APIs do.
-    """
-
-    def __init__(self, service: str, phase: Phase, counts: Mapping[str, int], epoch: int) -> None:
-        """`counts`: how many partitions each topic has."""
-        self._service, self.phase, self._counts, self._epoch = service, phase, counts, epoch
-
-    def command_topic(self, type_name: str) -> str:
-        """Where a command of this type is written. Raises KeyError."""
-        return self._in_phase(topic_of(type_name))
-
-    def reply_topic(self) -> str:
-        """Where the entities of this service want outcomes."""
-        return self._in_phase(TOPICS[self._service].inbox)
-
-    def routed(self, input_topic: str, metadata: Metadata) -> Metadata:
-        """The same, with the address to which the outcome of a record from `input_topic` goes, if to any.
-
-        Of the address in the header only the service, the partition and the key count. An API's command has
-        its outcome among the outcomes of this service; only what a worker sent gets a reply.
-        """
-        if (given := metadata.reply_to) is None:
-            return metadata
-        if given.partition is not None:
-            topic = TOPICS[self._service].outcomes
-        elif input_topic in INBOXES or self.phase != "closed":
-            topic = self._in_phase(TOPICS[SERVICE_OF[given.topic]].inbox)
-        else:
-            return metadata._replace(reply_to=None)
-        if topic == given.topic:  # almost always: two new tuples are a tenth of a reservation
-            return metadata
-        return metadata._replace(reply_to=given._replace(topic=topic))
-
-    def require_input(self, topic: str, command: Any) -> None:
-        """Raises `Malformed` for a command or an outcome on the other input, KeyError for no command."""
-        is_outcome = isinstance(command, OutcomeBatch)
-        own = TOPICS[self._service].inbox if is_outcome else topic_of(command.TYPE)
-        if topic != own and (topic in INBOXES or self.phase == "closed"):
-            raise Malformed(f"{command.TYPE} belongs to {own}")
-
-    def outgoing(
-        self,
-        key: str,
-        commands: Sequence[OutgoingCommand],
-        correlation: str,
-        cause: str,
-        traceparent: str = "",
-    ) -> list[MessageGroup]:
-        """Commands of the entity `key` to others (or, for a deadline, to itself), by partition of their inbox."""
-        groups: list[MessageGroup] = []
-        for kind, alike in groupby(commands, lambda command: type(command.command)):
-            topic = self.command_topic(kind.TYPE)
-            count, encoded = self._counts[topic], encoder(topic, kind)  # type: ignore[arg-type] # a class is hashable
-            reply = ("", "") if SERVICE_OF[topic] == self._service else (self.reply_topic(), key)
-            about = kind.TYPE, correlation, cause, traceparent, *reply
-            latest: dict[int, list[OutgoingMessage]] = {}
-            for command in alike:
-                partition = home_of(command.key, count)
-                messages = latest.get(partition)
-                if messages is None or len(messages) == MOST_MESSAGES:
-                    messages = latest[partition] = []
-                    groups.append(MessageGroup(topic, partition, *about, messages))
-                value = encoded(command.command)
-                messages.append(OutgoingMessage(command.id, command.key, command.tag, value))
-        return groups
-
-    def reply(
-        self, key: str, topic: str, outcomes: Sequence[Outcome], correlation: str, traceparent: str
-    ) -> MessageGroup:
-        """Outcomes for one entity of another aggregate. Their message is its own cause."""
-        value = self.encode(topic, OutcomeBatch(tuple(outcomes), self._epoch))
-        about = OutcomeBatch.TYPE, correlation, "", traceparent, "", ""
-        messages = [OutgoingMessage(uuid7(), key, "", value)]
-        return MessageGroup(topic, home_of(key, self._counts[topic]), *about, messages)
-
-    def encode(self, topic: str, record: Any) -> bytes:
-        """Its value, in a version of its schema that every process knows which may read it in this phase."""
-        return encode(topic, record) if self.phase == "closed" else encode_first(topic, record)
-
-    def records(self, groups: Sequence[MessageGroup], recorded: int, transaction: str) -> Iterator[Record]:
-        """The records of these messages. While workers move to the inbox, some may not know batches yet."""
-        sender = Metadata(
-            "", "", "", f"daybook/{self._service}", recorded, "", "", self._epoch, transaction=transaction
-        )
-        write = batch_records if self.phase == "closed" else single_records
-        return write(groups, sender)
-
-    def _in_phase(self, topic: str) -> str:
-        if self.phase == "commands" and topic in INBOXES:
-            return TOPICS[SERVICE_OF[topic]].commands
-        return topic
 
 
 class Executor(Generic[Command, State, Event]):
@@ -250,8 +118,11 @@ class Executor(Generic[Command, State, Event]):
         """Seen before? Expected version? Decide. Stage what follows."""
         partition = self._partitions[number]
         entity = staged.entities.get((number, key)) or partition.get(key)
-        earlier = staged.outcomes.get((number, key, meta.id))
-        seen = earlier.outcome if earlier else partition.outcomes.outcome(key, meta.id)
+        seen = self._seen(number, key, meta.id, staged)
+        if seen is None and meta.former_id:
+            seen = self._seen(number, key, meta.former_id, staged)
+            if seen is not None and seen.request_hash != meta.request_hash:
+                seen = None  # of another principal, who chose the same idempotency key
         if seen is not None:
             return self._again(seen, meta, entity, staged)
         if reason := unexpected(meta.expected_version, entity.version):
@@ -274,6 +145,11 @@ class Executor(Generic[Command, State, Event]):
             staged.unrecorded.append((number, key, recorded_outcome))
         return outcome
 
+    def _seen(self, number: int, key: str, command_id: str, staged: Staged[State]) -> Outcome | None:
+        """The outcome of this command, if it was executed within the retry window."""
+        earlier = staged.outcomes.get((number, key, command_id))
+        return earlier.outcome if earlier else self._partitions[number].outcomes.outcome(key, command_id)
+
     def _append(
         self,
         number: int,
@@ -289,7 +165,6 @@ class Executor(Generic[Command, State, Event]):
         outgoing: list[MessageGroup] = []
         for event in events:
             state, version = self._decider.evolve(state, event), version + 1
-            value = encode(self._events_topic, event)
             about = Metadata(
                 id=uuid7(),
                 type=event.TYPE,  # type: ignore[attr-defined]
@@ -302,11 +177,14 @@ class Executor(Generic[Command, State, Event]):
                 version=version,
                 request_hash=meta.request_hash,
                 traceparent=meta.traceparent,
+                auth=meta.auth,
             )
-            new.append(StagedEvent(number, key, value, about))
+            new.append(StagedEvent(number, key, encode(self._events_topic, event), about))
             reaction = self._process.react(event, state)
             outgoing.extend(
-                self.routing.outgoing(key, reaction, meta.correlation_id, about.id, meta.traceparent)
+                self.routing.outgoing(
+                    key, reaction, meta.correlation_id, about.id, meta.traceparent, meta.auth
+                )
             )
         changed = Entity(state, version, now)
         outcome = self._outcome(meta, changed, "accepted", events=tuple(event.metadata.id for event in new))
@@ -324,7 +202,8 @@ class Executor(Generic[Command, State, Event]):
             reason = "this idempotency key was used for another request"
             return self._outcome(meta, entity, "refused", code="idempotency_key_reused", reason=reason)
         staged.counts[meta.type, "replayed"] += 1
-        return Outcome(**{**vars(seen), "command_type": meta.type, "tag": _tag(meta), "replayed": True})
+        own = {"command_id": meta.id, "command_type": meta.type, "tag": _tag(meta), "replayed": True}
+        return Outcome(**{**vars(seen), **own})
 
     def _outcome(
         self,
@@ -354,7 +233,9 @@ class Executor(Generic[Command, State, Event]):
     def _reply(self, meta: Metadata, outcome: Outcome, staged: Staged[State]) -> None:
         if meta.reply_to is not None:
             address = meta.reply_to
-            staged.replies.setdefault((address.topic, address.partition, address.key), []).append(outcome)
+            auth = meta.auth if address.partition is None else UNKNOWN  # an API knows who waits
+            receiver = address.topic, address.partition, address.key, auth
+            staged.replies.setdefault(receiver, []).append(outcome)
             staged.correlations.setdefault(address.key, (meta.correlation_id, meta.traceparent))
 
     def _unavailable(self, meta: Metadata, staged: Staged[State]) -> None:

@@ -35,7 +35,7 @@ from services.kernel.log.rule import (
 from services.kernel.log.transactions import Transactions, produce
 from services.kernel.model.process import Aggregate
 from services.kernel.record.codec import decode, encode
-from services.kernel.record.envelope import Headers, Metadata, now_micros, uuid7, write_headers
+from services.kernel.record.envelope import SYSTEM, Headers, Metadata, now_micros, uuid7, write_headers
 from services.kernel.worker.entities import Entity, Partition
 from services.kernel.worker.snapshots import StateCodec, seen, snapshot_of
 
@@ -294,6 +294,7 @@ def open_epoch(
         correlation_id=opening,
         causation_id=opening,
         epoch=epoch,
+        auth=SYSTEM,
     )
 
     def stage(producer: Producer) -> None:

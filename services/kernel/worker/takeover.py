@@ -17,7 +17,7 @@ from services.kernel.log.reader import newest_times, offsets_at, read_to_end
 from services.kernel.log.transactions import produce
 from services.kernel.model.process import OutgoingCommand
 from services.kernel.record.codec import Record, decode
-from services.kernel.record.envelope import now_micros
+from services.kernel.record.envelope import SYSTEM, AuthContext, now_micros, read_headers
 from services.kernel.worker.execution import Executor
 from services.kernel.worker.slot import Slot
 
@@ -35,7 +35,9 @@ def take_over(slot: Slot[Any, Any, Any], executor: Executor[Any, Any, Any], hour
     commands = _resent_commands(slot, hours)
     while chunk := list(islice(commands, CHUNK)):
         groups = [
-            group for key, command in chunk for group in executor.routing.outgoing(key, [command], key, key)
+            group
+            for key, command, auth in chunk
+            for group in executor.routing.outgoing(key, [command], key, key, auth=auth)
         ]
         _send(slot, list(executor.routing.records(groups, now, "")))
         sent += len(chunk)
@@ -50,8 +52,11 @@ def _send(slot: Slot[Any, Any, Any], records: list[Record]) -> None:
     slot.transactions.run_again(stage)
 
 
-def _resent_commands(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[str, OutgoingCommand]]:
-    """Each command once, with the entity that sends it; an entity's commands in the order of its events."""
+def _resent_commands(
+    slot: Slot[Any, Any, Any], hours: float
+) -> Iterator[tuple[str, OutgoingCommand, AuthContext]]:
+    """Each command once, with the entity that sends it, and with who caused its event, where it follows from one; an
+    entity's commands in the order of its events."""
     process, topic = slot.aggregate.process, TOPICS[slot.aggregate.name].events
     seen: set[str] = set()
     touched: dict[tuple[int, str], None] = dict.fromkeys(sorted(slot.fold.open_entities))
@@ -60,16 +65,16 @@ def _resent_commands(slot: Slot[Any, Any, Any], hours: float) -> Iterator[tuple[
             continue
         number, key = record.partition(), record.key().decode()
         touched[number, key] = None
-        state = slot.partitions[number].get(key).state
+        state, auth = slot.partitions[number].get(key).state, read_headers(record.headers()).auth
         for command in process.again(decode(record.value()), state, slot.epoch):
             if command.id not in seen:
                 seen.add(command.id)
-                yield key, command
+                yield key, command, auth
     for number, key in touched:
         for command in process.claims(slot.partitions[number].get(key).state):
             if command.id not in seen:
                 seen.add(command.id)
-                yield key, command
+                yield key, command, SYSTEM
 
 
 def _starts(slot: Slot[Any, Any, Any], topic: str, hours: float) -> dict[int, int]:

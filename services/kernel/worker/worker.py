@@ -35,9 +35,10 @@ from services.kernel.log.transactions import Aborted, Fenced, OwnershipLost
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
 from services.kernel.settings import WorkerSettings
+from services.kernel.worker.addresses import LaterEpoch
 from services.kernel.worker.broker_monitor import end_when_stuck
 from services.kernel.worker.command_loop import CommandLoop
-from services.kernel.worker.execution import Executor, LaterEpoch
+from services.kernel.worker.execution import Executor
 from services.kernel.worker.restore import VersionGap
 from services.kernel.worker.retry_window import Window
 from services.kernel.worker.slot import LayoutChanged, Slot, SlotConfig, StoodDown

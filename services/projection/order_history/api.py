@@ -51,6 +51,8 @@ ENTRY = {
     "source": "daybook/order",
     "correlation_id": EVENT_ID,
     "causation_id": EVENT_ID,
+    "auth_type": "user",
+    "auth_id": "3f0c9a52b7d14e6f8a21c05d9e7b4f66",
     "body": {
         "order_id": "536365",
         "occurred_at": WHEN,
@@ -95,7 +97,8 @@ def readable(value: Any, name: str = "") -> Any:
 
 
 class HistoryEntry(BaseModel):
-    """One event: `recorded_at` is when it was written, `occurred_at` when it happened."""
+    """One event: `recorded_at` is when it was written, `occurred_at` when it happened. `auth_type` and `auth_id`: who
+    caused it, by the subject of their token."""
 
     version: int
     event_id: str
@@ -106,6 +109,8 @@ class HistoryEntry(BaseModel):
     source: str
     correlation_id: str
     causation_id: str
+    auth_type: str
+    auth_id: str | None
     body: Annotated[dict[str, Any], PlainSerializer(readable, return_type=dict[str, Any])]
 
 

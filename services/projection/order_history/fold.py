@@ -24,6 +24,8 @@ class HistoryRow:
     source: str
     correlation_id: str
     causation_id: str
+    auth_type: str
+    auth_id: str | None
     body: dict[str, Any]
 
 
@@ -47,6 +49,8 @@ def fold(row: History | None, event: Any, metadata: Metadata) -> History:
         source=metadata.source,
         correlation_id=metadata.correlation_id,
         causation_id=metadata.causation_id,
+        auth_type=metadata.auth.type,
+        auth_id=metadata.auth.id or None,
         body=msgspec.to_builtins(event),
     )
     return History((*(row.entries if row else ()), entry))

@@ -19,6 +19,8 @@ COLUMNS = {
     "source": "text",
     "correlation_id": "text",
     "causation_id": "text",
+    "auth_type": "text",
+    "auth_id": "text",
     "body": "jsonb",
 }
 

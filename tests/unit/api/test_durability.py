@@ -19,6 +19,7 @@ from services.edge.middleware import CorrelationMiddleware
 from services.edge.problems import LogUnavailable, PeerUnavailable
 from services.edge.writes import Resource, Writer
 from services.inventory.api import StockApi, routes
+from services.kernel.record.envelope import Metadata
 from tests.unit.api.in_process import AppResponse, send_request
 
 CUTS = 50
@@ -60,12 +61,12 @@ class Gateway:
         if self.closed:
             raise LogUnavailable("closed")
 
-    async def send(self, command: Any, *, entity_id: str, command_id: str, **about: Any) -> Outcome:
+    async def send(self, command: Any, request: Metadata) -> Outcome:
         self.sent += 1
         fields = {
-            "command_id": command_id,
+            "command_id": request.id,
             "command_type": command.TYPE,
-            "subject": entity_id,
+            "subject": request.subject,
             "tag": "",
             "kind": "accepted",
             "version": 1,
@@ -73,7 +74,7 @@ class Gateway:
             "status": "stocked",
             "code": "",
             "reason": "",
-            "request_hash": about["request_hash"],
+            "request_hash": request.request_hash,
             "replayed": False,
         }
         return Outcome(**cast(Any, fields | self._changes))

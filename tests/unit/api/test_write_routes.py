@@ -20,6 +20,7 @@ from services.edge.requests import WriteRoute
 from services.edge.writes import Resource, Writer
 from services.inventory.api import StockApi
 from services.inventory.api import routes as stock_routes
+from services.kernel.record.envelope import Metadata
 from services.order.api import OrderApi, OrderApiSettings
 from services.order.api import routes as order_routes
 from tests.unit.api.in_process import AppResponse, send_request
@@ -65,20 +66,20 @@ class Gateway:
 
     epoch = 1
 
-    async def send(self, command: Any, **about: Any) -> Outcome:
-        self.arguments = about
+    async def send(self, command: Any, request: Metadata) -> Outcome:
+        self.request = request
         return Outcome(
-            command_id=about["command_id"],
+            command_id=request.id,
             command_type=command.TYPE,
-            subject=about["entity_id"],
+            subject=request.subject,
             tag="",
             kind="accepted",
             version=1,
             event_ids=("01940000-0000-7000-8000-000000000000",),
-            status=f"{about['request_hash']} {about['expected_version']} {command!r}",
+            status=f"{request.request_hash} {request.expected_version} {command!r}",
             code="",
             reason="",
-            request_hash=about["request_hash"],
+            request_hash=request.request_hash,
             replayed=False,
         )
 
@@ -169,5 +170,5 @@ async def test_fingerprints_and_command_ids_do_not_change(golden: SimpleNamespac
         app(gateway, WriteRoute), "POST", made["path"], "", headers, made["body"].encode()
     )
     assert response.status in (200, 201), response.body
-    assert gateway.arguments["request_hash"] == made["fingerprint"]
-    assert gateway.arguments["command_id"] == made["command_id"]
+    assert gateway.request.request_hash == made["fingerprint"]
+    assert gateway.request.id == made["command_id"]

@@ -33,14 +33,18 @@ from services.kernel.record.codec import (
     single_records,
 )
 from services.kernel.record.envelope import (
+    SYSTEM,
+    UNKNOWN,
+    AuthContext,
     Headers,
     Malformed,
     Metadata,
     read_headers,
     write_headers,
 )
+from services.kernel.worker.addresses import Routing
 from services.kernel.worker.entities import Entity, LoadedEntity, Partition, Staged
-from services.kernel.worker.execution import Executor, Routing
+from services.kernel.worker.execution import Executor
 from services.kernel.worker.retry_window import Window
 
 INBOX = "inventory.inbox"
@@ -79,9 +83,13 @@ def reservation(number: int, sku: str, units: int = 1) -> OutgoingMessage:
     return OutgoingMessage(f"id-{number}", sku, f"tag {number}", value)
 
 
-def group(partition: int, messages: list[OutgoingMessage], cause: str = "e") -> MessageGroup:
+def group(
+    partition: int, messages: list[OutgoingMessage], cause: str = "e", auth: AuthContext = UNKNOWN
+) -> MessageGroup:
     reply = "order.inbox", "an-order"
-    return MessageGroup(INBOX, partition, ReserveStock.TYPE, "c", cause, "00-ab-cd-01", *reply, messages)
+    return MessageGroup(
+        INBOX, partition, ReserveStock.TYPE, "c", cause, "00-ab-cd-01", *reply, messages, auth
+    )
 
 
 def read(records: list[Record]) -> list[tuple[Any, ...]]:
@@ -95,12 +103,13 @@ def read(records: list[Record]) -> list[tuple[Any, ...]]:
 
 groups = st.lists(
     st.builds(
-        lambda partition, count, cause: group(
-            partition, [reservation(n, f"sku-{n}") for n in range(count)], cause
+        lambda partition, count, cause, auth: group(
+            partition, [reservation(n, f"sku-{n}") for n in range(count)], cause, auth
         ),
         st.integers(0, 2),
         st.integers(1, 40),
         st.sampled_from(["", "an-event"]),
+        st.sampled_from([UNKNOWN, SYSTEM, AuthContext("user", "a.b~c-D_1"), AuthContext("user", "b", "op")]),
     ),
     max_size=60,
 )
@@ -189,7 +198,7 @@ def test_one_message_of_a_batch_is_parked_and_the_others_are_executed() -> None:
         ("id-1", "refused", "tag 1"),
         ("id-2", "refused", "tag 2"),
     ]
-    assert list(staged.replies) == [("order.inbox", None, "an-order")]
+    assert list(staged.replies) == [("order.inbox", None, "an-order", UNKNOWN)]
     assert {outcome.epoch for outcome in outcomes} == {3}
 
 
@@ -248,3 +257,58 @@ def test_outcomes_have_epochs_where_every_process_knows_them(phase: Phase, epoch
     batch = decode(routing.encode("order.outcomes", OutcomeBatch((accepted,), 3)))
     (outcome,) = batch.outcomes
     assert (batch.epoch, outcome) == (epoch, replace(accepted, epoch=epoch))
+
+
+def test_a_worker_of_an_earlier_version_reads_a_batch_of_several_principals() -> None:
+    """The principals are in a header that it does not know; the value is what it always was."""
+    first, second = AuthContext("user", "a"), AuthContext("user", "b", "operator")
+    some = [group(0, [reservation(1, "s")], auth=first), group(0, [reservation(2, "t")], auth=second)]
+    ((topic, value, key, more),) = batch_records(some, SENDER)
+    ((_, same, _, before),) = batch_records([group._replace(auth=UNKNOWN) for group in some], SENDER)
+    assert value == same
+    headers = dict(more["headers"])
+    assert headers.keys() - dict(before["headers"]).keys() == {"ce_groupauth"}
+    assert headers["ce_groupauth"] == b"user:a:,user:b:operator"
+    assert headers["ce_authtype"] == b"system"
+    assert [message.metadata.auth for message in received(OneRecord((topic, value, key, more)))] == [
+        first,
+        second,
+    ]
+
+
+def test_a_batch_of_an_earlier_version_names_no_principal() -> None:
+    some = [group(0, [reservation(1, "s")], auth=AuthContext("user", "a"))]
+    ((topic, value, key, more),) = batch_records(some, SENDER)
+    old = [header for header in more["headers"] if "auth" not in header[0]]
+    (message,) = received(OneRecord((topic, value, key, {"headers": old})))
+    assert message.metadata.auth == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"user:a:", b"user:a:,x", b"user:a\xff:,user:a:", b"U:a:,user:b c:", b":::"]
+)
+def test_principals_that_no_worker_wrote_are_unknown(text: bytes) -> None:
+    some = [group(0, [reservation(number, sku)]) for number, sku in enumerate("st")]
+    ((topic, value, key, more),) = batch_records(some, SENDER)
+    forged = {"headers": [*more["headers"], ("ce_groupauth", text)]}
+    messages = received(OneRecord((topic, value, key, forged)))
+    assert UNKNOWN in {message.metadata.auth for message in messages}
+    assert {message.metadata.auth for message in messages} <= {UNKNOWN, AuthContext("user", "a")}
+
+
+def test_who_caused_a_command_caused_its_reply() -> None:
+    """Replies to one entity go together only if one principal caused them."""
+    customer, warehouse = AuthContext("user", "customer"), AuthContext("user", "warehouse")
+    here = skus(0, 3)
+    some = [
+        group(0, [reservation(number, sku)], auth=auth)
+        for number, (sku, auth) in enumerate(zip(here, (customer, warehouse, customer), strict=True))
+    ]
+    ((topic, value, key, more),) = batch_records(some, SENDER)
+    replies = executed(OneRecord((topic, value, key, more))).replies
+    assert {
+        receiver[3]: [outcome.command_id for outcome in outcomes] for receiver, outcomes in replies.items()
+    } == {
+        customer: ["id-0", "id-2"],
+        warehouse: ["id-1"],
+    }

@@ -9,7 +9,7 @@ from contracts.kernel.records import OutcomeBatch
 from contracts.order.commands import PlaceOrder
 from services.kernel.log.control import Phase
 from services.kernel.record.envelope import Malformed, Metadata, ReplyAddress
-from services.kernel.worker.execution import Routing
+from services.kernel.worker.addresses import Routing
 
 INBOX, COMMANDS = "inventory.inbox", "inventory.commands"
 PHASES: tuple[Phase, ...] = ("commands", "inbox", "closed")
