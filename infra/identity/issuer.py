@@ -1,12 +1,14 @@
 """The issuer of a stack: it signs access tokens (RFC 9068) for people who try the shop.
 
-Everything lies in the folder `identity` of each site (0700): the private key and the random ids that stand for names
-(0600), and what the APIs read: the public keys (JWKS) and the issuer's metadata (RFC 8414). Both sites of a shop have
-the same key. A shop for others uses an OpenID provider instead, by the same settings.
+Everything lies in the folder `identity` of each site (0700): the private key (0600), and what the APIs read: the public
+keys (JWKS) and the issuer's metadata (RFC 8414). Both sites of a shop have the same key, from which the ids follow that
+stand for names: a client is the same principal after the loss of a site. A shop for others uses an OpenID provider
+instead, by the same settings.
 """
 
 from __future__ import annotations
 
+import hmac
 import re
 import time
 from dataclasses import dataclass
@@ -27,7 +29,6 @@ ISSUER = "https://daybook.invalid"  # a name that never exists (RFC 2606)
 AUDIENCE = "daybook"
 CLIENT = "daybook-cli"
 DEMO, DEMO_HOURS = "demo", 12.0
-_PEOPLE = "people"
 _ALGORITHM = "ES256"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 
@@ -59,10 +60,14 @@ class TokenIssuer:
         }
 
     def subject(self, name: str) -> str:
-        """The random id that stands for a name. Raises NoToken for a name that cannot name a file."""
+        """The id that stands for a name: nobody finds the name without the issuer's key. The same at both sites.
+
+        Raises NoToken for what is no name, and before `prepare`.
+        """
         if not _NAME.fullmatch(name):
             raise NoToken(f"{name} is no name here: up to 32 lower-case letters, digits and ._-")
-        return kept_secret(self.folder / _PEOPLE / name, uuid4().hex)
+        secret = str(self._key().as_dict(private=True)["d"]).encode()
+        return hmac.new(secret, name.encode(), "sha256").hexdigest()[:32]
 
     def token(self, name: str, scopes: list[str], hours: float) -> str:
         """An access token for `name`. Raises NoToken."""
@@ -91,15 +96,13 @@ class TokenIssuer:
     def prepare(self, copy: Path | None = None) -> None:
         """Make the private key where it is missing, and publish its public part. Raises OSError.
 
-        The key and the ids in the folder `copy` of the other site are taken from there.
+        The key in the folder `copy` of the other site is taken from there.
         """
         from joserfc.jwk import ECKey
 
-        for folder in (self.folder, self.folder / _PEOPLE):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if copy is not None and (copy / self._private.name).exists():
-            for file in (copy / self._private.name, *(copy / _PEOPLE).glob("[!.]*")):
-                kept_secret(self.folder / file.relative_to(copy), file.read_text())
+            kept_secret(self._private, (copy / self._private.name).read_text())
         if not self.prepared:
             fresh = ECKey.generate_key("P-256", {"use": "sig", "alg": _ALGORITHM}, auto_kid=True)
             kept_secret(self._private, msgspec.json.encode(fresh.as_dict(private=True)).decode())

@@ -50,18 +50,21 @@ async def test_an_api_verifies_its_tokens(issuer: TokenIssuer, tmp_path: Path) -
     assert await served(issuer, f"Bearer {again.token('alice', ['sales:read'], 1)}") == 422
 
 
-def test_a_token_has_a_random_id_instead_of_a_name(issuer: TokenIssuer) -> None:
+def test_a_token_has_an_id_instead_of_a_name(issuer: TokenIssuer, tmp_path: Path) -> None:
     claims = json.loads(urlsafe_b64decode(issuer.token("alice", [*SCOPES], 1).split(".")[1] + "=="))
     assert claims["sub"] == issuer.subject("alice") != issuer.subject("bob")
     assert "alice" not in json.dumps(claims)
+    other = TokenIssuer(tmp_path / "other")
+    other.prepare()
+    assert other.subject("alice") != issuer.subject("alice")  # nobody finds the name without the key
     assert claims["scope"].split() == [*SCOPES]
 
 
 def test_only_the_owner_reads_the_secrets(issuer: TokenIssuer) -> None:
     issuer.token("alice", [], 1)
     modes = {file.name: S_IMODE(file.stat().st_mode) for file in issuer.folder.rglob("*")}
-    assert S_IMODE(issuer.folder.stat().st_mode) == modes["people"] == 0o700
-    assert modes["signing-key.json"] == modes["alice"] == 0o600
+    assert S_IMODE(issuer.folder.stat().st_mode) == 0o700
+    assert modes["signing-key.json"] == 0o600
     assert "d" not in json.loads(issuer.keys.read_bytes())["keys"][0]
 
 
