@@ -33,6 +33,7 @@ from starlette.requests import Request
 from services.edge.problems import Code, EdgeError, Problem
 from services.edge.scopes import OF_CUSTOMERS, SCOPES, WIDER
 from services.edge.settings import TokenSettings
+from services.kernel.record.envelope import UNAUTHENTICATED, AuthContext
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key
@@ -80,6 +81,13 @@ class Principal:
     def only_customer(self) -> bool:
         """Whether it can act for nobody but itself."""
         return self.scopes <= OF_CUSTOMERS
+
+    @property
+    def auth(self) -> AuthContext:
+        """Who calls, as the records that follow from the request name it."""
+        if not self.subject:
+            return UNAUTHENTICATED
+        return AuthContext("service_account" if self.client == self.subject else "user", self.subject)
 
 
 ANYONE = Principal("", "", frozenset(SCOPES))

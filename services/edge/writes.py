@@ -31,7 +31,7 @@ from contracts.topics import TOPICS
 from services.edge.app import application
 from services.edge.durability import THIS_SITE, Durability, Mark, PeerLog, mark_of
 from services.edge.gateway import Gateway
-from services.edge.identity import KEYS_UNAVAILABLE, TOKENS, Principal, caller
+from services.edge.identity import KEYS_UNAVAILABLE, TOKENS, caller
 from services.edge.limits import RATE_LIMITED, TOO_MANY_PENDING
 from services.edge.middleware import (
     COMMAND_KEY,
@@ -53,7 +53,7 @@ from services.edge.requests import ChangeRequest, WriteHeaders, expected_version
 from services.edge.server import end_process
 from services.edge.settings import ApiSettings
 from services.kernel.model.process import derived_id
-from services.kernel.record.envelope import UNAUTHENTICATED, AuthContext, Metadata, now_micros, uuid7
+from services.kernel.record.envelope import AuthContext, Metadata, now_micros, uuid7
 from services.kernel.record.tokens import Token
 from services.kernel.worker.entities import NO_VERSION
 
@@ -104,14 +104,6 @@ class Write:
             auth=self.auth,
             former_id=command_id(entity_id, self.key) if self.former else "",
         )
-
-
-def auth_of(principal: Principal) -> AuthContext:
-    """Returns who calls as the records that follow from the request name it."""
-    if not principal.subject:
-        return UNAUTHENTICATED
-    kind = "service_account" if principal.client == principal.subject else "user"
-    return AuthContext(kind, principal.subject)
 
 
 def entity_of_key(key: str, subject: str = "") -> str:
@@ -165,7 +157,7 @@ class Writer:
         digest.update(b"\n%d\n" % version if version is not None else b"\n\n")
         digest.update(body.__pydantic_serializer__.to_json(body))
         key = request.scope["state"][COMMAND_KEY] = headers.idempotency_key or uuid7()
-        auth = auth_of(caller(request))
+        auth = caller(request).auth
         repeated = bool(auth.id and headers.idempotency_key)
         return Write(
             key=key,
