@@ -36,16 +36,19 @@ def cancelled(client: httpx.Client, order_id: str, key: str = "") -> tuple[int, 
 
 @pytest.mark.timeout(600)
 def test_only_the_customer_of_an_order_cancels_it(shop: Shop) -> None:
-    own, unknown = f"own-{uuid4()}", f"unknown-{uuid4()}"
+    own, unknown, urls = f"own-{uuid4()}", f"unknown-{uuid4()}", api_urls(shop.settings)
+    delivery = f"{urls[Api.INVENTORY]}/stock/{LINE['sku']}/receipts"
+    body = {"quantity": 1, "reference": "delivery 1"}
+    assert httpx.post(delivery, json=body, auth=urls.caller, timeout=60, trust_env=False).status_code == 200
     with as_customer(shop, "alice") as alice, as_customer(shop, "bob") as bob:
         assert alice.post("/orders", json=ORDER | {"order_id": own}).status_code == 201
-        refused = cancelled(bob, own, "one key")
+        refused = cancelled(bob, own, "one-key")
         assert refused == cancelled(bob, unknown)
         assert (refused[0], refused[1]["code"]) == (404, "order_not_found")
         assert bob.post("/orders", json=ORDER | {"order_id": own}).json()["code"] == "order_exists"
-        assert cancelled(alice, own, "two keys")[0] == 200
+        assert cancelled(alice, own, "two-keys")[0] == 200
         # what was recorded for another customer is not returned
-        status, body = cancelled(bob, own, "two keys")
+        status, body = cancelled(bob, own, "two-keys")
         assert (status, body["code"]) == (422, "idempotency_key_reused")
         assert cancelled(bob, own) == refused
 
