@@ -3,13 +3,14 @@
 AnalyticsError
 ├── AheadOfLog
 ├── BadExpectation
+├── BrokenStream
 ├── DatabaseUnreachable
 ├── JarsMissing
 ├── LakeBusy
-├── LakeDamaged
 ├── LakeLogReplaced
 ├── LogUnreachable
 ├── NoLake
+├── NotRecorded
 ├── ReplayIncomplete
 └── UndecodableValue
 """

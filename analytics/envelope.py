@@ -1,6 +1,6 @@
 """The envelope of every record as columns, and the reason if it is not a valid envelope."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -60,16 +60,19 @@ def with_columns(source: DataFrame) -> DataFrame:
     return searchable(source).select(once(struct(columns)))
 
 
-def with_kind(source: DataFrame) -> DataFrame:
-    """The columns of LOG_COLUMNS, and `kind`. Looks each header up once, because that is most of the work."""
+def with_kind(source: DataFrame, kept: Sequence[str] = ()) -> DataFrame:
+    """The columns of LOG_COLUMNS, `kind`, and those of `source` that are `kept`; `source` is then the name of the
+    writer. Looks each header up once, because that is most of the work."""
     headers_ = dict.fromkeys((*REQUIRED, *OPTIONAL, *HEADERS.values()))
     fields_ = {name: header_value(name) for name in headers_}
     fields_ |= {f"has_{name}": F.array_contains("names", name) for name in (*OPTIONAL, "ce_sequence")}
-    fields_ |= {name: F.col(name) for name in (*POSITION, "key", "value")} | {"schema_id": schema_id()}
+    copied = (*POSITION, "key", "value", *(name for name in kept if name != "source"))
+    fields_ |= {name: F.col(name) for name in copied} | {"schema_id": schema_id()}
     raw = searchable(source).select(once(struct(fields_)))
     columns = {name: F.col(name) for name in POSITION}
     columns |= typed({name: F.col(header) for name, header in HEADERS.items()})
     columns |= {name: F.col(name) for name in ("schema_id", "value")} | {"kind": _kind()}
+    columns |= {name: _text(f"ce_{name}") if name == "source" else F.col(name) for name in kept}
     return raw.select(once(struct(columns)))
 
 

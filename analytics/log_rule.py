@@ -105,16 +105,21 @@ def find_exceptions(
 ) -> Exceptions:
     """Read the log once, twice where a record's epoch is not open; `partitions` is how many each topic has. `log` is
     what `with_kind` makes."""
-    digest = F.unhex(F.md5("value"))
-    decodable = {"end": digest, "whole": F.concat(F.expr("substring(value, 6)"), digest)}
-    complete = (F.col("kind").isNull() | (F.col("kind") != "no_envelope")) & F.col("entity").isNotNull()
-    prepared = log.select("*", once(struct(decodable))).withColumns(
+    prepared = log.select("*", once(decodable())).withColumns(
         {
-            "entity": F.when(complete, F.col("entity")),
-            "verdict": F.when(F.col("kind").isNull(), _verdict(decisions)),
+            "verdict": F.when(F.col("kind").isNull(), verdict_on(decisions)),
             "readable": F.col("kind").isNull() & _readable(lock),
         }
     )
+    return exceptions_among(prepared, partitions, decisions)
+
+
+def exceptions_among(
+    judged: DataFrame, partitions: Mapping[str, int], decisions: RecordedDecisions
+) -> Exceptions:
+    """The same, of records whose `verdict` and `readable` are known: the columns of GIVEN."""
+    complete = (F.col("kind").isNull() | (F.col("kind") != "no_envelope")) & F.col("entity").isNotNull()
+    prepared = judged.withColumn("entity", F.when(complete, F.col("entity")))
     exceptions = _find(prepared, partitions)
     epochs, records = open_epochs(exceptions, decisions)
     if not _all_open(exceptions, epochs):
@@ -172,16 +177,27 @@ def open_epochs(
     return epochs, records
 
 
+def decodable() -> Column:
+    """`value` for `decoded`: `whole` is the event with its digest (`end`) appended."""
+    digest = F.unhex(F.md5("value"))
+    return struct({"end": digest, "whole": F.concat(F.expr("substring(value, 6)"), digest)})
+
+
+def decoded(schema_id: int, lock: Lock) -> Column:
+    """`whole` as `event` and `end`: an event as long as its schema says has just its digest behind it. Nulls where it
+    cannot be decoded."""
+    end = {"type": "fixed", "name": "End", "namespace": "daybook", "size": END_BYTES}
+    fields = [{"name": "event", "type": lock.schema(schema_id)}, {"name": "end", "type": end}]
+    schema = {"type": "record", "name": "Whole", "namespace": "daybook", "fields": fields}
+    return from_avro(F.col("whole"), msgspec.json.encode(schema).decode(), {"mode": "PERMISSIVE"})
+
+
 def _readable(lock: Lock) -> Column:
-    """Whether `value` is an event of a known schema, and nothing behind it. It is decoded with its digest appended:
-    an event as long as its schema says has just that behind it."""
+    """Whether `value` is an event of a known schema, and nothing behind it."""
     readable = F.when(F.lit(False), F.lit(False))
     for number in (number for name in event_types(lock) for number in lock.ids(name)):
-        end = {"type": "fixed", "name": "End", "namespace": "daybook", "size": END_BYTES}
-        fields = [{"name": "event", "type": lock.schema(number)}, {"name": "end", "type": end}]
-        schema = {"type": "record", "name": "Whole", "namespace": "daybook", "fields": fields}
-        decoded = from_avro(F.col("whole"), msgspec.json.encode(schema).decode(), {"mode": "PERMISSIVE"})
-        readable = readable.when(F.col("schema_id") == number, decoded["end"] == F.col("end"))
+        end = decoded(number, lock)["end"]
+        readable = readable.when(F.col("schema_id") == number, end == F.col("end"))
     return F.coalesce(readable, F.lit(False))
 
 
@@ -227,7 +243,7 @@ def _open_epoch(epochs: Intervals) -> Column:
     return epoch_column.otherwise(FIRST_EPOCH)
 
 
-def _verdict(decisions: RecordedDecisions) -> Column:
+def verdict_on(decisions: RecordedDecisions) -> Column:
     """What was decided about a record; it compares the value's digest only in streams with decisions."""
     if not decisions.verdicts:
         return F.lit(None).cast("string")

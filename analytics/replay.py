@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType
+from pyspark.sql.types import BooleanType, StructType
 
 from analytics.decoder import upcast_batches
 from analytics.envelope import (
@@ -52,6 +52,7 @@ SOURCE = {
     "includeHeaders": "true",
     "failOnDataLoss": "true",
 }
+EARLIEST = -2  # to Spark's Kafka source
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Replay:
         current = rows.where(F.col("schema_id") == newest).select(*ENVELOPE, once(self._decoded(newest)))
         if not older:
             return current
-        upcasted = _upcasted(rows.where(F.col("schema_id").isin(older)), current)
+        upcasted = upcasted_to(current, rows.where(F.col("schema_id").isin(older)))
         return current.unionByName(upcasted.where("NOT undecodable").drop("undecodable"))
 
     @property
@@ -87,8 +88,9 @@ class Replay:
         return aside.select(*POSITION, "entity", "schema_id", F.col("fault").alias("reason"))
 
     def kept(self) -> "Replay":
-        """Returns the same replay, read from the broker once and cached by Spark (memory, then disk)."""
-        return replace(self, log=self.log.persist(StorageLevel.MEMORY_AND_DISK))
+        """Returns the same replay, read from the broker once and kept on Spark's scratch disk: a log is larger than
+        memory."""
+        return replace(self, log=self.log.persist(StorageLevel.DISK_ONLY))
 
     def before(self, offsets: Offsets) -> "Replay":
         """Returns only what lies before these offsets; an unnamed partition is left out."""
@@ -111,15 +113,20 @@ def replay(
     return Replay(ends, with_fault(with_columns(source), exceptions), lock, exceptions)
 
 
-def read_topics(session: SparkSession, kafka: str, ends: Offsets) -> DataFrame:
-    """The committed records of topics from their beginning, as Spark's Kafka source gives them."""
-    starts = {topic: {str(number): -2 for number in partitions} for topic, partitions in ends.items()}
+def read_topics(session: SparkSession, kafka: str, ends: Offsets, starts: Offsets | None = None) -> DataFrame:
+    """The committed records of topics from `starts` (default: their beginning), as Spark's Kafka source gives them."""
+    begin = {
+        topic: {number: (starts or {}).get(topic, {}).get(number, EARLIEST) for number in partitions}
+        for topic, partitions in ends.items()
+    }
     return (
         session.read.format("kafka")
         .options(**SOURCE)
         .options(**Connection(kafka).spark())
         .option("assign", _json({topic: sorted(partitions) for topic, partitions in ends.items()}))
-        .option("startingOffsets", _json(starts))
+        # Splits partitions by ranges of offsets where there are more cores than partitions.
+        .option("minPartitions", session.sparkContext.defaultParallelism)
+        .option("startingOffsets", _json(begin))
         .option("endingOffsets", _json(ends))
         .load()
     )
@@ -129,8 +136,9 @@ def _json(option: object) -> str:
     return msgspec.json.encode(option).decode()
 
 
-def _upcasted(rows: DataFrame, shape: DataFrame) -> DataFrame:
-    result = shape.schema.add("undecodable", BooleanType())
+def upcasted_to(shape: DataFrame, rows: DataFrame) -> DataFrame:
+    """Records of older schemas in the `shape` of the newest, and `undecodable`."""
+    result = StructType([*shape.schema.fields]).add("undecodable", BooleanType())
     batches = partial(_upcast, schema=to_arrow_schema(result, timezone="UTC"))
     return rows.select(*ENVELOPE, "value").mapInArrow(batches, result)
 

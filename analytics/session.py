@@ -27,9 +27,16 @@ EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     # Other tools than Spark read instants exactly.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Many small parts to begin with, so that a large input does not need much memory; Spark merges what stays small.
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64",
+    # Without that (streams, whose state is bound to this number): few.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A lake's list of files is short; 50 tasks to read it would be most of the work.
+    "spark.databricks.delta.snapshotPartitions": "2",
 }
 
 
@@ -46,7 +53,8 @@ def open_session(name: str, settings: AnalyticsSettings) -> SparkSession:
     for key, value in options.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    # An error ends the job, which says what happened; Spark would print the same Java stack several times.
+    session.sparkContext.setLogLevel("OFF")
     return session
 
 

@@ -10,8 +10,8 @@ SECRETS = os.environ.get("DAYBOOK_SECRETS")
 
 
 class AnalyticsSettings(BaseSettings):
-    """`DAYBOOK_SPARK_JARS`: the folder with Spark's Kafka and Avro jars. Java is at `JAVA_HOME`. `spark_memory` is
-    the driver's; `spark_executor_memory` and `spark_driver_host` count on a cluster alone."""
+    """`DAYBOOK_SPARK_JARS`: the folder with Spark's Kafka, Avro and Delta jars. Java is at `JAVA_HOME`. `spark_memory`
+    is the driver's; `spark_executor_memory` and `spark_driver_host` count on a cluster alone."""
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", secrets_dir=SECRETS)
 

@@ -16,7 +16,6 @@ DaybookError
 ├── NotAtRest
 ├── NotCopied
 ├── NotDone
-├── NotInTheLake
 ├── NotParked
 ├── NotPossible
 ├── NotReady

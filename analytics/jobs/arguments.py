@@ -2,13 +2,17 @@
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import typer
+from py4j.protocol import Py4JError
 from pydantic import ValidationError
+from pyspark.errors import PySparkException
 
 from analytics.settings import AnalyticsSettings
 from analytics.terminal import plain
@@ -51,12 +55,44 @@ def existing_file(text: str) -> Path:
 
 @contextmanager
 def exit_on(*expected: type[Exception]) -> Iterator[None]:
-    """Prints an expected error as one line on stderr and exits with code 2."""
+    """Prints an expected error, or one of Spark, as one line on stderr and exits with code 2. Spark's stack goes to a
+    file."""
     try:
         yield
     except expected as failure:
-        print(f"daybook: {plain(str(failure), None)}", file=sys.stderr)
-        sys.exit(FAILED)
+        _fail(str(failure))
+    except (Py4JError, PySparkException, ConnectionError) as failure:
+        stack = "".join(traceback.format_exception(failure))
+        with NamedTemporaryFile("w", prefix="daybook-spark-", suffix=".txt", delete=False) as file:
+            file.write(stack)
+        _fail(f"{spark_failure(stack)} (details: {file.name})")
+
+
+ENDED = "Spark's Java ended, usually for want of memory: set DAYBOOK_SPARK_MEMORY, for example to 2g"
+# What Spark's stack contains, and what to do; the first that fits counts.
+SPARK_FAILURES = {
+    "OutOfMemoryError": "Spark needs more memory: set DAYBOOK_SPARK_MEMORY, for example to 2g",
+    "No space left on device": "the disk is full: free space, or let Spark spill elsewhere with DAYBOOK_SPARK_SCRATCH",
+    "masters are unresponsive": "no Spark cluster responds at DAYBOOK_SPARK_MASTER: `./daybook spark status`",
+    "Could not parse Master URL": "DAYBOOK_SPARK_MASTER is not the address of a master, for example spark://host:7077",
+    "JAVA_GATEWAY_EXITED": "Java did not start: check JAVA_HOME",
+    "could be lost": "records were deleted while they were read: is the log's retention unlimited?",
+    "UnknownTopicOrPartition": "the log has no such topic: is DAYBOOK_KAFKA the address of this shop?",
+    "org.apache.kafka.common.errors.TimeoutException": "the broker stopped responding: check DAYBOOK_KAFKA",
+    "Connection refused": ENDED,
+    "Answer from Java side is empty": ENDED,
+}
+
+
+def spark_failure(stack: str) -> str:
+    """Says in one line why Spark failed."""
+    advices = (advice for sign, advice in SPARK_FAILURES.items() if sign in stack)
+    return next(advices, f"Spark failed: {stack.strip().splitlines()[-1]}")
+
+
+def _fail(reason: str) -> None:
+    print(f"daybook: {plain(reason, None)}", file=sys.stderr)
+    sys.exit(FAILED)
 
 
 def report_step(step: str) -> None:

@@ -10,15 +10,14 @@ from typing import Annotated
 
 import typer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from analytics import staging
 from analytics.envelope import with_columns
-from analytics.events import AsOf, Knowledge, moment
+from analytics.events import AsOf, BrokenStream, Knowledge, check_streams, moment
 from analytics.jobs import arguments
 from analytics.jobs.outputs import OutputReading, preview, read_ends, write
-from analytics.lake.manifest import LakeDamaged, NoLake
-from analytics.lake.reader import open_lake
+from analytics.lake.reader import LakeLog, open_lake
+from analytics.lake.tables import NoLake, NotRecorded
 from analytics.marts.catalogue import MARTS, Sources
 from analytics.offsets import AheadOfLog, LogUnreachable, Offsets, check_within, stable_ends
 from analytics.replay import Replay, read_topics, replay
@@ -43,36 +42,34 @@ class Selection:
     knowledge: Knowledge = Knowledge.HAPPENED
 
 
-def events(session: SparkSession, selection: Selection) -> Replay:
-    """Returns the events up to `ends`, of any time. Raises LogUnreachable, AheadOfLog, NoLake and LakeDamaged."""
+def events(session: SparkSession, selection: Selection) -> Replay | LakeLog:
+    """Returns the events up to `ends`, of any business time. Raises LogUnreachable, AheadOfLog, NoLake and
+    NotRecorded."""
     if selection.lake is None:
         if selection.ends is not None:
             check_within(stable_ends(selection.kafka, selection.ends), {EARLIER: selection.ends})
-        return replay(session, selection.kafka, ends=selection.ends)
-    lake = open_lake(session, selection.lake)
+        return replay(session, selection.kafka, ends=selection.ends).kept()
+    recorded = selection.moment if selection.knowledge is Knowledge.RECORDED else None
+    lake = open_lake(session, selection.lake, recorded)
     if selection.ends is None:
         return lake
     check_within(lake.ends, {EARLIER: selection.ends})
     return lake.before(selection.ends)
 
 
-def sources(session: SparkSession, log: Replay, selection: Selection) -> Sources:
-    """Returns the frames of the marts. Raises LogUnreachable. It reads commands only if they can be limited like the
-    events: they have no business time, are not in the lake, and no output stores their offsets."""
-    if selection.moment is None:
-        whole_log = selection.lake is None and selection.ends is None
-        return Sources(log, _outgoing_commands(session, selection.kafka) if whole_log else None)
-    cut = AsOf(log, selection.moment, selection.knowledge)
-    if selection.lake is not None or selection.ends is not None or selection.knowledge is Knowledge.HAPPENED:
-        return Sources(cut)
-    return Sources(cut, _outgoing_commands(session, selection.kafka, selection.moment))
+def sources(session: SparkSession, log: Replay | LakeLog, selection: Selection) -> Sources:
+    """Returns the frames of the marts. Raises LogUnreachable. It reads commands only with the whole log: they have no
+    business time, are not in the lake, and no output stores their offsets."""
+    if selection.moment is not None and selection.knowledge is Knowledge.HAPPENED:
+        return Sources(AsOf(log, selection.moment))
+    if selection.lake is not None or selection.ends is not None:
+        return Sources(log)
+    return Sources(log, _outgoing_commands(session, selection.kafka))
 
 
-def _outgoing_commands(session: SparkSession, kafka: str, until: datetime | None = None) -> DataFrame:
+def _outgoing_commands(session: SparkSession, kafka: str) -> DataFrame:
     commands = with_columns(read_topics(session, kafka, stable_ends(kafka, COMMANDS)))
-    return staging.outgoing_commands(
-        commands if until is None else commands.where(F.col("recorded_at") <= F.lit(until)), load_lock()
-    )
+    return staging.outgoing_commands(commands, load_lock())
 
 
 NAMED_RECORDS = 20
@@ -80,13 +77,14 @@ WIDTH = 160
 
 
 def run(names: Sequence[str], selection: Selection, out: Path, settings: AnalyticsSettings) -> None:
-    """Writes the marts and prints the first rows of each. Raises JarsMissing, LogUnreachable,
-    AheadOfLog, NoLake and LakeDamaged."""
+    """Writes the marts and prints the first rows of each. Raises JarsMissing, LogUnreachable, AheadOfLog, NoLake,
+    NotRecorded and BrokenStream."""
     arguments.report_step("starting Spark")
     session = open_session("marts", settings)
     source = "log" if selection.lake is None else "lake"
     arguments.report_step(f"reading the {source}")
-    log = events(session, selection).kept()
+    log = events(session, selection)
+    check_streams(log.events)
     set_aside = log.set_aside.persist()
     first = tuple(row.asDict() for row in set_aside.limit(NAMED_RECORDS).collect())
     as_of = selection.moment.isoformat() if selection.moment else None
@@ -148,7 +146,7 @@ def make(
     knowledge: Annotated[
         Knowledge,
         typer.Option(
-            help="As of T: what had happened by then in business time, or what was recorded by then."
+            help="As of T: what had happened by then in business time, or what the lake had recorded by then."
         ),
     ] = Knowledge.HAPPENED,
     as_read_by: Annotated[
@@ -160,9 +158,11 @@ def make(
 ) -> None:
     """Build marts from the whole history; without names, all of them."""
     settings = arguments.settings_or_exit()
-    folder = (lake or settings.lake) if source is _Source.lake else None
+    folder = (lake or settings.lake).absolute() if source is _Source.lake else None
+    if as_of is not None and knowledge is Knowledge.RECORDED and folder is None:
+        raise typer.BadParameter("only the lake can say what was recorded by a moment: add --from lake")
     selection = Selection(settings.kafka, folder, as_read_by, as_of, knowledge)
-    with arguments.exit_on(JarsMissing, LogUnreachable, AheadOfLog, NoLake, LakeDamaged):
+    with arguments.exit_on(JarsMissing, LogUnreachable, AheadOfLog, NoLake, NotRecorded, BrokenStream):
         run(marts or list(MARTS), selection, out, settings)
 
 

@@ -1,11 +1,8 @@
 """Writes a mart as Parquet together with the offsets that were read, and replaces the former output as a whole.
 
-A killed job leaves the old or the new folder.
+A killed job leaves the old or the new folder; if it was killed between two renames, the next one restores the old.
 """
 
-import ctypes
-import errno
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,14 +14,12 @@ import msgspec
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from analytics.marts.catalogue import Mart
+from analytics.marts.catalogue import Mart, money_columns
 from analytics.terminal import Table
 
 LOG_FILE = "_log.json"
 SHOWN_ROWS = 5
 SHOWN_COLUMNS = 10
-MONEY = frozenset({"gross", "net", "refund", "spent", "lost", "lost_with_orders"})
-REVENUE = MONEY | {"returned"}  # elsewhere, orders or units
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,8 @@ class OutputReading:
 def write(frame: DataFrame, name: str, mart: Mart, reading: OutputReading, folder: Path) -> None:
     """Writes one Parquet file in the order of the grain, and LOG_FILE; they replace `folder` together."""
     with replaced(folder) as fresh:
-        frame.coalesce(1).sort(*mart.grain).write.parquet(str(fresh))
+        # Only the finished rows come together: `coalesce` would compute the whole mart in one task.
+        frame.repartition(1).sortWithinPartitions(*mart.grain).write.parquet(str(fresh))
         content = msgspec.json.encode({"mart": name} | reading.to_json())
         (fresh / LOG_FILE).write_bytes(msgspec.json.format(content, indent=1))
 
@@ -73,7 +69,7 @@ def preview(name: str, folder: Path) -> Table:
     columns = table.column_names[:SHOWN_COLUMNS]
     more = len(table.column_names) - len(columns)
     title = f"{name}, rows: {table.num_rows:,}" + (f", columns not shown: {more}" if more else "")
-    money = REVENUE if name == "daily_revenue" else MONEY
+    money = money_columns(name)
     shown = Table(*columns, title=title, title_justify="left")
     for row in table.slice(0, SHOWN_ROWS).select(columns).to_pylist():
         shown.add_row(*(_text(value, column in money) for column, value in row.items()))
@@ -92,38 +88,16 @@ def _text(value: Any, money: bool) -> str:
             return str(value)
 
 
-_HERE = -100  # AT_FDCWD
-_EXCHANGE = 2  # RENAME_EXCHANGE
-_NOT_HERE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
-
-
 @contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
-    """Yields a folder to write; it replaces `folder` only if the block succeeds."""
+    """Yields a folder to write; it replaces `folder` only if the block succeeds. Between two renames there is none."""
     fresh, former = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
     if former.exists() and not folder.exists():
         former.rename(folder)  # killed between two renames
     shutil.rmtree(fresh, ignore_errors=True)
     yield fresh
-    if not folder.exists():
-        fresh.rename(folder)
-    elif not exchange(fresh, folder):
+    if folder.exists():
         shutil.rmtree(former, ignore_errors=True)
         folder.rename(former)
-        fresh.rename(folder)
-    for left in (fresh, former):
-        shutil.rmtree(left, ignore_errors=True)
-
-
-def exchange(folder: Path, other: Path) -> bool:
-    """Exchanges the names of two folders in one step; returns False if the system cannot."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except AttributeError:
-        return False
-    if rename(_HERE, os.fsencode(folder), _HERE, os.fsencode(other), _EXCHANGE) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in _NOT_HERE:
-        return False
-    raise OSError(number, os.strerror(number), str(other))
+    fresh.rename(folder)
+    shutil.rmtree(former, ignore_errors=True)

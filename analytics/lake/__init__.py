@@ -1,10 +1,9 @@
-"""The log's committed records as Parquet, copied once each.
+"""The log's committed records as Delta tables, copied and decoded once each.
 
-    manifest.json        the valid parts, and the offsets up to which they are complete; replaced as a whole
-    parts/part=<name>/   topic=<topic>/day=<recorded day>/*.parquet; never changed
-    checkpoint-<name>/   the position of Spark's stream
-    lock                 locked by the only writer
+    events_raw     every record with its headers and its value as they were written, partitioned by `record`
+    order_placed … one table per event type: the envelope, `readable`, and the event's fields; money is a decimal
+    exceptions     which records are no events that count, by the rule of docs/adr/0017
+    commits        one row per update: when, to which offsets, with which exceptions
 
-A reader sees only what the manifest names, so a batch, a compaction or a rebuild takes effect when the manifest is
-replaced. The next writer removes what a killed writer has left.
+A row of `commits` makes an update visible: readers see what lies before its offsets.
 """

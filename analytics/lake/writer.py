@@ -1,48 +1,53 @@
-"""Copies the log into the lake, each batch exactly once, and makes few files of many.
+"""Copies the log into the lake's tables, each record exactly once.
 
-A part is written aside, measured, then named in the manifest; it is removed when no manifest names it.
+Each batch has a number. It is appended to `events_raw` with its end offsets, then decoded from there into the tables
+of its event types. Delta stores the number with each table in the same commit as the rows, so a killed update is
+continued where it ended, and two writers at once cannot both append a batch.
 """
 
-import fcntl
-import shutil
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import msgspec
-import pyarrow as pa
-import pyarrow.dataset as ds
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics.envelope import EVENT_TOPICS, before, with_kind
+from analytics.envelope import ENVELOPE, EVENT_TOPICS, event_types, once, with_kind
 from analytics.errors import AnalyticsError
-from analytics.lake.manifest import (
-    MANIFEST,
-    NO_SCHEMA,
-    REBUILDING,
-    LakeDamaged,
-    Manifest,
+from analytics.lake.reader import LakeLog, judged, records_of
+from analytics.lake.tables import (
+    APP,
+    COMMITS,
+    EXCEPTIONS,
+    FORMER,
+    OTHER,
+    RAW,
+    Commit,
     NoLake,
-    Part,
+    batch_ends,
     fingerprint,
-    part_folder,
-    read_manifest,
-    size,
-    write_manifest,
+    last_batch,
+    read_commits,
+    read_exceptions,
+    table_name,
 )
-from analytics.lake.reader import records
-from analytics.log_rule import read_decisions
+from analytics.log_rule import Exceptions, decodable, decoded, exceptions_among, read_decisions
+from analytics.money import with_decimals
 from analytics.offsets import Offsets, check_within, stable_ends, topic_ids
-from analytics.replay import SOURCE
-from contracts.lock import load_lock
-from services.kernel.log.clients import Connection
+from analytics.replay import read_topics, upcasted_to
+from contracts.lock import Lock, load_lock
 
 EVENTS_PER_BATCH = 1_000_000
 Report = Callable[[str], None]
+
+
+class LakeBusy(AnalyticsError):
+    """Another process is writing the lake."""
 
 
 class LakeLogReplaced(AnalyticsError):
@@ -56,221 +61,169 @@ def update(
     report: Report,
     topics: Sequence[str] = EVENT_TOPICS,
     events_per_batch: int = EVENTS_PER_BATCH,
-) -> Manifest:
-    """Copies the committed records that the lake does not have, and the decisions on them. Raises LogUnreachable,
-    LakeBusy, LakeLogReplaced and AheadOfLog."""
-    with only_writer(folder):
-        ids, ends = topic_ids(kafka, topics), stable_ends(kafka, topics)
-        try:
-            lake = read_manifest(folder)
-        except NoLake:
-            lake = _empty(ids)
-        if lake.log != ids:
-            raise LakeLogReplaced(f"{folder} is a copy of another log: `./daybook analytics lake rebuild`")
-        check_within(ends, {"the lake": lake.ends})
-        return _copy(session, kafka, folder / MANIFEST, lake, ends, report, events_per_batch)
+) -> Commit:
+    """Copies the committed records that the lake does not have, and commits. Raises LogUnreachable, NoLake (for one of
+    the former format), LakeBusy, LakeLogReplaced and AheadOfLog."""
+    ids, ends = topic_ids(kafka, topics), stable_ends(kafka, topics)
+    last = _last_commit(folder, ids)
+    if last.log != ids:
+        raise LakeLogReplaced(
+            f"{folder} is a copy of another log: remove it, then `./daybook analytics lake update`"
+        )
+    check_within(ends, {"the lake": last.ends})
+    try:
+        return _Writer(session, kafka, folder, ids).update(last, ends, report, events_per_batch)
+    except (Py4JJavaError, PySparkException) as error:
+        if "io.delta.exceptions" in str(error):
+            raise LakeBusy(f"another process is writing the lake in {folder}") from error
+        raise
 
 
-def rebuild(
-    session: SparkSession,
-    kafka: str,
-    folder: Path,
-    report: Report,
-    topics: Sequence[str] = EVENT_TOPICS,
-    events_per_batch: int = EVENTS_PER_BATCH,
-) -> Manifest:
-    """Copies the log from its beginning; readers see the former lake until all is copied. Raises LogUnreachable and
-    LakeBusy."""
-    with only_writer(folder):
-        ids, ends = topic_ids(kafka, topics), stable_ends(kafka, topics)
-        beside = folder / REBUILDING
-        lake = _copy(session, kafka, beside, _empty(ids), ends, report, events_per_batch)
-        try:
-            before = read_manifest(folder)
-            copied = tuple(part.name for part in before.parts)
-            lake = replace(lake, generation=before.generation + 1, retired=copied)
-        except NoLake:
-            report("there was no lake before")
-        write_manifest(lake, folder / MANIFEST)
-        beside.unlink()
-        return lake
-
-
-def _empty(ids: dict[str, str]) -> Manifest:
+def _last_commit(folder: Path, ids: dict[str, str]) -> Commit:
+    try:
+        return read_commits(folder)[-1]
+    except NoLake:
+        if (folder / FORMER).exists():
+            raise
     ends: Offsets = {topic: {} for topic in ids}
-    return Manifest(0, f"checkpoint-{uuid4().hex[:12]}", ids, ends, fingerprint(load_lock()))
+    return Commit(0, datetime.fromtimestamp(0, UTC), ends, ids, 0, "", fingerprint(load_lock()))
 
 
-def _copy(
-    session: SparkSession,
-    kafka: str,
-    file: Path,
-    lake: Manifest,
-    ends: Offsets,
-    report: Report,
-    events_per_batch: int,
-) -> Manifest:
-    """Copies from the manifest's ends to `ends` or a little further; replaces `file` after each batch."""
-    folder = file.parent
+class _Writer:
+    """One update of one lake."""
 
-    def add(batch: DataFrame, _number: int) -> None:
-        # Only the manifest shows what is in the lake. Spark repeats a batch of which it did not see the end, and
-        # starts at the first batch without its checkpoint: then nothing, or only a part, of the batch is new.
-        nonlocal lake
-        part, reached = write_part(batch.where(~before(lake.ends)), folder)
-        if not part.rows:
-            return
-        lake = _extended(lake, reached, part)
-        write_manifest(lake, file)
-        report(f"copied {sum(part.rows for part in lake.parts):,} events")
+    def __init__(self, session: SparkSession, kafka: str, folder: Path, ids: dict[str, str]) -> None:
+        self._session, self._kafka, self._folder, self._ids = session, kafka, folder, ids
+        self._lock = load_lock()
 
-    query = (
-        with_kind(_stream(session, kafka, lake.ends, ends, events_per_batch))
-        .writeStream.foreachBatch(add)
-        .option("checkpointLocation", str(folder / lake.checkpoint))
-        .trigger(availableNow=True)
-        .start()
+    def update(self, last: Commit, ends: Offsets, report: Report, events_per_batch: int) -> Commit:
+        done, copied = last_batch(self._folder, RAW), last.ends
+        if done > last.batch:  # the update before this one was killed
+            self._decode(done)
+            copied = batch_ends(self._folder, done)
+        if last.contracts != fingerprint(self._lock):
+            report("decoding again: the contracts have changed")
+            self._decode_again()
+        while (upto := _next_ends(copied, ends, events_per_batch)) != copied:
+            self._append(copied, upto, done + 1)
+            done += 1
+            # Those of another writer, if it was faster: then this one has appended nothing.
+            copied = batch_ends(self._folder, done)
+            self._decode(done)
+            report(f"copied batch {done}")
+        report("finding the records that do not count")
+        return self._commit(last, copied, done)
+
+    def _append(self, starts: Offsets, ends: Offsets, batch: int) -> None:
+        """Appends what lies between two offsets to `events_raw`."""
+        source = read_topics(self._session, self._kafka, ends, starts)
+        types = {number: name for name in event_types(self._lock) for number in self._lock.ids(name)}
+        names = [F.lit(part) for number, name in types.items() for part in (number, table_name(name))]
+        named = F.try_element_at(F.create_map(*names), F.col("schema_id").cast("int"))
+        rows = with_kind(source, ("key", "headers", "source")).withColumnsRenamed({"kind": "reason"})
+        own = F.coalesce(F.when(F.col("reason").isNull(), named), F.lit(OTHER))
+        rows = rows.withColumns({"batch": F.lit(batch).cast("long"), "record": own})
+        content = {"batch": batch, "ends": ends, "log": self._ids}
+        self._write(rows, RAW, batch, content, partition="record")
+
+    def _decode(self, batch: int) -> None:
+        """Appends a batch of `events_raw` to the tables of its types, unless they have it."""
+        raw = self._read(RAW).where(F.col("batch") == batch)
+        ids = {
+            row["schema_id"] for row in raw.where("reason IS NULL").select("schema_id").distinct().collect()
+        }
+        for name in event_types(self._lock):
+            if ids.intersection(self._lock.ids(name)) and last_batch(self._folder, table_name(name)) < batch:
+                rows = decoded_events(records_of(raw, name, self._lock), name, self._lock)
+                self._write(rows, table_name(name), batch, {"batch": batch})
+
+    def _decode_again(self) -> None:
+        """Replaces the tables of all types: their schemas, or what can be read at all, may be others than before."""
+        for name in event_types(self._lock):
+            rows = records_of(self._read(RAW), name, self._lock)
+            frame = decoded_events(rows, name, self._lock)
+            frame.write.format("delta").mode("overwrite").option("overwriteSchema", True).save(
+                str(self._folder / table_name(name))
+            )
+
+    def _commit(self, last: Commit, ends: Offsets, batch: int) -> Commit:
+        """Appends the row of `commits` that makes the update visible, and its exceptions where they have changed."""
+        log = LakeLog(self._session, self._folder, ends, Exceptions(), self._lock)
+        decisions = read_decisions(self._kafka)
+        partitions = {topic: len(numbers) for topic, numbers in ends.items()}
+        exceptions = exceptions_among(judged(log, decisions), partitions, decisions)
+        exceptions_id = last.exceptions_id
+        if exceptions != read_exceptions(self._folder, last):
+            exceptions_id = uuid4().hex
+            self._write_exceptions(exceptions, exceptions_id)
+        now = max(datetime.now(UTC), last.time + timedelta(microseconds=1))
+        contracts = fingerprint(self._lock)
+        commit = Commit(last.number + 1, now, ends, self._ids, batch, exceptions_id, contracts)
+        row = [(commit.number, now, _json(ends), _json(self._ids), batch, exceptions_id, contracts)]
+        columns = """number long, time timestamp, ends string, log string, batch long, exceptions_id string,
+            contracts string"""
+        content = {"ends": ends, "log": self._ids}
+        self._write(self._session.createDataFrame(row, columns), COMMITS, commit.number, content)
+        return commit
+
+    def _write_exceptions(self, exceptions: Exceptions, own_id: str) -> None:
+        rows: list[tuple[Any, ...]] = [
+            (own_id, topic, n, None, at, what, False) for topic, n, at, what in exceptions.records
+        ]
+        rows += [(own_id, topic, n, key, at, what, True) for topic, n, key, at, what in exceptions.stopped]
+        columns = (
+            "id string, topic string, partition int, entity string, offset long, what string, stops boolean"
+        )
+        frame = self._session.createDataFrame(rows, columns).coalesce(1)
+        frame.write.format("delta").mode("append").save(str(self._folder / EXCEPTIONS))
+
+    def _read(self, name: str) -> DataFrame:
+        return self._session.read.format("delta").load(str(self._folder / name))
+
+    def _write(
+        self, rows: DataFrame, name: str, batch: int, content: object, partition: str | None = None
+    ) -> None:
+        writing = rows.write.format("delta").mode("append").option("mergeSchema", True)
+        writing = writing.option("txnAppId", APP).option("txnVersion", batch)
+        writing = writing.option("userMetadata", _json(content))
+        if partition:
+            writing = writing.partitionBy(partition)
+        writing.save(str(self._folder / name))
+
+
+def decoded_events(rows: DataFrame, type_name: str, lock: Lock) -> DataFrame:
+    """ENVELOPE, `readable`, and the fields of the newest schema, null where a value is not readable."""
+    *older, newest = lock.ids(type_name)
+    whole = rows.where(F.col("schema_id") == newest).select(*ENVELOPE, once(decodable()))
+    opened = whole.select(*ENVELOPE, "end", once(F.struct(decoded(newest, lock).alias("made"))))
+    readable = F.coalesce(F.col("made.end") == F.col("end"), F.lit(False))
+    judged_ = opened.select(*ENVELOPE, readable.alias("readable"), F.col("made.event").alias("event"))
+    event = F.when(F.col("readable"), F.col("event"))
+    current = judged_.select(*ENVELOPE, "readable", event.alias("event")).select(
+        *ENVELOPE, "readable", "event.*"
     )
-    query.awaitTermination()
-    # After the last events there may be markers and aborted records: they are read, but not copied.
-    lake = replace(_extended(lake, ends), decisions=read_decisions(kafka))
-    write_manifest(lake, file)
-    return lake
+    if older:
+        shape = current.drop("readable")
+        upcasted = upcasted_to(shape, rows.where(F.col("schema_id").isin(older)))
+        upcasted = upcasted.select(
+            *ENVELOPE, (~F.col("undecodable")).alias("readable"), *shape.columns[len(ENVELOPE) :]
+        )
+        current = current.unionByName(upcasted)
+    return with_decimals(current)
 
 
-def _extended(lake: Manifest, reached: Offsets, *parts: Part) -> Manifest:
-    return replace(
-        lake,
-        generation=lake.generation + 1,
-        ends=_furthest(lake.ends, reached),
-        contracts=fingerprint(load_lock()),
-        parts=(*lake.parts, *parts),
-    )
-
-
-def _stream(session: SparkSession, kafka: str, copied: Offsets, ends: Offsets, events: int) -> DataFrame:
-    """Returns the log from the `copied` offsets on, `events` at a time; a new partition from its beginning."""
-    starts = {
-        topic: {str(number): copied.get(topic, {}).get(number, -2) for number in partitions}
-        for topic, partitions in ends.items()
-    }
-    return (
-        session.readStream.format("kafka")
-        .options(**SOURCE)
-        .options(**Connection(kafka).spark())
-        .option("subscribe", ",".join(ends))
-        .option("startingOffsets", msgspec.json.encode(starts).decode())
-        .option("maxOffsetsPerTrigger", events)
-        .load()
-    )
-
-
-def _furthest(copied: Offsets, reached: Offsets) -> Offsets:
+def _next_ends(copied: Offsets, ends: Offsets, events: int) -> Offsets:
+    """The ends of the next batch: so many offsets further, spread over the partitions; `copied` if nothing is left."""
+    step = max(events // max(sum(map(len, ends.values())), 1), 1)
     return {
         topic: {
-            number: max(copied.get(topic, {}).get(number, 0), reached.get(topic, {}).get(number, 0))
-            for number in {*copied.get(topic, {}), *reached.get(topic, {})}
+            number: max(since, min(since + step, end))
+            for number, end in parts.items()
+            for since in [copied.get(topic, {}).get(number, 0)]
         }
-        for topic in {**copied, **reached}
+        for topic, parts in ends.items()
     }
 
 
-SMALL_BYTES = 128 * 1024 * 1024
-
-
-def compact(session: SparkSession, folder: Path, small_bytes: int = SMALL_BYTES) -> Manifest:
-    """Merges the parts that are smaller than `small_bytes` into one, with one file for each topic and day. The former
-    parts stay until the next compaction, for readers that still use them. Raises NoLake, LakeBusy and LakeDamaged."""
-    with only_writer(folder):
-        lake = read_manifest(folder)
-        small = [part for part in lake.parts if part.bytes < small_bytes]
-        if len(small) < 2:
-            return lake
-        merged = records(session, folder, small).repartition(*BY).sortWithinPartitions("partition", "offset")
-        part, _ = write_part(merged, folder)
-        if part.rows != sum(small_part.rows for small_part in small):
-            raise LakeDamaged(
-                f"{folder}: {part.rows} records of {sum(small_part.rows for small_part in small)} were found"
-            )
-        lake = replace(
-            lake,
-            generation=lake.generation + 1,
-            parts=(*(kept for kept in lake.parts if kept not in small), part),
-            retired=tuple(small_part.name for small_part in small),
-        )
-        write_manifest(lake, folder / MANIFEST)
-        return lake
-
-
-ROWS_PER_FILE = 2_000_000
-BY = ("topic", "day")
-FOLDERS = ds.partitioning(pa.schema([(name, pa.string()) for name in BY]), flavor="hive")
-
-
-class LakeBusy(AnalyticsError):
-    """Another process is writing the lake."""
-
-
-@contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Acquires the lake's lock; the system releases it when this process ends. Raises LakeBusy. It first removes what
-    an earlier writer left incomplete."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LakeBusy(f"another process is writing the lake in {folder}") from None
-        _sweep(folder)
-        yield
-
-
-def write_part(records: DataFrame, folder: Path) -> tuple[Part, Offsets]:
-    """Writes `records` as a new part that no manifest names yet; also returns the offsets after its last records.
-    Without records, the part has no rows and no folder."""
-    name = uuid.uuid4().hex[:12]
-    aside = folder / "aside" / name
-    dated = records.withColumn("day", F.to_date("recorded_at"))
-    writing = dated.write.option("maxRecordsPerFile", ROWS_PER_FILE).option("compression", "zstd")
-    writing.partitionBy(*BY).parquet(str(aside))
-    schemas, ends = _measured(aside)
-    part = Part(name, size(aside), schemas)
-    if not part.rows:
-        shutil.rmtree(aside)
-        return part, ends
-    path = part_folder(folder, name)
-    path.parent.mkdir(exist_ok=True)
-    aside.rename(path)
-    return part, ends
-
-
-def _measured(part: Path) -> tuple[dict[str, int], Offsets]:
-    """Returns the records by schema id and the offsets after the last ones, from the files."""
-    schemas: dict[str, int] = {}
-    ends: dict[str, dict[int, int]] = {}
-    if not list(part.rglob("*.parquet")):
-        return schemas, ends
-    files = ds.dataset(part, format="parquet", partitioning=FOLDERS)
-    table = files.to_table(columns=["topic", "partition", "offset", "schema_id"])
-    for row in table.group_by("schema_id").aggregate([([], "count_all")]).to_pylist():
-        key = NO_SCHEMA if row["schema_id"] is None else str(row["schema_id"])
-        schemas[key] = row["count_all"]
-    for row in table.group_by(["topic", "partition"]).aggregate([("offset", "max")]).to_pylist():
-        ends.setdefault(row["topic"], {})[row["partition"]] = row["offset_max"] + 1
-    return schemas, ends
-
-
-def _sweep(folder: Path) -> None:
-    try:
-        manifest: Manifest | None = read_manifest(folder)
-    except NoLake:
-        manifest = None
-    named = {part.name for part in manifest.parts} | set(manifest.retired) if manifest else set()
-    kept = {part_folder(folder, name).name for name in named}
-    unnamed = [part for part in folder.glob("parts/*") if part.name not in kept]
-    checkpoints = [
-        path for path in folder.glob("checkpoint-*") if not manifest or path.name != manifest.checkpoint
-    ]
-    for path in (*unnamed, *checkpoints, folder / "aside"):
-        shutil.rmtree(path, ignore_errors=True)
-    (folder / REBUILDING).unlink(missing_ok=True)
+def _json(content: object) -> str:
+    return msgspec.json.encode(content).decode()

@@ -52,6 +52,14 @@ class Mart:
         return sources.build(self.table)
 
 
+MONEY = frozenset({"gross", "net", "refund", "spent", "lost", "lost_with_orders"})
+
+
+def money_columns(mart: str) -> frozenset[str]:
+    """The columns of a mart that are micros."""
+    return MONEY | {"returned"} if mart == "daily_revenue" else MONEY  # elsewhere, orders or units
+
+
 MARTS: Mapping[str, Mart] = {
     "orders": Mart("what became of each order", ("order_id",), lambda orders: orders),
     "daily_revenue": Mart("what was sold, what came back", ("day", "country", "currency"), daily_revenue),

@@ -1,4 +1,4 @@
-"""`daybook analytics`: the events as Parquet, and the marts, from the whole history or as of a moment."""
+"""`daybook analytics`: the events as Delta tables, and the marts, from the whole history or as of a moment."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -17,26 +17,24 @@ app = typer.Typer(no_args_is_help=True, help="Analyse the whole history: the lak
 class LakeStep(StrEnum):
     update = "update"
     compact = "compact"
-    rebuild = "rebuild"
     show = "show"
 
 
 @app.command()
 def lake(
-    step: Annotated[LakeStep, typer.Argument(help="update, compact, rebuild or show.")],
+    step: Annotated[LakeStep, typer.Argument(help="update, compact or show.")],
     folder: Annotated[
         Path | None, typer.Option("--lake", help="Its folder; default: DAYBOOK_LAKE, or in .daybook/.")
     ] = None,
 ) -> None:
-    """Copy the events to Parquet, each once; later runs copy only new events.
+    """Copy the events to Delta tables, each once; later runs copy only new events.
 
-    update: copy new events. compact: merge many files into few. rebuild: copy the whole log, then replace the
-    lake. show: print to which offsets it is complete, and which events it contains.
+    update: copy new events. compact: merge many files into few. show: print to which offsets the lake is complete,
+    and which events it contains. To copy the whole log anew, remove the folder and update.
 
-    Exit code 0: done. 2: it failed, and the lake is unchanged.
+    Exit code 0: done. 2: it failed; readers see the lake as it was before.
     """
-    of_the_log = step in (LakeStep.update, LakeStep.rebuild)
-    settings = running_settings(NOT_MADE) if of_the_log else own_settings()
+    settings = running_settings(NOT_MADE) if step is LakeStep.update else own_settings()
     target = (folder or default_lake(settings)).absolute()
     raise typer.Exit(run_job("analytics.jobs.lake", [step.value, "--lake", str(target)], settings))
 
@@ -58,7 +56,7 @@ def run(
     knowledge: Annotated[
         KnowledgeChoice,
         typer.Option(
-            help="With --as-of: what had happened by then (business time), or what was recorded by then."
+            help="With --as-of: what had happened by then (business time), or what the lake had recorded by then."
         ),
     ] = KnowledgeChoice.happened,
     source: Annotated[MartSource, typer.Option("--from", help="Where to read the events.")] = MartSource.log,

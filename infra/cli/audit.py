@@ -69,7 +69,8 @@ def run_job(module: str, arguments: list[str], settings: StackSettings) -> int:
                 output.append(line)
         code = job.wait()
     if code not in (0, 1) or (code == 1 and any(line.startswith("Traceback") for line in output)):
-        notes.print(lines("".join(output[-30:]).strip().expandtabs()))
+        reasons = [line for line in output if line.startswith("daybook: ")] or output[-30:]
+        notes.print(lines("".join(reasons).strip().expandtabs()))
         return NOT_MADE
     return code
 

@@ -39,6 +39,7 @@ COMMANDS = {
     "notebook": ("notebook", "Analytics"),
     "failback": ("failback", "Two sites"),
     "analytics": ("analytics", "Analytics"),
+    "sql": ("sql", "Analytics"),
     "sites": ("sites", "Two sites"),
     "site": ("site", "Two sites"),
     "failover": ("failover", "Two sites"),

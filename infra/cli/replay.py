@@ -21,7 +21,6 @@ from infra.cli.rebuild import NAMES, build, projection_settings
 from infra.log.positions import Rewind, plan, rewind
 from services.kernel.record.envelope import format_time, parse_time
 from services.projection.engine.settings import ProjectionSettings
-from services.projection.read_models import READ_MODELS
 
 if TYPE_CHECKING:
     from services.projection.engine.rebuild import Lake
@@ -81,21 +80,21 @@ def _fill(into: list[str], source: ReplaySource, lake: Path | None) -> None:
     folder = (lake or default_lake(StackSettings())).absolute() if source is ReplaySource.lake else None
     began = time.perf_counter()
     settings = projection_settings()
-    events = build(names, settings, _lake(settings, folder, names) if folder else None)
+    events = build(names, settings, _lake(settings, folder) if folder else None)
     seconds = time.perf_counter() - began
     notes.print(f"{seconds:.1f} s, {events / seconds:,.0f} events/s")
 
 
-def _lake(settings: ProjectionSettings, folder: Path, names: list[str]) -> Lake:
+def _lake(settings: ProjectionSettings, folder: Path) -> Lake:
     # Imported here: PyArrow is slow to import, and the other commands do not need it.
-    from analytics.lake.manifest import LakeDamaged, NoLake
+    from analytics.lake.tables import NoLake
     from analytics.lake.writer import LakeLogReplaced
     from analytics.offsets import LogUnreachable
-    from infra.log.lake_runs import NotInTheLake, lake_for
+    from infra.log.lake_runs import lake_for
 
     try:
-        return lake_for(settings.kafka, folder, [model for model in READ_MODELS if model.name in names])
-    except (LakeLogReplaced, LakeDamaged, NoLake, LogUnreachable, NotInTheLake) as error:
+        return lake_for(settings.kafka, folder)
+    except (LakeLogReplaced, NoLake, LogUnreachable) as error:
         fail(str(error))
 
 

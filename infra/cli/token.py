@@ -13,9 +13,7 @@ app = typer.Typer()
 
 @app.command()
 def token(
-    name: Annotated[
-        str, typer.Argument(help="Who will use it: alice. The token has an id instead.")
-    ] = "",
+    name: Annotated[str, typer.Argument(help="Who will use it: alice. The token has an id instead.")] = "",
     scope: Annotated[list[str] | None, typer.Option(help="What it allows; may be repeated.")] = None,
     hours: Annotated[float, typer.Option(min=0.01, max=24 * 30, help="How long it is valid.")] = 1.0,
 ) -> None:

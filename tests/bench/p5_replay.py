@@ -102,10 +102,12 @@ def _lake_row(rig: Rig, session: SparkSession, count: int, lake: Path, say: Say)
 
     def write(folder: Path) -> float:
         began = time.perf_counter()
-        done = update(session, rig.kafka, folder, lambda _: None)
-        if sum(part.rows for part in done.parts) != count:
-            raise Unmeasurable(f"the lake has {sum(part.rows for part in done.parts)} of {count} events")
-        return time.perf_counter() - began
+        update(session, rig.kafka, folder, lambda _: None)
+        seconds = time.perf_counter() - began
+        copied = open_lake(session, folder).of(OrderConfirmed.TYPE).count()
+        if copied != count:
+            raise Unmeasurable(f"the lake has {copied} of {count} events")
+        return seconds
 
     def new() -> Window:
         return Window(count / write(rig.folder / f"lake-{uuid4().hex}"))

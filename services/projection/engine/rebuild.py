@@ -99,8 +99,8 @@ Opened = Callable[[Mapping[TopicPartition, int]], AbstractContextManager[BatchRe
 
 @dataclass(frozen=True)
 class Lake:
-    """A copy of the log's beginning, complete up to `ends`. It has no headers, so no key can be parked from it:
-    there, a read model continues from the log."""
+    """A copy of the log's beginning, complete up to `ends`. It is read without headers, so no key can be parked from
+    it: there, a read model continues from the log."""
 
     open: Opened
     ends: Mapping[TopicPartition, int]

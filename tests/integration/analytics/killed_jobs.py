@@ -1,9 +1,10 @@
-"""`python -m tests.integration.analytics.killed_jobs update|rebuild|compact POINT TOPIC LAKE`: a job that kills itself.
+"""`python -m tests.integration.analytics.killed_jobs POINT TOPIC LAKE`: an update of a lake that kills itself.
 
-POINT, in the second batch of an update or rebuild, or in the one part of a compaction:
-    writing   Parquet files are being written (no compaction); the JVM dies as well
-    written   the part exists, the manifest does not name it; the JVM outlives this process
-    switched  the manifest names it, Spark's checkpoint does not; the JVM dies as well
+POINT, in its second batch (`copied`: behind its last):
+    writing   files of `events_raw` are being written; the JVM dies as well
+    appended  `events_raw` has the batch, no table of a type has it
+    half      one table of a type has it, the others do not; the JVM dies as well
+    copied    all tables have everything, `commits` does not say so
 """
 
 import os
@@ -11,9 +12,12 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from analytics.lake import writer
-from analytics.lake.manifest import REBUILDING, Manifest, write_manifest
+from analytics.lake.tables import COMMITS, RAW
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
 from infra.base.waiting import wait_until
@@ -30,48 +34,38 @@ def kill_this() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def there(folder: Path, pattern: str) -> bool:
-    try:
-        return any(folder.glob(pattern))
-    except FileNotFoundError:  # Spark moved a folder that was being looked into
-        return False
-
-
-def kill_while_writing(folder: Path, first_batch: str) -> None:
+def kill_while_writing(folder: Path) -> None:
+    before = {*folder.rglob("*.parquet")}
     wait_until(
-        lambda: there(folder, first_batch) and there(folder, "aside/**/*.parquet"),
-        "the lake is written beside its first batch",
-        SECONDS,
-        every=0.0005,
+        lambda: not before.issuperset(folder.rglob("*.parquet")), "a file is written", SECONDS, every=0.0005
     )
     kill_all()
 
 
 def main() -> None:
-    step, point, topic, lake = sys.argv[1:]
+    point, topic, lake = sys.argv[1:]
     folder, settings = Path(lake), AnalyticsSettings.model_validate({})
-    switches = 0
+    write = writer._Writer._write
+    raw_writes, typed_writes = 0, 0
 
-    def dying(manifest: Manifest, file: Path) -> None:
-        nonlocal switches
-        switches += 1
-        last = step == "compact" or switches == 2
-        if last and point == "written":
+    def dying(self: Any, rows: DataFrame, name: str, *rest: Any, **more: Any) -> None:
+        nonlocal raw_writes, typed_writes
+        raw_writes += name == RAW
+        second = raw_writes == 2
+        if name == COMMITS and point == "copied":
             kill_this()
-        write_manifest(manifest, file)
-        if last and point == "switched":
-            kill_all()
+        if second and name == RAW and point == "writing":
+            threading.Thread(target=kill_while_writing, args=[folder / RAW], daemon=True).start()
+        if second and name != RAW:
+            typed_writes += 1
+            if point == "appended":
+                kill_this()
+            if point == "half" and typed_writes == 2:
+                kill_all()
+        write(self, rows, name, *rest, **more)
 
-    vars(writer)["write_manifest"] = dying
-    session = open_session("dying", settings)
-    if point == "writing":
-        first_batch = REBUILDING if step == "rebuild" else "parts/*"
-        threading.Thread(target=kill_while_writing, args=[folder, first_batch], daemon=True).start()
-    if step == "compact":
-        writer.compact(session, folder)
-    else:
-        copy = writer.rebuild if step == "rebuild" else writer.update
-        copy(session, settings.kafka, folder, print, [topic], BATCH)
+    vars(writer)["_Writer"]._write = dying
+    writer.update(open_session("dying", settings), settings.kafka, folder, print, [topic], BATCH)
 
 
 if __name__ == "__main__":

@@ -2,27 +2,29 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.decoder import read_event
-from analytics.events import AsOf, Events, Knowledge
+from analytics.events import AsOf, Events
+from analytics.lake.reader import open_lake
+from analytics.lake.writer import update
 from analytics.marts.catalogue import MARTS, Sources
 from analytics.offsets import Offsets, stable_ends
 from analytics.replay import replay
 from contracts.lock import load_lock
-from services.kernel.record.envelope import read_headers
 from tests.integration.analytics.log_writer import (
     PARTITIONS,
-    RECORDED_AT,
     Topics,
+    commit,
     create_topics,
     write_raw,
     writer,
 )
-from tests.integration.analytics.shop import AT, DAY, Seen, read, write_shop
+from tests.integration.analytics.shop import AT, DAY, Seen, placed, read, write_shop
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +79,25 @@ def test_as_it_had_happened_by_then(spark: SparkSession, kafka: str, shop: Topic
     log.log.unpersist()
 
 
-def test_as_we_knew_it_then(spark: SparkSession, kafka: str, shop: Topics) -> None:
-    until = RECORDED_AT + 2
-    log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
-    shorter = cut(kafka, shop, lambda _, seen: read_headers(seen.headers).recorded_at <= until)
-    as_of = AsOf(log, instant(until), Knowledge.RECORDED)
+def test_as_the_lake_knew_then_what_had_happened_by_then(
+    spark: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    """Recorded and business time together: what came later, or happened later, is in neither."""
+    topics, lake = create_topics(kafka), tmp_path / "lake"
+    write_shop(kafka, topics)
+    both, until = (topics.orders, topics.inventory), AT + DAY
+    recorded = update(spark, kafka, lake, lambda _step: None, both)
+    with writer(kafka) as producer:
+        commit(producer, topics.orders, [(placed("o-9", "A"), 1)])
+    update(spark, kafka, lake, lambda _step: None, both)
+    shorter = cut(
+        kafka,
+        topics,
+        lambda _, seen: seen.key != b"o-9" and read_event(seen.value, load_lock()).occurred_at <= until,
+    )
+    as_of = AsOf(open_lake(spark, lake, recorded.time), instant(until))
     mart_rows = compare(spark, kafka, as_of, shorter, "order_state", "saga_health")
-    states = {row[0]: row[1] for row in mart_rows["order_state"]}
-    assert states == {"o-1": "confirmed", "o-2": "confirmed", "o-3": "rejected", "o-4": "placed"}
-    log.log.unpersist()
+    assert {row[0] for row in mart_rows["order_state"]} == {"o-1", "o-2", "o-3", "o-4"}
 
 
 def test_as_an_earlier_reading_saw_it(spark: SparkSession, kafka: str, shop: Topics) -> None:

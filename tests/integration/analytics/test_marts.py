@@ -9,8 +9,10 @@ from pyspark.sql import SparkSession
 
 from analytics.jobs.marts import Selection, events, sources
 from analytics.jobs.outputs import LOG_FILE, OutputReading, preview, read_ends, write
-from analytics.marts.catalogue import MARTS
+from analytics.lake.writer import update
+from analytics.marts.catalogue import MARTS, Sources
 from analytics.offsets import AheadOfLog, stable_ends
+from analytics.replay import Replay
 from tests.integration.analytics.log_writer import Topics, create_topics, write_raw, writer
 from tests.integration.analytics.shop import events as shop_events
 from tests.integration.analytics.shop import write_shop
@@ -33,7 +35,11 @@ def test_every_mart_is_written_with_how_far_it_was_read(
 ) -> None:
     ends = stable_ends(kafka, (shop.orders, shop.inventory))
     selection = Selection(kafka, ends=ends)
-    log = events(spark, selection).kept()
+    log = events(spark, selection)
+    assert isinstance(log, Replay)
+    update(spark, kafka, tmp_path / "lake", lambda _step: None, (shop.orders, shop.inventory))
+    from_lake = Sources(events(spark, Selection(kafka, tmp_path / "lake")))
+    from_lake.orders.persist()
     aside = [row.asDict() for row in log.set_aside.collect()]
     reading = OutputReading("log", log.ends, None, None, len(aside), tuple(aside))
     made_of = sources(spark, log, selection)
@@ -45,9 +51,11 @@ def test_every_mart_is_written_with_how_far_it_was_read(
         keys = list(zip(*(table.column(key).to_pylist() for key in mart.grain), strict=True))
         assert len(set(keys)) == len(keys), f"{name} has its grain"
         assert keys == sorted(keys), f"{name} is in the order of its grain"
+        assert mart.build(from_lake).sort(*mart.grain).toArrow().to_pylist() == table.to_pylist(), name
         assert preview(name, tmp_path / name).row_count == min(5, len(keys))
         counts[name] = len(keys)
     made_of.orders.unpersist()
+    from_lake.orders.unpersist()
     log.log.unpersist()
     assert counts["orders"] == counts["order_state"] == 4
     assert counts["stockouts"] == 1

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.jobs import outputs
-from analytics.jobs.outputs import exchange, replaced
+from analytics.jobs.outputs import replaced
 
 
 def written(folder: Path, text: str) -> None:
@@ -14,13 +13,6 @@ def written(folder: Path, text: str) -> None:
         (fresh / "rows").write_text(text)
 
 
-@pytest.fixture(params=["in one step", "step by step"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "step by step":
-        monkeypatch.setattr(outputs, "exchange", lambda _one, _other: False)
-
-
-@pytest.mark.usefixtures("way")
 def test_the_new_output_takes_the_place_of_the_old(tmp_path: Path) -> None:
     for text in ("old", "new"):
         written(tmp_path / "out", text)
@@ -28,7 +20,6 @@ def test_the_new_output_takes_the_place_of_the_old(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.usefixtures("way")
 def test_a_failure_leaves_the_old_output(tmp_path: Path) -> None:
     written(tmp_path / "out", "old")
     with pytest.raises(RuntimeError), replaced(tmp_path / "out") as fresh:
@@ -43,9 +34,3 @@ def test_killed_between_two_renames_the_old_output_comes_back(tmp_path: Path) ->
     with pytest.raises(RuntimeError), replaced(tmp_path / "out"):
         raise RuntimeError
     assert (tmp_path / "out/rows").read_text() == "old"
-
-
-def test_an_exchange_says_what_is_wrong(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    with pytest.raises(FileNotFoundError):
-        exchange(tmp_path / "one", tmp_path / "other")

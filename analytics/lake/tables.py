@@ -1,0 +1,174 @@
+"""The tables of a lake and its commits, read without a JVM."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from analytics.errors import AnalyticsError
+from analytics.log_rule import Exceptions
+from analytics.offsets import Offsets
+from contracts.lock import Lock, load_lock
+
+RAW, EXCEPTIONS, COMMITS = "events_raw", "exceptions", "commits"
+APP = "daybook-lake"
+"""Names the writer in each table; with it, Delta stores the number of the last batch."""
+FORMER = "manifest.json"
+"""What a lake of the former format has."""
+OTHER = "other"
+"""The partition of `events_raw` for what is no event of a known type."""
+
+
+class NoLake(AnalyticsError):
+    """There is no lake in the folder, or none that today's code reads."""
+
+
+class NotRecorded(AnalyticsError):
+    """The lake cannot say what was known at a moment."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One update of the lake: every committed record before `ends` is in its tables, once.
+
+    `log` is the identity of each topic, `batch` the last batch of records, `exceptions_id` names the rows of
+    `exceptions` that hold for it, `contracts` the schemas with which the values were decoded.
+    """
+
+    number: int
+    time: datetime
+    ends: Offsets
+    log: Mapping[str, str]
+    batch: int
+    exceptions_id: str
+    contracts: str
+
+
+def table_name(type_name: str) -> str:
+    """`daybook.order.OrderPlaced` → `order_placed`."""
+    name = type_name.rpartition(".")[2]
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+
+
+def table(folder: Path, name: str) -> DeltaTable | None:
+    """None if nothing was written to it yet."""
+    path = str(folder / name)
+    return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+
+
+def last_batch(folder: Path, name: str) -> int:
+    """The number of the last batch in a table; 0: none."""
+    delta = table(folder, name)
+    return (delta and delta.transaction_version(APP)) or 0
+
+
+def batch_ends(folder: Path, batch: int) -> Offsets:
+    """The end offsets of a batch, as its commit to `events_raw` states them. Raises NoLake."""
+    raw = table(folder, RAW)
+    for entry in raw.history() if raw else ():
+        content = msgspec.json.decode(entry.get("userMetadata") or "{}")
+        if content.get("batch") == batch:
+            return msgspec.convert(content["ends"], dict[str, dict[int, int]], str_keys=True, strict=False)
+    raise NoLake(f"{folder} does not say where its last batch ends: remove it, and copy the log again")
+
+
+def read_commits(folder: Path) -> list[Commit]:
+    """All commits, oldest first. Raises NoLake."""
+    delta = table(folder, COMMITS)
+    if delta is None:
+        former = f"{folder} has the former format: remove it, the log still has every record; then "
+        begin = former if (folder / FORMER).exists() else f"no lake in {folder}: "
+        raise NoLake(f"{begin}`./daybook analytics lake update`")
+    rows = delta.to_pyarrow_table().sort_by("number").to_pylist()
+    return [_commit(row) for row in rows]
+
+
+def commit_at(folder: Path, moment: datetime) -> Commit:
+    """The last commit at or before `moment`, which never changes: a later commit has a later time. Raises NoLake, and
+    NotRecorded before the first commit and after the last one."""
+    commits = read_commits(folder)
+    if moment > commits[-1].time:
+        last = commits[-1].time.isoformat()
+        raise NotRecorded(f"the lake was last updated at {last}: run `./daybook analytics lake update` first")
+    earlier = [commit for commit in commits if commit.time <= moment]
+    if not earlier:
+        raise NotRecorded(f"the lake records what was known since {commits[0].time.isoformat()}")
+    return earlier[-1]
+
+
+def read_exceptions(folder: Path, commit: Commit) -> Exceptions:
+    """The records that do not count as of a commit."""
+    delta = table(folder, EXCEPTIONS)
+    if delta is None:
+        return Exceptions([], [])
+    rows = delta.to_pyarrow_table(filters=[("id", "=", commit.exceptions_id)]).to_pylist()
+    records = [(r["topic"], r["partition"], r["offset"], r["what"]) for r in rows if not r["stops"]]
+    stopped = [(r["topic"], r["partition"], r["entity"], r["offset"], r["what"]) for r in rows if r["stops"]]
+    return Exceptions(sorted(records), sorted(stopped))
+
+
+def fingerprint(lock: Lock) -> str:
+    """Identifies all schemas: it changes with every new one."""
+    identities = sorted((entry.subject, entry.version, entry.id, entry.fingerprint) for entry in lock.entries)
+    spaced = msgspec.json.format(msgspec.json.encode(identities), indent=0)
+    return hashlib.sha256(spaced).hexdigest()
+
+
+def compact(folder: Path) -> None:
+    """Makes few files of many in each table. Files that no table uses any more are removed after a week. Raises
+    NoLake."""
+    read_commits(folder)
+    for delta in _tables(folder):
+        delta.optimize.compact()
+        delta.vacuum(dry_run=False)
+
+
+def _tables(folder: Path) -> list[DeltaTable]:
+    paths = (str(path) for path in folder.iterdir())
+    return [DeltaTable(path) for path in paths if DeltaTable.is_deltatable(path)]
+
+
+def lake_report(folder: Path) -> str:
+    """Shows up to which offsets the lake is complete, and its records by schema version. Raises NoLake."""
+    commit, lock = read_commits(folder)[-1], load_lock()
+    raw = table(folder, RAW)
+    by_schema: dict[int | None, int] = {}
+    if raw is not None:
+        counts: Any = raw.to_pyarrow_dataset().to_table(["schema_id"])["schema_id"].value_counts()
+        by_schema = {row["values"]: row["counts"] for row in counts.to_pylist()}
+    tables = _tables(folder)
+    size = sum(sum(pa.table(delta.get_add_actions())["size_bytes"].to_pylist()) for delta in tables)
+    same = "the same as now" if commit.contracts == fingerprint(lock) else "others than now"
+    lines = [f"{folder}: {sum(by_schema.values()):,} records, {size / 1e6:,.1f} MB in {len(tables)} tables"]
+    lines.append(f"update {commit.number}, at {commit.time.isoformat()}")
+    lines += [
+        f"complete to {topic}/{number}/{offset}"
+        for topic, partitions in sorted(commit.ends.items())
+        for number, offset in sorted(partitions.items())
+    ]
+    lines.append(f"written with contracts {commit.contracts[:12]}, {same}")
+    lines += sorted(_counted(schema_id, rows, lock) for schema_id, rows in by_schema.items())
+    return "\n".join(lines)
+
+
+def _counted(schema_id: int | None, rows: int, lock: Lock) -> str:
+    if schema_id is None:
+        return f"{rows:>12,} without a schema id"
+    try:
+        name, version = lock.type_of(schema_id), lock.version(schema_id)
+    except KeyError:
+        return f"{rows:>12,} of the unknown schema id {schema_id}"
+    return f"{rows:>12,} {name} version {version}"
+
+
+def _commit(row: Mapping[str, Any]) -> Commit:
+    ends = msgspec.convert(
+        msgspec.json.decode(row["ends"]), dict[str, dict[int, int]], str_keys=True, strict=False
+    )
+    return Commit(**{**row, "ends": ends, "log": msgspec.json.decode(row["log"])})

@@ -1,0 +1,71 @@
+"""The lake and the marts as views of DuckDB: what counts as of the last commit, money as decimals. Without a JVM."""
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from analytics.envelope import event_types
+from analytics.lake.tables import COMMITS, RAW, read_commits, read_exceptions, table, table_name
+from contracts.lock import load_lock
+
+POSITION = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
+COUNTING = """
+CREATE VIEW {name} AS SELECT * EXCLUDE (readable) FROM {name}_rows AS event WHERE readable
+    AND EXISTS (FROM ends WHERE (topic, partition) = (event.topic, event.partition) AND "offset" > event."offset")
+    AND NOT EXISTS (FROM leaves_out WHERE (topic, partition, "offset") = (event.topic, event.partition, event."offset"))
+    AND NOT EXISTS (FROM stops WHERE (topic, partition, entity) = (event.topic, event.partition, event.entity)
+        AND "offset" <= event."offset")
+"""
+CALENDAR = """
+CREATE VIEW calendar AS
+WITH days AS (SELECT unnest(generate_series(min(occurred_at)::DATE, max(occurred_at)::DATE, INTERVAL 1 DAY))::DATE
+    AS day FROM order_placed)
+SELECT day, date_trunc('month', day)::DATE AS month, year(day) AS year, quarter(day) AS quarter,
+    weekofyear(day) AS week, dayname(day) AS weekday, isodow(day) > 5 AS weekend FROM days
+"""
+MICROS = '("{name}"::DECIMAL(25,0) * 0.000001::DECIMAL(7,6))::DECIMAL(25,6) AS "{name}"'
+
+
+def connect(lake: Path, marts: Path, money: Callable[[str], Collection[str]]) -> duckdb.DuckDBPyConnection:
+    """A view for each event type, `events_raw` and `commits`; one for each mart in the folder `marts`, of which the
+    columns `money(mart)` are micros; and `calendar`, a row per day from the first order to the last one. Raises
+    NoLake."""
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    connection.execute("SET TimeZone = 'UTC'")
+    commit = read_commits(lake)[-1]
+    exceptions = read_exceptions(lake, commit)
+    ends = [(topic, n, end) for topic, parts in commit.ends.items() for n, end in parts.items()]
+    _register(connection, "ends", POSITION, ends)
+    _register(connection, "leaves_out", POSITION, [record[:3] for record in exceptions.records])
+    stops = [(topic, n, at, key) for topic, n, key, at, _ in exceptions.stopped]
+    _register(connection, "stops", POSITION | {"entity": pa.string()}, stops)
+    for name in (RAW, COMMITS):
+        if (delta := table(lake, name)) is not None:
+            connection.register(name, delta.to_pyarrow_dataset())
+    for name in map(table_name, event_types(load_lock())):
+        if (delta := table(lake, name)) is not None:
+            connection.register(f"{name}_rows", delta.to_pyarrow_dataset())
+            connection.execute(COUNTING.format(name=name))
+    if table(lake, "order_placed") is not None:
+        connection.execute(CALENDAR)
+    for file in sorted(marts.glob("*/_log.json")):
+        _add_mart(connection, file.parent, money(file.parent.name))
+    return connection
+
+
+def _register(
+    connection: duckdb.DuckDBPyConnection, name: str, schema: dict[str, Any], rows: Sequence[tuple[Any, ...]]
+) -> None:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    connection.register(name, pa.table([*map(list, columns)], schema=pa.schema(schema)))
+
+
+def _add_mart(connection: duckdb.DuckDBPyConnection, folder: Path, money: Collection[str]) -> None:
+    files = str(folder / "*.parquet").replace("'", "''")
+    columns = connection.execute(f"DESCRIBE FROM '{files}'").fetchall()
+    micros = [MICROS.format(name=name) for name, kind, *_ in columns if name in money and kind == "BIGINT"]
+    replaced = f"REPLACE ({', '.join(micros)})" if micros else ""
+    connection.execute(f"CREATE VIEW \"{folder.name}\" AS SELECT * {replaced} FROM '{files}'")

@@ -1,0 +1,59 @@
+"""Money in the tables is a decimal, in the log and in the marts a number of micros.
+
+Both are exact: `MONEY` has room for every 64-bit number of micros.
+"""
+
+from collections.abc import Callable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DecimalType, LongType, StructType
+
+MONEY = "decimal(19,6)"
+FIELDS = frozenset({"gross", "refund", "unit_price", "amount"})
+"""The fields of events that are micros; tests/unit/analytics/test_money.py compares them with the contracts."""
+Leaf = Callable[[str, DataType, Column], Column]
+
+
+def with_decimals(events: DataFrame) -> DataFrame:
+    """Events of the log, with every field of FIELDS as MONEY, also in structs and lists."""
+    return _converted(events, _decimal)
+
+
+def with_micros(events: DataFrame) -> DataFrame:
+    """The same back."""
+    return _converted(events, _micros)
+
+
+def _decimal(name: str, kind: DataType, value: Column) -> Column:
+    micro = F.lit("0.000001").cast("decimal(7,6)")
+    money = name in FIELDS and isinstance(kind, LongType)
+    return (value.cast("decimal(19,0)") * micro).cast(MONEY) if money else value
+
+
+def _micros(_name: str, kind: DataType, value: Column) -> Column:
+    million = F.lit(1_000_000).cast("decimal(7,0)")
+    return (value * million).cast("long") if isinstance(kind, DecimalType) else value
+
+
+def _converted(frame: DataFrame, leaf: Leaf) -> DataFrame:
+    return frame.select(
+        *(
+            _value(field.name, field.dataType, F.col(field.name), leaf).alias(field.name)
+            for field in frame.schema.fields
+        )
+    )
+
+
+def _value(name: str, kind: DataType, value: Column, leaf: Leaf) -> Column:
+    match kind:
+        case StructType():
+            fields = (
+                _value(part.name, part.dataType, value[part.name], leaf).alias(part.name)
+                for part in kind.fields
+            )
+            return F.when(value.isNotNull(), F.struct(*fields))
+        case ArrayType():
+            return F.transform(value, lambda item: _value(name, kind.elementType, item, leaf))
+        case _:
+            return leaf(name, kind, value)

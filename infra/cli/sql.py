@@ -1,0 +1,47 @@
+"""`daybook sql`: DuckDB on the lake and the marts."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from analytics.terminal import Table
+from infra.cli.audit import default_lake, default_marts
+from infra.cli.inspect import own_settings
+from infra.cli.output import fail, notes, results
+
+app = typer.Typer()
+MOST_ROWS = 200
+
+
+@app.command()
+def sql(query: Annotated[str, typer.Argument(help="SQL; without it, standard input is read.")] = "") -> None:
+    """Query the events and the marts with SQL.
+
+    Each event type is a view (order_placed, stock_reserved, …) of what counts, as of the lake's last update; each
+    mart that was built is a view; `calendar` has every day. Money is a decimal. `SHOW TABLES` lists them, `DESCRIBE
+    order_placed` its columns, `COPY (SELECT …) TO 'file.csv'` writes all rows. Needs neither Spark nor a running shop.
+
+    Exit code 1: there is no lake, or a statement failed.
+    """
+    # Imported here: DuckDB and PySpark are slow to import, and the other commands do not need them.
+    import duckdb
+
+    from analytics.lake.tables import NoLake
+    from analytics.lake.views import connect
+    from analytics.marts.catalogue import money_columns
+
+    settings = own_settings()
+    try:
+        connection = connect(default_lake(settings).absolute(), default_marts(settings), money_columns)
+        for statement in connection.extract_statements(query or sys.stdin.read()):
+            connection.execute(statement)
+            table = Table(*(name for name, *_ in connection.description or ()))
+            rows = connection.fetchmany(MOST_ROWS)
+            for row in rows:
+                table.add_row(*("–" if value is None else str(value) for value in row))
+            results.print(table)
+            if len(rows) == MOST_ROWS:
+                notes.print(f"the first {MOST_ROWS} rows")
+    except (NoLake, duckdb.Error) as error:
+        fail(str(error))

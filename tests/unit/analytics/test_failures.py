@@ -1,0 +1,67 @@
+"""What a user reads when a job fails, and what is never published."""
+
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from analytics.events import BrokenStream, check_streams
+from analytics.jobs import arguments
+from analytics.jobs.arguments import spark_failure
+from tests.unit.analytics.test_jobs import run
+
+STACKS = {
+    "java.lang.OutOfMemoryError: Java heap space": "DAYBOOK_SPARK_MEMORY",
+    "java.io.IOException: No space left on device": "DAYBOOK_SPARK_SCRATCH",
+    "Application has been killed. Reason: All masters are unresponsive! Giving up.": "DAYBOOK_SPARK_MASTER",
+    "ConnectionRefusedError: [Errno 111] Connection refused": "DAYBOOK_SPARK_MEMORY",
+    "java.lang.IllegalStateException: a bug": "Spark failed: java.lang.IllegalStateException: a bug",
+}
+
+
+@pytest.mark.parametrize(("stack", "advice"), STACKS.items())
+def test_a_failure_of_spark_names_the_setting(stack: str, advice: str) -> None:
+    assert advice in spark_failure(f"Traceback …\n{stack}")
+    assert "\n" not in spark_failure(f"Traceback …\n{stack}\n")
+
+
+def test_java_s_stack_goes_to_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(SystemExit, match="2"), arguments.exit_on():
+        raise Py4JError("java.lang.OutOfMemoryError: Java heap space\n\tat org.apache.spark.Many\n")
+    (file,) = tmp_path.iterdir()
+    assert "at org.apache.spark.Many" in file.read_text()
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert str(file) in printed
+
+
+def test_an_error_of_ours_is_not_hidden() -> None:
+    with pytest.raises(KeyError), arguments.exit_on(ValueError):
+        raise KeyError("a bug")
+
+
+def test_a_version_that_counts_twice_is_never_published(spark: SparkSession) -> None:
+    columns = "topic string, entity string, version int"
+    sound = [("order.events", "o-1", 1), ("order.events", "o-1", 2), ("inventory.events", "o-1", 1)]
+    check_streams(spark.createDataFrame(sound, columns))
+    with pytest.raises(BrokenStream, match="version 2 of o-1"):
+        check_streams(spark.createDataFrame([*sound, ("order.events", "o-1", 2)], columns))
+
+
+def test_there_is_no_lake_yet(tmp_path: Path) -> None:
+    refused = run("analytics.jobs.lake", "show", "--lake", str(tmp_path))
+    assert refused.returncode == 2
+    assert "lake update" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_recorded_time_is_a_question_to_the_lake(tmp_path: Path) -> None:
+    """It is refused before Spark starts."""
+    until = ("--as-of", "2026-03-01", "--knowledge", "recorded", "--out", str(tmp_path / "out"))
+    refused = run("analytics.jobs.marts", *until)
+    assert refused.returncode == 2
+    assert "--from lake" in refused.stderr
