@@ -37,14 +37,14 @@ def up(settings: StackSettings, sites: int, *, insecure: bool) -> None:
     """Build the images, start all containers and wait until they are healthy. COMPOSE_PROFILES adds profiles."""
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with failing():
-        _security(settings, insecure=insecure)
+        decide_security(settings, insecure=insecure)
         if sites == 2 or SITES in os.environ.get("COMPOSE_PROFILES", "").split(","):
             keep_two_sites(settings)
         compose(settings, "up", "--detach", "--build", "--quiet-pull")
         await_fine(settings, active_services(settings))
 
 
-def _security(settings: StackSettings, *, insecure: bool) -> None:
+def decide_security(settings: StackSettings, *, insecure: bool) -> None:
     """Whether Kafka is secured, from this start on. Ends the command where it runs the other way."""
     if insecure != settings.secured:
         return
