@@ -20,6 +20,7 @@ RUN uv pip install --quiet --python /venv/bin/python --constraints requirements.
 # The locked jars come through the Ivy inside PySpark, as in a checkout.
 FROM analytics-dependencies AS jars
 WORKDIR /app
+COPY contracts/__init__.py contracts/kafka_address.py contracts/
 COPY infra/__init__.py infra/jars.lock infra/
 COPY infra/base/__init__.py infra/base/errors.py infra/base/settings.py infra/base/ports.py infra/base/
 COPY infra/stack/__init__.py infra/stack/
@@ -32,6 +33,7 @@ RUN /venv/bin/python -c 'from infra.stack.embedded.java import java_home_for_spa
 # A folder for each set of plugins; the language of scripts is for all of them.
 FROM analytics-dependencies AS plugins
 WORKDIR /app
+COPY contracts/__init__.py contracts/kafka_address.py contracts/
 COPY infra/__init__.py infra/jars.lock infra/
 COPY infra/base/__init__.py infra/base/errors.py infra/base/settings.py infra/base/ports.py infra/base/
 COPY infra/stack/__init__.py infra/stack/
@@ -47,6 +49,7 @@ COPY contracts contracts
 COPY services services
 COPY infra/__init__.py infra/
 COPY infra/base infra/base
+COPY infra/identity infra/identity
 COPY infra/log infra/log
 COPY infra/stack infra/stack
 # the guard of a site and the router, of profile `sites`

@@ -125,7 +125,7 @@ class StackSettings(BaseSettings):
     @property
     def secured(self) -> bool:
         """Whether its Kafka has TLS, users and rights."""
-        return self.stack == "embedded" and not (self.home / INSECURE).exists()
+        return not (self.home / INSECURE).exists()
 
     @property
     def kafka_identities(self) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from analytics.terminal import Table
-from infra.base.settings import StackSettings
+from infra.base.settings import INSECURE, StackSettings
 from infra.cli.output import fail, notes, results
 from infra.log.control import SiteSilent, read_site
 from infra.log.streams import stream_lines
@@ -23,7 +23,6 @@ from infra.stack.compose.engine import (
     compose,
     containers,
     keep_two_sites,
-    make_secrets,
 )
 from infra.stack.shop import database_url
 from infra.stack.storage import Space
@@ -34,14 +33,28 @@ BEFORE_THE_FIRST_START = ("up", "down", "clean", "demo", "drill", "contracts")
 NOT_HERE = ("spark", "notebook")
 
 
-def up(settings: StackSettings, sites: int) -> None:
+def up(settings: StackSettings, sites: int, *, insecure: bool) -> None:
     """Build the images, start all containers and wait until they are healthy. COMPOSE_PROFILES adds profiles."""
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with failing():
-        make_secrets(settings)
+        decide_security(settings, insecure=insecure)
         if sites == 2 or SITES in os.environ.get("COMPOSE_PROFILES", "").split(","):
             keep_two_sites(settings)
         compose(settings, "up", "--detach", "--build", "--quiet-pull")
         await_fine(settings, active_services(settings))
+
+
+def decide_security(settings: StackSettings, *, insecure: bool) -> None:
+    """Whether Kafka is secured, from this start on. Ends the command where it runs the other way."""
+    if insecure != settings.secured:
+        return
+    if any(container.state == "running" for container in containers(settings)):
+        fail(f"the shop runs {'secured' if insecure else 'with --insecure'}: `{settings.typed} down` first")
+    mark = settings.home / INSECURE
+    if insecure:
+        mark.touch()
+    else:
+        mark.unlink()
 
 
 def down(settings: StackSettings) -> None:

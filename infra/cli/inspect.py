@@ -126,7 +126,9 @@ def env() -> None:
     for name, value in {**reach.addresses, **further_addresses(settings, counts)}.items():
         results.print(f"{name}={value}")
     # Set in any case: the commands of the README send it. curl leaves out an empty header.
-    results.print(f"DAYBOOK_AUTH='{issuer_of(settings).demo_header() if settings.secured else ''}'")
+    issuer = issuer_of(settings)
+    verified = settings.secured and issuer.prepared
+    results.print(f"DAYBOOK_AUTH='{issuer.demo_header() if verified else ''}'")
     if reach.about:
         notes.print(reach.about)
 

@@ -22,10 +22,10 @@ from infra.stack.embedded.java import jars_folder
 from infra.stack.embedded.platform import start_supervisor, stop_supervisor
 from infra.stack.embedded.postgres import PostgresPlace, put_aside
 from infra.stack.embedded.router import router_journal
-from infra.stack.embedded.security import prepare_identities
 from infra.stack.embedded.spark import cluster_journal
 from infra.stack.embedded.stack import FORCE_ACTIVE, members
 from infra.stack.embedded.supervisor import site_storage
+from infra.stack.security import prepare_identities
 from infra.stack.shop import NAMES, ROUTER, SITE_NAMES, addresses
 from infra.stack.site import AWAY, HOME, Site, away_settings, home_settings, peer, sites_of
 from infra.stack.storage import no_room_to_start
@@ -59,7 +59,7 @@ def up(
     if settings.stack == "compose":
         if brokers > 1:
             fail("--brokers works only on the embedded stack; containers have the profile cluster")
-        in_containers.up(settings, sites)
+        in_containers.up(settings, sites, insecure=insecure)
         _show_open(settings)
         return
     _decide(settings, sites, brokers, insecure=insecure)

@@ -13,7 +13,7 @@ Both sites of a shop share the authority and the passwords, and each has a copy,
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +27,7 @@ from services.kernel.log.clients import KafkaIdentity
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.x509 import Certificate, CertificateBuilder, Name
+    from cryptography.x509 import Certificate, CertificateBuilder, KeyUsage, Name
 
 BROKER = "broker"
 AUTHORITY_DAYS, BROKER_DAYS, RENEWED_DAYS = 3650, 365, 90
@@ -38,9 +38,13 @@ NAMES, ADDRESSES = ("localhost",), ("127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Authority:
-    """The authority whose files are in `folder`; `prepare` makes what is missing there."""
+    """The authority whose files are in `folder`; `prepare` makes what is missing there.
+
+    `names` are those of brokers beside this machine's own: of containers.
+    """
 
     folder: Path
+    names: Sequence[str] = ()
 
     @property
     def certificate(self) -> Path:
@@ -94,10 +98,9 @@ class Authority:
 
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "daybook authority")])
-        constraints = x509.BasicConstraints(ca=True, path_length=0)
-        fresh = (
-            _builder(name, key, AUTHORITY_DAYS).issuer_name(name).add_extension(constraints, critical=True)
-        )
+        fresh = _builder(name, key, AUTHORITY_DAYS).issuer_name(name)
+        fresh = fresh.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        fresh = fresh.add_extension(_signs_certificates(), critical=True)
         (self.folder / "authority.key").unlink(missing_ok=True)
         kept_secret(self.folder / "authority.key", _pem_of_key(key))
         kept_secret(self.certificate, _pem(_signed(fresh, key)))
@@ -122,9 +125,11 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, BROKER)])
         addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES]
-        names = x509.SubjectAlternativeName([*map(x509.DNSName, NAMES), *addresses])
+        names = x509.SubjectAlternativeName([*map(x509.DNSName, (*NAMES, *self.names)), *addresses])
         fresh = _builder(name, key, BROKER_DAYS).issuer_name(authority.subject)
         fresh = fresh.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
+        fresh = fresh.add_extension(issuer, critical=False)  # Python 3.13 insists on it
         certificate = _pem(_signed(fresh.add_extension(names, critical=False), signing))
         own = KafkaIdentity(_pem(authority), certificate=certificate, key=_pem_of_key(key))
         return {
@@ -148,6 +153,23 @@ def _builder(name: Name, key: EllipticCurvePrivateKey, days: int) -> Certificate
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BACKDATED)
         .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _signs_certificates() -> KeyUsage:
+    from cryptography.x509 import KeyUsage
+
+    return KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from services.kernel.log.clients import Connection
 
 CANARY = "site.canary"
 FRESH_SECONDS = 5.0
+NEWLINE, ESCAPED = "\n", "\\n"
 _ASK_SECONDS = 2.0
 _TRANSACTION_MS = 10_000
 _REQUEST_BYTES = 16 * 2**20  # more than any mirrored topic takes
@@ -117,13 +118,14 @@ def cluster_lines(mirror: MirrorPlace) -> str:
     return _CLUSTERS.format(
         source=mirror.source,
         target=mirror.target,
-        connections="\n".join(f"{name} = {_in_one_line(value)}" for name, value in connections.items()),
+        connections=property_lines(connections),
     )
 
 
-def _in_one_line(value: str) -> str:
-    """A certificate has lines; a file of properties writes their ends as \\n."""
-    return value.replace("\n", "\\n")
+def property_lines(options: Mapping[str, str]) -> str:
+    """Options as lines of a file of properties. A certificate has lines of its own; their ends are written as \\n."""
+    lines = (f"{name} = {value.replace(NEWLINE, ESCAPED)}" for name, value in options.items())
+    return "\n".join(lines)
 
 
 def flow_lines(mirror: MirrorPlace) -> str:

@@ -20,7 +20,7 @@ from infra.base.settings import INSECURE, StackSettings
 from infra.log.topics import Topic, catalogue, create_topics, ensure_site
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.kafka import EmbeddedBroker
-from infra.stack.embedded.security import apply_security, prepare_identities
+from infra.stack.security import apply_security, prepare_identities
 from infra.stack.shop import http_ready, principal_of
 from infra.stack.tokens import issuer_of, verification
 from tests.ports import free_base

@@ -29,7 +29,6 @@ NO_DOCKER = "there is no docker on the path: install Docker with its compose plu
 START_SECONDS, PAUSE_SECONDS = 300.0, 0.5
 CALL_SECONDS, PROBE_SECONDS, POLL_SECONDS = 120.0, 60.0, 0.05
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-MAKE_SECRETS = ROOT / "infra" / "compose" / "make-secrets"
 
 
 class EngineFailed(DaybookError):
@@ -83,6 +82,7 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
         **files,
         "COMPOSE_PROFILES": ",".join(profiles),
         "DAYBOOK_HOME": str(settings.named_home),
+        **({} if settings.secured else {"DAYBOOK_KAFKA_SCHEME": ""}),
         "DAYBOOK_HOME_PEER": HOME_PEER if SITES in profiles else "",
         "DAYBOOK_PORTS": str(settings.port_base // 100),
         "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
@@ -99,11 +99,6 @@ def compose(settings: StackSettings, *arguments: str) -> None:
 def quietly(settings: StackSettings, *command: str) -> str:
     """The standard output of a command. Raises EngineFailed with its standard error."""
     return _output(_call(command, compose_environment(settings)))
-
-
-def make_secrets(settings: StackSettings) -> None:
-    """Create the files with the containers' secrets, where they are absent. Raises EngineFailed."""
-    _show(settings, str(MAKE_SECRETS))
 
 
 def containers(settings: StackSettings) -> list[Container]:

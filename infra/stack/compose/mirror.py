@@ -11,9 +11,11 @@ from pathlib import Path
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from contracts.kafka_address import sibling
 from infra.base.errors import NotReady
 from infra.base.waiting import wait_until
 from infra.log.control import Address, SiteSilent, read_site
+from infra.log.rights import MIRROR
 from infra.log.topics import mirrored_topics
 from infra.stack.mirror_settings import MirrorPlace, mirror_properties
 from infra.stack.start import end_last_mirror
@@ -22,7 +24,10 @@ PATIENCE_SECONDS = 60.0
 
 
 class MirrorSettings(BaseSettings):
-    """Environment variables: DAYBOOK_ before each. `peer` and `peer_kafka` are the site that is copied."""
+    """Environment variables: DAYBOOK_ before each. `peer` and `peer_kafka` are the site that is copied.
+
+    The addresses are for whoever may end a mirror's transactions; the mirror's own file lies beside that one's.
+    """
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
@@ -42,8 +47,8 @@ def main() -> int:
         settings.mirror_port,
         settings.peer,
         settings.site,
-        settings.peer_kafka,
-        settings.kafka,
+        sibling(settings.peer_kafka, MIRROR),
+        sibling(settings.kafka, MIRROR),
         mirrored_topics(),
     )
     own = Address(settings.site, settings.kafka)

@@ -1,7 +1,8 @@
 """The first step of a site in containers: `python -m infra.stack.compose.site_start`, once per start.
 
-It creates the topics of the catalogue and the site's first records. With profile `sites`, the site starts as the
-active one only if it can prove that it is. Exit code 1 where the broker's topics differ from the catalogue.
+It creates the topics of the catalogue, the site's first records, and everybody's password and rights. With profile
+`sites`, the site starts as the active one only if it can prove that it is.
+Exit code 1 where the broker's topics differ from the catalogue.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from confluent_kafka import KafkaException
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from contracts.kafka_address import identity_file
 from infra.log.control import Address
+from infra.log.rights import apply_rights
 from infra.log.topics import Topic, Unsafe, catalogue, drift
+from infra.stack.security import passwords_beside
 from infra.stack.start import prepare_log, prove_role
 
 SITES = "sites"
@@ -26,13 +30,16 @@ Count = Annotated[int, Field(ge=1)]
 class StartSettings(BaseSettings):
     """Environment variables: DAYBOOK_ before each.
 
-    A record counts as written when `in_sync` of the `replicas` of its partition have it. `profiles` are those of
-    compose, with commas; `peer` is the other site and `peer_kafka` the address of its broker for this site.
+    `kafka` is the address for the super user, whose file lies beside those of all principals; `kafka_internal` is for
+    brokers, who have a certificate. A record counts as written when `in_sync` of the `replicas` of its partition have
+    it. `profiles` are those of compose, with commas; `peer` is the other site and `peer_kafka` the address of its
+    broker for this site.
     """
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     kafka: str
+    kafka_internal: str
     site: str = "home"
     replicas: Count = 1
     in_sync: Count = 1
@@ -54,7 +61,10 @@ def start(settings: StartSettings) -> list[str]:
     Raises KafkaException, TimeoutError or Unsafe.
     """
     topics = settings.topics()
-    created, corrected = prepare_log(settings.kafka, settings.site, topics)
+    created, corrected = prepare_log(settings.kafka_internal, settings.site, topics)
+    if identity_file(settings.kafka):
+        added, removed = apply_rights(settings.kafka_internal, passwords_beside(settings.kafka))
+        print(f"rights: {added} added, {removed} removed", flush=True)
     print(f"{len(created)} topics created, {len(topics) - len(created)} existed", flush=True)
     for line in corrected:
         print(f"corrected: {line}", flush=True)

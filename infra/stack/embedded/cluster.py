@@ -20,7 +20,7 @@ from infra.identity.authority import BROKER, Authority
 from infra.log.rights import ADMIN
 from infra.stack.embedded.child import Program, Server
 from infra.stack.embedded.kafka import BROKER_LOGGERS, kafka_environment, kafka_java, members_seen
-from infra.stack.embedded.security import (
+from infra.stack.security import (
     INTERNAL,
     ListenerPorts,
     apply_security,

@@ -19,8 +19,8 @@ from infra.base.settings import ROOT, StackSettings
 from infra.identity.authority import BROKER, Authority
 from infra.stack.embedded.child import Program, Server
 from infra.stack.embedded.java import classpath, find_java
-from infra.stack.embedded.security import INTERNAL, ListenerPorts, authority_of, security_properties
 from infra.stack.mirror_settings import FRESH_SECONDS, MirrorPlace, canary_age, mirror_properties
+from infra.stack.security import INTERNAL, ListenerPorts, authority_of, security_properties
 from infra.stack.storage import no_room_to_start
 from services.kernel.log import clients
 

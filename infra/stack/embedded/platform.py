@@ -21,9 +21,9 @@ from infra.base.settings import ROOT, StackSettings
 from infra.log.rights import ADMIN
 from infra.stack.embedded.cluster import cluster_alone, kept_cluster_id
 from infra.stack.embedded.kafka import EmbeddedBroker
-from infra.stack.embedded.security import apply_security, prepare_identities
 from infra.stack.embedded.supervisor import site_storage
 from infra.stack.platform import Platform, SiteProcess
+from infra.stack.security import apply_security, prepare_identities
 from infra.stack.site import AWAY, Site, peer, sites_of
 
 

@@ -18,7 +18,7 @@ from infra.base.waiting import wait_until
 from infra.identity.authority import Authority
 from infra.log.rights import ADMIN, principals
 from infra.stack.embedded.router import router_journal
-from infra.stack.embedded.security import apply_security, starting_address
+from infra.stack.security import apply_security, starting_address
 from infra.stack.shop import SILENT, kind_of
 from infra.stack.site import home_settings, sites_of
 from services.kernel.log import clients

@@ -22,8 +22,8 @@ from infra.stack.embedded.child import Program
 from infra.stack.embedded.cluster import NODE_SECONDS, Node, site_nodes
 from infra.stack.embedded.kafka import broker_ready, mirror_ready, prepare_broker, prepare_mirror, site_broker
 from infra.stack.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
-from infra.stack.embedded.security import apply_security, starting_address
 from infra.stack.mirror_settings import MirrorPlace
+from infra.stack.security import apply_security, starting_address
 from infra.stack.shop import (
     DATABASE_ROLES,
     MIRROR,

@@ -22,8 +22,8 @@ from infra.base.journal import MemberState, Phase, StackJournal, StackState
 from infra.base.ports import require_free
 from infra.base.settings import MOST, StackSettings
 from infra.stack.embedded.child import Child
-from infra.stack.embedded.security import starting_address
 from infra.stack.embedded.stack import Member, Scaled, log_file, members, open_site
+from infra.stack.security import starting_address
 from infra.stack.shop import SILENT, instances, kind_of
 from infra.stack.storage import LOOK_SECONDS, MEGABYTE, StorageWatch
 from services.kernel.exit_codes import EXIT_JUDGED, EXIT_LAYOUT, EXIT_REBUILT, EXIT_STOOD_DOWN

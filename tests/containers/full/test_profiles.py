@@ -53,7 +53,8 @@ def active(shop: ContainerShop) -> list[dict[str, Any]]:
     body: list[dict[str, Any]] = get_json(shop, PROMETHEUS, "/api/v1/targets?state=active")["data"][
         "activeTargets"
     ]
-    return body
+    # the guards are of profile `sites`
+    return [target for target in body if target["labels"]["job"] != "guards"]
 
 
 def targets(shop: ContainerShop) -> set[str]:

@@ -23,7 +23,7 @@ from infra.log.quotas import apply_quotas
 from infra.log.rights import Right, principals, quotas
 from infra.log.topics import create_topics, ensure_site
 from infra.stack.embedded.kafka import EmbeddedBroker
-from infra.stack.embedded.security import INTERNAL, apply_security, prepare_identities
+from infra.stack.security import INTERNAL, apply_security, prepare_identities
 from services.kernel.log import clients
 from services.kernel.log.clients import Connection
 from tests.integration.security.attempts import QUIET, SECONDS, TABLES, Attempts, Cell, allowed

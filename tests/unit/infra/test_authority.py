@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 import stat
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -36,6 +38,31 @@ def test_brokers_have_a_certificate_of_the_authority(tmp_path: Path) -> None:
     names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "localhost" in names.get_values_for_type(x509.DNSName)
     assert identity_of(authority, "broker").user == ""
+
+
+def test_a_client_that_is_strict_knows_a_broker_by_each_of_its_names(tmp_path: Path) -> None:
+    """Python is strict from 3.13 on: a certificate names the key of its issuer, and an authority what it may do."""
+    authority = Authority(tmp_path, ("broker-1",))
+    authority.prepare([])
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(authority.keystore)
+    client = ssl.create_default_context(cadata=authority.certificate.read_text())
+    client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
+    for name in ("localhost", "127.0.0.1", "broker-1"):
+        shake_hands(client, server, name)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(client, server, "broker-2")
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname=name),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for end in (*ends, ends[0], ends[1]):
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
 
 
 def test_nobody_else_may_read_the_files(tmp_path: Path) -> None:

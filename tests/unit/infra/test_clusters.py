@@ -14,9 +14,9 @@ from infra.base.settings import StackSettings
 from infra.cli.lifecycle import _clusters, app
 from infra.log.topics import catalogue
 from infra.stack.embedded.cluster import Node, first_voters, kept_cluster_id, site_nodes
-from infra.stack.embedded.security import prepare_identities
 from infra.stack.embedded.stack import members, mirror_place
 from infra.stack.mirror_settings import mirror_properties
+from infra.stack.security import prepare_identities
 from infra.stack.site import own_site, peer, sites_of
 
 

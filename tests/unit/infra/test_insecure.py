@@ -13,7 +13,7 @@ from infra.base.settings import StackSettings
 from infra.cli.lifecycle import _security
 from infra.stack.embedded.kafka import site_broker
 from infra.stack.embedded.platform import EmbeddedPlatform
-from infra.stack.embedded.security import prepare_identities
+from infra.stack.security import prepare_identities
 from infra.stack.site import away_settings, sites_of
 from infra.stack.tokens import issuer_of, verification
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from contracts.kafka_address import sibling
 from infra.base.ports import HOST
 from infra.base.settings import StackSettings
 from infra.identity.authority import BROKER, Authority
@@ -18,9 +19,10 @@ from infra.stack.tokens import prepare_issuer
 from services.kernel.log.clients import Connection
 
 INTERNAL = "internal"
-_SASL = ("CLIENTS", "PEER")
+# HOST and PEERHOST are for this machine's clients of a broker in a container, which they reach by another name.
+_SASL = ("CLIENTS", "PEER", "HOST", "PEERHOST")
 _CERTIFIED = ("INTERNAL", "CONTROLLER")
-_PLAIN = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PEER:PLAINTEXT"
+_PLAIN = ",".join(f"{name}:PLAINTEXT" for name in ("PLAINTEXT", *_SASL, *_CERTIFIED))
 _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
@@ -76,14 +78,20 @@ def apply_security(settings: StackSettings, more: Sequence[str] = ()) -> tuple[i
     """
     if not settings.secured:
         return 0, 0
-    identities = (Connection(settings.kafka_as(user)).identity for user in (ADMIN, *principals(), *more))
-    passwords = {identity.user: identity.password for identity in identities if identity is not None}
     # Here, because only a start needs aiokafka, whose import takes a quarter of a second.
     from infra.log.quotas import apply_quotas
 
+    passwords = passwords_beside(settings.kafka_as(ADMIN), more)
     changed = apply_rights(settings.kafka_as(BROKER, INTERNAL), passwords)
     apply_quotas(settings.kafka_as(ADMIN), quotas())
     return changed
+
+
+def passwords_beside(address: str, more: Sequence[str] = ()) -> dict[str, str]:
+    """The password of every principal, from the files beside that of the address. Raises KafkaException."""
+    users = (ADMIN, *principals(), *more)
+    identities = (Connection(sibling(address, user)).identity for user in users)
+    return {identity.user: identity.password for identity in identities if identity is not None}
 
 
 def security_properties(authority: Authority | None, *, broker: bool = True) -> dict[str, str]:

@@ -1,0 +1,226 @@
+"""Makes the secrets of the shop in containers, as the first step of every start. What exists is kept.
+
+`python -m infra.stack.compose.secret_files`, in a container that alone sees the whole folder of the shop:
+
+- `kafka-identities`: Kafka's authority, certificates and passwords (`infra/identity/authority.py`)
+- `secrets`: the passwords of the database's roles, and other secrets, one in a file
+- `containers/NAME`: what the container NAME gets, which sees this folder and no other
+- `home`, `away`: what the containers of each site see of it: its link's state, and what is held down
+
+The shop's folder belongs to the owner of the checkout, and nobody else may enter it. Files in `containers` are
+readable for all: in its container the reader is another user.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import TypeAlias
+
+import msgspec
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from contracts.kafka_address import secured
+from infra.base.files import kept_secret, write_whole
+from infra.base.settings import INSECURE
+from infra.identity.authority import BROKER, Authority
+from infra.log.rights import ADMIN, MIRROR, principals
+from infra.stack.mirror_settings import property_lines
+from infra.stack.security import security_properties
+from infra.stack.shop import AUDITOR, DATABASE, OWNER, USER
+from services.kernel.log.clients import Connection
+
+# Under these names the brokers' certificate is shown.
+NAMES = ("broker", "broker-1", "broker-2", "broker-3", "controller", "away-broker", "link", "away-link")
+# Where a broker's image looks for its settings; its folder is mounted there.
+BROKER_CONFIG = Path("/mnt/shared/config")
+KAFKA = "kafka.json"
+DATABASES = {"": "postgres", "away-": "away-postgres"}
+ROLES = (OWNER, "projection", "query", "guard", AUDITOR)
+# What holds for each kind of node (infra/kafka), by its container's folder.
+NODES = {"broker": "broker", "node": "replicated"}
+# Who reads a broker's JMX. Java refuses a file of passwords that others than its own user may read.
+JMX, JMX_PASSWORDS, JMX_OWNER = "metrics", "jmx.password", 1000
+Files: TypeAlias = Iterator[tuple[str, dict[str, str]]]
+"""A container's folder, and the content of each file in it."""
+
+
+class SecretSettings(BaseSettings):
+    """Environment variables: DAYBOOK_ before each.
+
+    `shop` is the folder of the shop, which shall belong to the owner of the file `checkout`; `infra` is that of the
+    checkout. An empty `kafka_scheme` means `--insecure`.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+
+    shop: Path = Path("/shop")
+    checkout: Path = Path("/checkout")
+    infra: Path = Path("/infra")
+    kafka_scheme: str
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What the folder `shop` has; reading a secret makes it."""
+
+    shop: Path
+    secured: bool
+
+    @property
+    def authority(self) -> Authority:
+        return Authority(self.shop / "kafka-identities", NAMES)
+
+    def kept(self, name: str) -> str:
+        """A secret without another form: hexadecimal."""
+        return kept_secret(self.shop / "secrets" / name, token_hex(24))
+
+    def password(self, role: str) -> str:
+        """Of a role of the database."""
+        return self.kept(f"{'database' if role == USER else role}_password")
+
+    def database_url(self, role: str, host: str) -> str:
+        return f"postgresql://{role}:{self.password(role)}@{host}:5432/{DATABASE}"
+
+    def identity(self, user: str) -> str:
+        """The file by which a process connects to Kafka as `user`."""
+        return self.authority.identity(user).read_text()
+
+    def java(self, user: str, *prefixes: str) -> str:
+        """The same for Java's clients, without addresses, as a file of properties; empty in clear text."""
+        if not self.secured:
+            return ""
+        connection = Connection(secured("", self.authority.identity(user)))
+        options = {name: value for prefix in prefixes for name, value in connection.java(prefix).items()}
+        return (
+            property_lines({name: value for name, value in options.items() if "bootstrap" not in name}) + "\n"
+        )
+
+
+def container_files(secrets: Secrets, infra: Path) -> Mapping[str, Mapping[str, str]]:
+    """The content of every file, by container and name."""
+    return dict(
+        [
+            *_nodes(secrets, infra),
+            *_processes(secrets),
+            *(pair for site, host in DATABASES.items() for pair in _with_database(secrets, site, host)),
+            *_profiles(secrets),
+        ]
+    )
+
+
+def _nodes(secrets: Secrets, infra: Path) -> Files:
+    security = security_properties(Authority(BROKER_CONFIG) if secrets.secured else None, broker=False)
+    lines = "".join(f"{name}={value}\n" for name, value in security.items())
+    stores = (secrets.authority.keystore, secrets.authority.certificate)
+    own = {file.name: file.read_text() for file in stores}
+    own |= {JMX_PASSWORDS: f"{JMX} {secrets.kept('jmx_password')}\n", "jmx.access": f"{JMX} readonly\n"}
+    for name, shared in NODES.items():
+        properties = (infra / "kafka" / f"{shared}.properties").read_text()
+        yield name, {**own, "server.properties": lines + properties}
+    jmx = (infra / "monitoring" / "jmx.yml").read_text()
+    yield "broker-metrics", {"jmx.yml": f"{jmx}username: {JMX}\npassword: {secrets.kept('jmx_password')}\n"}
+    yield "controller-proof", {"client.properties": secrets.java(BROKER, "")}
+    yield "postgres", {"password": secrets.password(USER)}
+
+
+def _processes(secrets: Secrets) -> Files:
+    """Those that have no database; both sites' have the same."""
+    for name in ("order-worker", "inventory-worker", "storage", "router"):
+        yield name, {KAFKA: secrets.identity(name)}
+    for name in ("order-api", "inventory-api"):
+        yield name, {KAFKA: secrets.identity(name), "daybook_hash_key": secrets.kept("daybook_hash_key")}
+    everybody = (BROKER, ADMIN, *principals())
+    yield "topics", {f"{user}.json": secrets.identity(user) for user in everybody}
+    steps = ("operator-failover", MIRROR)
+    yield "mirror-settings", {f"{user}.json": secrets.identity(user) for user in steps}
+
+
+def _with_database(secrets: Secrets, site: str, host: str) -> Files:
+    passwords = {role: secrets.password(role) for role in ROLES}
+    yield (
+        f"{site}migrations",
+        {
+            "daybook_database_url": secrets.database_url(USER, host),
+            "daybook_role_passwords": msgspec.json.encode(passwords).decode(),
+        },
+    )
+    for name, role in (("projection", "projection"), ("query-api", "query"), ("guard", "guard")):
+        url = secrets.database_url(role, host)
+        yield f"{site}{name}", {KAFKA: secrets.identity(role), "daybook_database_url": url}
+
+
+def _profiles(secrets: Secrets) -> Files:
+    office, connect = secrets.kept("daybook_office_password"), ("", "producer.", "consumer.", "admin.")
+    yield (
+        "office",
+        {
+            "daybook_database_url": secrets.database_url(USER, "postgres"),
+            "daybook_office_password": office,
+        },
+    )
+    properties = {"kafka.properties": secrets.java("connect", *connect)}
+    yield "connect", {**properties, "daybook_office_password": office}
+    yield "price-lists", properties
+    yield "marts", {KAFKA: secrets.identity("analytics")}
+
+
+def make(settings: SecretSettings) -> None:
+    """Make and hand out what is missing. Raises OSError."""
+    shop, secured_shop = settings.shop, bool(settings.kafka_scheme)
+    secrets = Secrets(shop, secured_shop)
+    secrets.authority.prepare([ADMIN, *principals()])
+    for container, files in container_files(secrets, settings.infra).items():
+        folder = shop / "containers" / container
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            _write(folder / name, content.encode())
+    for old in (shop / "secrets").glob("*_url"):  # of an earlier version
+        old.unlink()
+    for site in ("home", "away"):
+        (shop / site).mkdir(exist_ok=True)
+    # home's mirror, until away is the active site
+    if not (held := shop / "home" / "held.json").exists():
+        held.write_text('["mirror"]')
+    mark = shop / INSECURE
+    if secured_shop:
+        mark.unlink(missing_ok=True)
+    else:
+        mark.touch()
+    _give(shop, settings.checkout.stat())
+
+
+def _write(file: Path, content: bytes) -> None:
+    if not file.exists() or file.read_bytes() != content:
+        write_whole(file, content)
+
+
+def _give(shop: Path, owner: os.stat_result) -> None:
+    """To the owner of the checkout, and let others read only what containers get. Docker makes folders as root."""
+    open_to_all = {shop / name for name in ("home", "away", "containers")}
+    own = [shop / name for name in ("kafka-identities", "secrets", *(path.name for path in open_to_all))]
+    for path in (shop, shop / INSECURE, *own, *(inner for folder in own for inner in folder.rglob("*"))):
+        if not path.exists():
+            continue
+        is_open = path in open_to_all or not open_to_all.isdisjoint(path.parents)
+        private = not is_open or path.name == JMX_PASSWORDS
+        path.chmod((0o755 if path.is_dir() else 0o644) & (0o700 if private else 0o777))
+        os.chown(path, JMX_OWNER if path.name == JMX_PASSWORDS else owner.st_uid, owner.st_gid)
+
+
+def main() -> int:
+    """The process's exit code."""
+    try:
+        make(SecretSettings())  # type: ignore[call-arg] # from the environment
+    except OSError as reason:
+        print(f"secrets: {reason}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

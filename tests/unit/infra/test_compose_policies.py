@@ -1,0 +1,113 @@
+"""The compose files of all profiles, as Docker renders them, against every policy; and each policy against a fault."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from infra.base.settings import ROOT
+from tests.unit.infra.compose_policies import (
+    POLICIES,
+    Policy,
+    addresses,
+    confined,
+    limited,
+    own_secrets,
+    published,
+    read_only,
+    separated,
+)
+
+Fault = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture(scope="module")
+def config() -> dict[str, Any]:
+    """Without an engine: compose renders by itself."""
+    if shutil.which("docker") is None:
+        pytest.skip("no docker on the path")
+    command = ["docker", "compose", "--profile", "*", "config", "--format", "json"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("DAYBOOK_", "COMPOSE_"))}
+    done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=False, timeout=60)
+    if "is not a docker command" in done.stderr:
+        pytest.skip("docker has no plugin compose")
+    assert done.returncode == 0, done.stderr
+    rendered: dict[str, Any] = json.loads(done.stdout)
+    return rendered
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.__name__)
+def test_every_service_keeps_to_it(config: dict[str, Any], policy: Policy) -> None:
+    assert list(policy(config)) == []
+
+
+def service(name: str, **changes: Any) -> Fault:
+    return lambda config: config["services"][name].update(changes)
+
+
+def variable(name: str, **changes: str) -> Fault:
+    return lambda config: config["services"][name]["environment"].update(changes)
+
+
+def mounted(name: str, source: str, target: str) -> Fault:
+    volume = {"type": "bind", "source": source, "target": target, "read_only": True}
+    return lambda config: config["services"][name]["volumes"].append(volume)
+
+
+def lead_out(config: dict[str, Any]) -> None:
+    config["networks"]["log"]["internal"] = False
+
+
+FAULTS: dict[str, tuple[Policy, Fault]] = {
+    "a capability": (confined, service("order-api", cap_add=["NET_ADMIN"])),
+    "capabilities that stay": (confined, service("broker", cap_drop=[])),
+    "new privileges": (confined, service("postgres", security_opt=[])),
+    "a privileged container": (confined, service("storage", privileged=True)),
+    "root": (confined, service("projection", user="0:0")),
+    "the host's processes": (confined, service("guard", pid="host")),
+    "the engine's socket": (confined, mounted("router", "/var/run/docker.sock", "/var/run/docker.sock")),
+    "a root to write to": (read_only, service("broker", read_only=False)),
+    "all of the memory": (limited, lambda config: config["services"]["mirror"].pop("mem_limit")),
+    "any number of processes": (limited, service("connect", pids_limit=0)),
+    "a port for everybody": (published, service("order-api", ports=[{"target": 8080, "published": "27401"}])),
+    "a way out of the log": (separated, lead_out),
+    "an API at the database": (separated, service("order-api", networks={"edge": None, "data": None})),
+    "the registry at the log": (separated, service("registry", networks={"edge": None, "log": None})),
+    "a broker among clients": (separated, service("broker", networks={"edge": None, "log": None})),
+    "a network by default": (separated, lambda config: config["services"]["storage"].pop("networks")),
+    "a port that leads nowhere": (separated, service("broker", networks={"log": None})),
+    "clear text": (addresses, variable("order-worker", DAYBOOK_KAFKA="broker:9092")),
+    "a listener in clear text": (
+        addresses,
+        variable("away-broker", KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="CLIENTS:PLAINTEXT"),
+    ),
+    "JMX for everybody": (
+        addresses,
+        variable("broker", KAFKA_JMX_OPTS="-Dcom.sun.management.jmxremote.port=9999"),
+    ),
+    "the image's own JMX": (addresses, variable("broker", KAFKA_JMX_PORT="9999")),
+    "another one's secrets": (
+        own_secrets,
+        mounted("order-api", "/x/containers/order-worker", "/run/secrets"),
+    ),
+    "everybody's secrets": (own_secrets, mounted("order-api", "/x-compose/containers", "/all")),
+    "the folder of the shop": (own_secrets, mounted("link", "/x-compose", "/shop")),
+    "a password as a variable": (
+        own_secrets,
+        variable("query-api", DAYBOOK_DATABASE_URL="postgresql://q:p@postgres/d"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("policy", "fault"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_fault_is_seen(config: dict[str, Any], policy: Policy, fault: Fault) -> None:
+    broken = copy.deepcopy(config)
+    fault(broken)
+    assert list(policy(broken)) != []
