@@ -7,7 +7,8 @@ import typer
 from infra.base.settings import StackSettings
 from infra.cli.output import fail, notes, results
 from infra.identity.issuer import TokenIssuer
-from infra.stack.site import home_settings
+from infra.stack.platform import platform_of
+from infra.stack.site import home_settings, own_site
 
 app = typer.Typer()
 
@@ -27,6 +28,9 @@ def token(
     settings: Annotated[
         bool, typer.Option("--settings", help="Print the settings with which the APIs verify tokens.")
     ] = False,
+    why: Annotated[
+        str, typer.Option("--why", metavar="TEXT", help="Why. It is stored for ever: no personal data.")
+    ] = "",
 ) -> None:
     """Print an access token, or the settings with which the APIs verify this stack's tokens.
 
@@ -39,5 +43,15 @@ def token(
         return
     if not name:
         fail("for whom? `./daybook token alice --scope orders:place`")
-    results.print(issuer.token(name, scope or [], hours))
-    notes.print(f"{name} is {issuer.subject(name)} in the token.")
+    from infra.cli.acts import recorded  # which needs this module
+    from infra.cli.inspect import running_settings
+
+    subject, issued = issuer.subject(name), issuer.token(name, scope or [], hours)
+    own = StackSettings()
+    if platform_of(own).up(own_site(own)):
+        with recorded("token", " ".join([subject, *(scope or [])]), why, running_settings().kafka):
+            results.print(issued)
+    else:
+        results.print(issued)
+        notes.print("The shop is not running, so that `./daybook journal` will not show this token.")
+    notes.print(f"{name} is {subject} in the token.")
