@@ -58,6 +58,11 @@ SWITCH_STEP = {
     "returned": b"\x0e",
 }
 
+ACT_OUTCOME = {
+    "done": b"\x00",
+    "failed": b"\x02",
+}
+
 
 def receive_stock(record: inventory_commands.ReceiveStock) -> bytes:
     return join((
@@ -416,6 +421,17 @@ def loss_report(record: kernel_records.LossReport) -> bytes:
     ))
 
 
+def operator_acted(record: kernel_records.OperatorActed) -> bytes:
+    return join((
+        LENGTHS[len(text := record.who.encode())] + text,
+        LENGTHS[len(text := record.act.encode())] + text,
+        LENGTHS[len(text := record.subject.encode())] + text,
+        LENGTHS[len(text := record.why.encode())] + text,
+        ACT_OUTCOME[record.outcome],
+        long(record.acted_at),
+    ))
+
+
 def place_order(record: order_commands.PlaceOrder) -> bytes:
     return join((
         LENGTHS[len(text := record.order_id.encode())] + text,
@@ -659,6 +675,7 @@ ENCODERS: dict[Any, Callable[[Any], bytes]] = {
     kernel_records.EpochsRecorded: epochs_recorded,
     kernel_records.SiteSwitch: site_switch,
     kernel_records.LossReport: loss_report,
+    kernel_records.OperatorActed: operator_acted,
     order_commands.PlaceOrder: place_order,
     order_commands.CancelOrder: cancel_order,
     order_commands.ShipOrder: ship_order,

@@ -21,6 +21,8 @@ SwitchStep: TypeAlias = Literal[
     "begun", "stopped", "promoted", "aborted", "reported", "reconciled", "rebuilt", "returned"
 ]
 
+ActOutcome: TypeAlias = Literal["done", "failed"]
+
 
 @dataclass(frozen=True)
 class EpochOpened:
@@ -354,3 +356,17 @@ class LossReport:
     parts: int  # How many make the report.
     content: bytes  # A piece of the report, as JSON, compressed by zlib.
     recorded_at: int  # (Micros.)
+
+
+@dataclass(frozen=True)
+class OperatorActed:
+    """What an operator did, and how it ended. Key: act/<who>."""
+
+    TYPE: ClassVar[str] = "daybook.kernel.OperatorActed"
+
+    who: str  # The operator's random id, never a name.
+    act: str  # The command: parked retry, scale, failover ...
+    subject: str  # What it was done to: a position, a stream, a site, a process.
+    why: str  # In the operator's words; may be empty. Kept for ever: no personal data.
+    outcome: ActOutcome
+    acted_at: int  # When it ended. (Micros.)

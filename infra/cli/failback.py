@@ -5,6 +5,7 @@ import typer
 
 from infra.base.settings import StackSettings
 from infra.cli import failover
+from infra.cli.acts import Why, recorded
 from infra.cli.output import fail, notes, results
 from infra.cli.precautions import Confirmed, confirm_site, only_command
 from infra.cli.site import report_first, show_rebuilt
@@ -16,7 +17,10 @@ app = typer.Typer()
 
 @app.command()
 def failback(
-    confirmed: Confirmed = "", timeout: failover.Timeout = 60.0, as_json: failover.AsJson = False
+    confirmed: Confirmed = "",
+    timeout: failover.Timeout = 60.0,
+    as_json: failover.AsJson = False,
+    why: Why = "",
 ) -> None:
     """After the loss of a site: rebuild it from the active one, and make it the active one again."""
     settings = StackSettings()
@@ -27,7 +31,8 @@ def failback(
             report_first(settings, incident)
             rebuilding = rebuildable(settings, lost)
             confirm_site(lost, f"{rebuilding.consequences} Then {lost} becomes the active site.", confirmed)
-        with notes.status("Checking both sites") as status:
+        act = recorded("failback", lost, why)
+        with act, notes.status("Checking both sites") as status:
             done = fail_back(settings, lost, rebuilding, timeout, status.update)
     if as_json:
         results.print(msgspec.json.encode(done, enc_hook=str).decode())

@@ -10,6 +10,7 @@ import typer
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli import losses
+from infra.cli.acts import Why, recorded
 from infra.cli.output import fail, notes, results
 from infra.cli.precautions import Confirmed, confirm_site, only_command
 from infra.dr.failover import Failover, Takeover, abort, possible_takeover, switch_over, take_over
@@ -48,6 +49,7 @@ def failover(
         bool, typer.Option("--abort", help="Accept requests again, after an interrupted --planned.")
     ] = False,
     as_json: AsJson = False,
+    why: Why = "",
 ) -> None:
     """Make the other site active. If it is interrupted, run it again: it continues."""
     if context.invoked_subcommand:
@@ -57,15 +59,17 @@ def failover(
     settings = StackSettings()
     with only_command(settings, "failover"), failing(settings):
         if give_up:
-            notes.print(abort(settings))
+            with recorded("failover --abort", "", why):
+                notes.print(abort(settings))
             return
-        with notes.status("Checking both sites") as status:
-            if planned:
+        if planned:
+            act = recorded("failover --planned", to, why)
+            with act, notes.status("Checking both sites") as status:
                 done = switch_over(settings, to, timeout, status.update)
         if unplanned:
             plan = possible_takeover(settings, to, force)
             confirm_site(plan.target.name, _what_is_lost(plan), confirmed)
-            with notes.status("") as status:
+            with recorded("failover --unplanned", plan.target.name, why), notes.status("") as status:
                 done = take_over(plan, status.update)
     if as_json:
         results.print(msgspec.json.encode(done).decode())

@@ -12,6 +12,7 @@ from rich.prompt import Prompt
 from analytics.terminal import Table
 from infra.base.errors import DaybookError
 from infra.base.settings import StackSettings
+from infra.cli.acts import operator_id, recorded
 from infra.cli.output import fail, notes, results
 from infra.dr.export import MONEY, csv_lines, money, totals
 from infra.dr.losses import Report
@@ -33,7 +34,7 @@ from services.kernel.log.transactions import OwnershipLost
 app = typer.Typer()
 
 FAILURES = (DaybookError, NotCaughtUp, TimeoutError, KafkaException, OwnershipLost)
-SHOWN_TORN = 10
+SHOWN_TORN = NAMED = 10
 
 
 @app.command("report")
@@ -79,7 +80,7 @@ def reconcile(
     reissue_all: Annotated[bool, typer.Option("--reissue-all", help="Send all open commands again.")] = False,
     interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Ask for each.")] = False,
     reason: Annotated[
-        str, typer.Option(help="Stored with the command that is written off.")
+        str, typer.Option("--reason", "--why", help="Stored for ever: no personal data.")
     ] = "given up by an operator",
 ) -> None:
     """Send lost commands again under their old ids, or write them off; without options: show where each is.
@@ -99,13 +100,21 @@ def reconcile(
         elif interactive:
             _choose(waiting, again, given_up)
         if given_up:
-            for done in write_off(bootstrap, given_up, reason):
-                _print_decision(done)
+            with recorded("failover reconcile --write-off", _ids(given_up), reason, bootstrap):
+                for done in write_off(bootstrap, given_up, reason):
+                    _print_decision(done)
         if again:
-            reissue(bootstrap, report, again, _print_decision)
+            with recorded("failover reconcile --reissue", _ids(again), reason, bootstrap):
+                reissue(bootstrap, report, again, operator_id(), _print_decision)
         _show(report, note_decisions(settings, report))
     except (NotDone, Undecidable, NoOutcome, TimeoutError, KafkaException) as problem:
         fail(str(problem))
+
+
+def _ids(entries: Sequence[ReconStanding]) -> str:
+    """Up to NAMED command ids; the decision on each is in `site.reconciliation`."""
+    ids = [entry.loss.command_id for entry in entries]
+    return " ".join(ids[:NAMED]) + (f" and {len(ids) - NAMED} more" if len(ids) > NAMED else "")
 
 
 def _show(report: Report, entries: Sequence[ReconStanding]) -> None:

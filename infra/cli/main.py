@@ -47,11 +47,14 @@ COMMANDS = {
     "spark": ("spark", "Analytics"),
     "parked": ("parked", "Read models"),
     "streams": ("streams", "Read models"),
+    "journal": ("acts", "Audit"),
     "contracts": ("contracts", "Contracts"),
 }
 # As whom a command connects to Kafka (contracts/topics.yaml). The others are about topics, or start sites: admin.
 PRINCIPALS = {
     "status": "operator-read",
+    "journal": "operator-read",
+    "token": "operator-parked",  # may write the journal
     "sites": "operator-failover",  # `alone` writes the site's control records
     "parked": "operator-parked",
     "streams": "operator-parked",

@@ -9,6 +9,7 @@ import typer
 from confluent_kafka import KafkaException
 
 from analytics.terminal import Table, plain
+from infra.cli.acts import Why, operator_id, recorded
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.log.parked import (
@@ -92,30 +93,32 @@ def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") 
 
 
 @app.command("retry")
-def retry_parked(position: Position, kafka: Kafka = "", database_url: OwnerUrl = "") -> None:
+def retry_parked(position: Position, kafka: Kafka = "", database_url: OwnerUrl = "", why: Why = "") -> None:
     """Retry: send a command again unchanged, or apply a key's events in order."""
-    with _failing():
+    broker = kafka or address("DAYBOOK_KAFKA")
+    with _failing(), recorded("parked retry", position, why, broker):
         if ":" in position:
             _print_result(retry_key(database_url or owner_address(), position))
             return
-        broker = kafka or address("DAYBOOK_KAFKA")
-        retry(broker, parked_command(broker, position))
+        retry(broker, parked_command(broker, position), operator_id())
     notes.print(f"{position} was sent again; if it fails again, it is parked under its new position.")
 
 
 @app.command("skip")
 def skip_parked(
     position: Position,
-    reason: Annotated[str, typer.Option(help="Stored with a skipped event.")] = "given up by an operator",
+    reason: Annotated[
+        str, typer.Option("--reason", "--why", help="Stored for ever: no personal data.")
+    ] = "given up by an operator",
     kafka: Kafka = "",
     database_url: OwnerUrl = "",
 ) -> None:
     """Skip: drop the command, or exclude the key's first event from the read model."""
-    with _failing():
+    broker = kafka or address("DAYBOOK_KAFKA")
+    with _failing(), recorded("parked skip", position, reason, broker):
         if ":" in position:
             _print_result(skip_first(database_url or owner_address(), position, reason))
             return
-        broker = kafka or address("DAYBOOK_KAFKA")
         skip(broker, parked_command(broker, position))
     notes.print(f"{position} was skipped.")
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
+from infra.cli.acts import Why, recorded
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.stack.shop import OWNER, database_url
@@ -42,6 +43,7 @@ def rebuild(
     rollback: Annotated[
         bool, typer.Option("--rollback", help="Restore the previous tables, which the last rebuild kept.")
     ] = False,
+    why: Why = "",
 ) -> None:
     """Rebuild a read model from the first event, without downtime.
 
@@ -54,16 +56,16 @@ def rebuild(
         fail(f"there is no read model {read_model}; there are {', '.join(NAMES)}")
     settings = projection_settings()
     if rollback:
-        with _failing():
+        with recorded("rebuild --rollback", read_model, why, settings.kafka), _failing():
             done = asyncio.run(_roll_back(read_model, settings))
         _show({read_model: done})
     else:
-        build([read_model], settings)
+        build([read_model], settings, why=why)
 
 
-def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None = None) -> int:
+def build(names: Sequence[str], settings: ProjectionSettings, lake: Lake | None = None, why: str = "") -> int:
     """Build the read models with a progress bar, and print the results. Returns the number of applied events."""
-    with _failing():
+    with recorded("rebuild", " ".join(names), why, settings.kafka), _failing():
         done = asyncio.run(_build(names, settings, lake))
     _show(done)
     return sum(result.events for result in done.values())

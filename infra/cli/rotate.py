@@ -3,6 +3,7 @@
 import typer
 from confluent_kafka import KafkaException
 
+from infra.cli.acts import Why, recorded
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes
 from infra.stack.embedded.rotation import rotate
@@ -11,7 +12,7 @@ app = typer.Typer()
 
 
 @app.command("rotate")
-def rotate_command() -> None:
+def rotate_command(why: Why = "") -> None:
     """Give every user of Kafka a new password and the brokers a new certificate, and restart the processes in turn.
 
     Every site must run. No command is lost: requests to a process that restarts fail, and are repeated with their key.
@@ -21,7 +22,7 @@ def rotate_command() -> None:
     if settings.stack == "compose":
         fail("containers read new passwords at their next start: `./daybook --stack compose down`, then `up`")
     try:
-        with notes.status("") as status:
+        with recorded("rotate", "kafka", why), notes.status("") as status:
             restarted = rotate(settings, status.update)
     except (KafkaException, TimeoutError, OSError) as reason:
         fail(f"{reason}; the same command continues where this one stopped")

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaException
 
+from infra.cli.acts import Why, recorded
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.dr.scale import SCALABLE, scale
@@ -19,6 +20,7 @@ def scale_command(
     process: Annotated[str, typer.Argument(help=f"One of {', '.join(SCALABLE)}.")],
     count: Annotated[int | None, typer.Argument(min=1, help="How many from now on.", metavar="N")] = None,
     slots: Annotated[int | None, typer.Option(min=1, help="The same, for order and inventory.")] = None,
+    why: Why = "",
 ) -> None:
     """Run N slots of order or inventory, or N processes of an API or the projection. No command is lost.
 
@@ -33,7 +35,7 @@ def scale_command(
         fail(f"say how many, once: `./daybook scale {process} 2`", 2)
     settings = running_settings()
     try:
-        with notes.status("") as status:
+        with recorded("scale", f"{process} {number}", why, settings.kafka), notes.status("") as status:
             names = scale(settings, process, number, status.update)
     except (KafkaException, OwnershipLost, TimeoutError, OSError) as reason:
         fail(f"{reason}; the same command continues where this one stopped")

@@ -7,6 +7,7 @@ import typer
 
 from infra.base.settings import StackSettings
 from infra.cli import failover
+from infra.cli.acts import Why, recorded
 from infra.cli.output import notes, results
 from infra.cli.precautions import Confirmed, confirm_site, only_command
 from infra.dr.incident import Incident, situation
@@ -28,6 +29,7 @@ def rebuild(
     confirmed: Confirmed = "",
     force: Annotated[bool, typer.Option("--force", help="Although it is a healthy copy.")] = False,
     as_json: failover.AsJson = False,
+    why: Why = "",
 ) -> None:
     """Empty a site that is not active, and copy the active one into it while writes go on.
 
@@ -40,7 +42,8 @@ def rebuild(
             report_first(settings, incident)
         rebuilding = rebuildable(settings, name, force)
         confirm_site(name, rebuilding.consequences, confirmed)
-        with notes.status("Checking both sites") as status:
+        act = recorded("site rebuild", name, why)
+        with act, notes.status("Checking both sites") as status:
             done = rebuild_site(rebuilding, status.update)
     if as_json:
         results.print(msgspec.json.encode(done, enc_hook=str).decode())

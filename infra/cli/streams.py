@@ -13,6 +13,7 @@ import typer
 from analytics.terminal import Table, plain
 from contracts.kernel.records import RecordVerdict
 from infra.base.settings import StackSettings
+from infra.cli.acts import recorded
 from infra.cli.output import fail, notes, results
 from infra.cli.parked import DatabaseUrl, Kafka, address, since, store_errors
 from infra.log.parked import query
@@ -115,7 +116,9 @@ def show(
 def resolve(
     stream: Stream,
     version: Annotated[int, typer.Option(min=1, help="The version of the record.")],
-    reason: Annotated[str, typer.Option(help="Why; stored with the decision.")],
+    reason: Annotated[
+        str, typer.Option("--reason", "--why", help="Why. It is stored for ever: no personal data.")
+    ],
     event: Annotated[str, typer.Option(metavar="ID", help="The event id of the record.")] = "",
     verdict: Annotated[
         VerdictChoice, typer.Option("--as", help="What the record is.")
@@ -149,7 +152,7 @@ def resolve(
         results.print(f"  decided: {judged}")
     if not yes:
         typer.confirm(f"Decide this about {plain(stream)}, at both sites, for ever?", abort=True, err=True)
-    with _failing():
+    with _failing(), recorded("streams resolve", f"{stream} version {version}", reason, broker):
         judge(broker, stream, decided, reason)
     notes.print(
         "Decided. The worker and the read models fold the stream again within seconds; "

@@ -5,7 +5,11 @@ from typing import Annotated
 import typer
 
 from infra.base.settings import StackSettings
+from infra.cli.acts import Why, recorded
+from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
+from infra.stack.platform import platform_of
+from infra.stack.site import own_site
 from infra.stack.tokens import issuer_of
 
 app = typer.Typer()
@@ -16,6 +20,7 @@ def token(
     name: Annotated[str, typer.Argument(help="Who will use it: alice. The token has an id instead.")] = "",
     scope: Annotated[list[str] | None, typer.Option(help="What it allows; may be repeated.")] = None,
     hours: Annotated[float, typer.Option(min=0.01, max=24 * 30, help="How long it is valid.")] = 1.0,
+    why: Why = "",
 ) -> None:
     """Print an access token for someone who tries the shop.
 
@@ -24,5 +29,12 @@ def token(
     if not name:
         fail("for whom? `./daybook token alice --scope orders:place`")
     issuer = issuer_of(StackSettings())
-    results.print(issuer.token(name, scope or [], hours))
-    notes.print(f"{name} is {issuer.subject(name)} in the token.")
+    subject, issued = issuer.subject(name), issuer.token(name, scope or [], hours)
+    own = StackSettings()
+    if platform_of(own).up(own_site(own)):
+        with recorded("token", " ".join([subject, *(scope or [])]), why, running_settings().kafka):
+            results.print(issued)
+    else:
+        results.print(issued)
+        notes.print("The shop is not running, so that `./daybook journal` will not show this token.")
+    notes.print(f"{name} is {subject} in the token.")

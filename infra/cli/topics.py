@@ -8,6 +8,7 @@ from confluent_kafka import KafkaException
 
 from analytics.terminal import Table
 from contracts.kafka_address import bootstrap_of
+from infra.cli.acts import Why, recorded
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.dr.inputs import close, switch
@@ -55,6 +56,7 @@ def repartition(
     service: Annotated[str, typer.Argument(help="order or inventory.")],
     partitions: Annotated[int, typer.Option(min=1, help="The new number of partitions.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    why: Why = "",
 ) -> None:
     """Give a service's topics more partitions and keep every key's order. Orders are refused meanwhile."""
     if service not in SERVICES:
@@ -65,7 +67,8 @@ def repartition(
     if not yes:
         typer.confirm("The shop stops until its log is copied. Continue?", abort=True)
     try:
-        with notes.status("") as status:
+        act = recorded("topics repartition", f"{service} {partitions}", why, settings.kafka)
+        with act, notes.status("") as status:
             topics = catalogue(settings.brokers)
             moved = repartition_shop(settings, service, partitions, topics, status.update)
     except (NotPossible, NotDone) as reason:
@@ -85,6 +88,7 @@ def move_inputs(
         str,
         typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's."),
     ] = "",
+    why: Why = "",
 ) -> None:
     """Move the workers of a running shop from the command topics to the inbox, in two steps.
 
@@ -94,7 +98,8 @@ def move_inputs(
     broker = kafka or running_settings().kafka
     try:
         if step is not None:
-            {Move.switch: switch, Move.close: close}[step](broker)
+            with recorded("topics inputs", step.value, why, broker):
+                {Move.switch: switch, Move.close: close}[step](broker)
         results.print(read_control(broker).phase)
     except NotDone as reason:
         fail(str(reason))

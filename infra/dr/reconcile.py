@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ from services.kernel.log import clients
 from services.kernel.log.control import read_control
 from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
 from services.kernel.record.codec import decode, encode
-from services.kernel.record.envelope import ReplyAddress, now_micros
+from services.kernel.record.envelope import ReplyAddress, now_micros, sent_again
 
 TOPIC = "site.reconciliation"
 OUTCOME_SECONDS = 60.0
@@ -87,9 +87,11 @@ def reissue(
     bootstrap: str,
     report: Report,
     entries: Sequence[ReconStanding],
+    operator: str,
     progress: Callable[[ReconStanding], None],
 ) -> list[ReconStanding]:
-    """Send commands again under their old ids, in their old order, one at a time, and record the outcomes.
+    """Send commands again under their old ids, in their old order, one at a time, and record the outcomes. They name
+    their principal as before, and the `operator`.
 
     A command that is sent twice is executed once. Raises `Undecidable`, `NoOutcome` or TimeoutError; what was
     decided before stays decided.
@@ -104,7 +106,7 @@ def reissue(
     done = []
     with Desk(bootstrap, _streams(report), report.continued) as desk:
         for entry in sorted(entries, key=lambda entry: (entry.loss.at, entry.loss.version)):
-            done.append(_reissue(desk, entry.loss, control.role.epoch))
+            done.append(_reissue(desk, entry.loss, control.role.epoch, operator))
             progress(done[-1])
     return done
 
@@ -147,7 +149,7 @@ def _check(entry: ReconStanding) -> None:
         raise Undecidable(f"{loss.command_id} is no longer in the old site's commands: write it off")
 
 
-def _reissue(desk: Desk, loss: Loss, epoch: int) -> ReconStanding:
+def _reissue(desk: Desk, loss: Loss, epoch: int, operator: str) -> ReconStanding:
     """Wait until the order has exchanged with its stock what came before the command: earlier it is refused.
 
     A delivery or a correction of stock depends on nothing before it, and its stream continues differently now.
@@ -156,7 +158,8 @@ def _reissue(desk: Desk, loss: Loss, epoch: int) -> ReconStanding:
         raise Undecidable(f"{loss.command_id} has no command")
     if loss.service == "order":
         desk.await_version("order.events", loss.subject, loss.version, STREAM_SECONDS)
-    outcome = desk.send(loss.service, loss.request, epoch)
+    request = replace(loss.request, headers=tuple(sent_again(loss.request.headers, operator)))
+    outcome = desk.send(loss.service, request, epoch)
     about = loss.command_id, loss.command_type, loss.subject, loss.epoch
     decision = LossReissued(*about, outcome.kind, outcome.code, now_micros())
     desk.write([decision])

@@ -23,7 +23,7 @@ from services.kernel.log.control import read_control
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import LARGEST_RECORD
 from services.kernel.record.codec import Undecodable, decode, messages_of, topic_of
-from services.kernel.record.envelope import Malformed, write_headers
+from services.kernel.record.envelope import Malformed, sent_again, write_headers
 from services.projection.engine import parked_keys
 from services.projection.engine.database import prepare
 from services.projection.engine.parked_keys import (
@@ -85,14 +85,15 @@ def parked_command(bootstrap: str, position: str) -> Parked:
     raise NotParked(position)
 
 
-def retry(bootstrap: str, parked: Parked) -> None:
-    """Send the command unchanged to its input, then remove it from the parked ones.
+def retry(bootstrap: str, parked: Parked, operator: str = "") -> None:
+    """Send the command unchanged to its input, then remove it from the parked ones. `operator`: the id of who does it,
+    which is added to its headers.
 
     A batch that could not be read is sent message by message, if this version can read it. Raises TimeoutError: then
     it may be sent twice, and is executed once, because its id is the same.
     """
     command = parked.command
-    headers = [(header.name, header.value) for header in command.headers]
+    headers = sent_again([(header.name, header.value) for header in command.headers], operator)
     topic = _input_of(bootstrap, command)
     records = [NewRecord(topic, command.key, command.value, headers=headers)]
     if parked.header("ce_type") == InboxBatch.TYPE:

@@ -19,11 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from services.kernel.log.control import Control
 
 RETRY_AFTER_SECONDS = 1
 MAX_BODY_BYTES = 1024 * 1024
+LOGGED = frozenset({401, 403, 404, 429})  # who was refused is logged
 
 REFUSED = Counter("daybook_http_refused", "Requests refused before any route", ["code"])
 MEDIA_TYPE = "application/problem+json"
@@ -216,8 +218,23 @@ def exception_handlers() -> dict[Any, Handler]:
     }
 
 
-async def _problem_raised(_: Request, error: Problem) -> Response:
+async def _problem_raised(request: Request, error: Problem) -> Response:
+    if error.status in LOGGED:
+        log_refusal(request.scope, error)
     return error.response()
+
+
+def log_refusal(scope: Scope, error: Problem) -> None:
+    """Logs who was refused what, for a file that is kept for long: no token, no key, no content, no id of an entity."""
+    route, principal = scope.get("route"), scope.get("state", {}).get("principal")
+    log.info(
+        "request_refused",
+        principal=getattr(principal, "subject", ""),
+        method=scope["method"],
+        route=getattr(route, "path", ""),
+        status=error.status,
+        code=error.code,
+    )
 
 
 async def _request_invalid(_: Request, error: RequestValidationError) -> Response:

@@ -14,6 +14,7 @@ from contracts.order.commands import CancelOrder, PlaceOrder, ReturnLines, ShipO
 from services.edge.problems import LogUnavailable, OutcomeUnknown, Overloaded, SiteUnavailable
 from services.inventory.domain.decider import StockRefusal
 from services.kernel.log.control import Control
+from services.kernel.record.envelope import Metadata
 from services.order.api import CANCELLING, PLACING, RETURNING, SHIPPING
 from services.order.domain.decider import OrderRefusal
 from tests.contract.conformance import started, statuses
@@ -50,13 +51,13 @@ class Gateway:
 
     def not_ready(self) -> str | None: ...
 
-    async def send(self, command: Any, *, entity_id: str, command_id: str, **_: Any) -> Outcome:
+    async def send(self, command: Any, request: Metadata) -> Outcome:
         number = self._sent[command.TYPE]
         self._sent[command.TYPE] += 1
         fields = {
-            "command_id": command_id,
+            "command_id": request.id,
             "command_type": command.TYPE,
-            "subject": entity_id,
+            "subject": request.subject,
             "tag": "",
             "kind": "accepted",
             "version": 3,

@@ -80,6 +80,7 @@ def nothing_changes(shop: Shop, reader: Reader) -> None:
     of_orders = sum(event.topic == "order.events" for event in events)
     assert sent and len(seen) >= of_orders, "the read models hold every event of an order"
     assert check(Evidence(events, seen=seen, sent=sent, at_rest=True)) == []
+    assert {event.metadata.auth.type for event in events} <= {"user", "system", "unauthenticated"}
 
     before_repeat = census(reader)
     assert "refused: none" in shop.run(*TWO_DAYS)

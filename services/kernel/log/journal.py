@@ -1,4 +1,5 @@
-"""`site.journal`: decisions on records of the log; mirrored, kept for ever, written by the active site."""
+"""`site.journal`: decisions on records of the log, changes of the active site, and operators' acts; mirrored, kept for
+ever, written by the active site."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import structlog
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from contracts.kafka_address import bootstrap_of
-from contracts.kernel.records import EpochsRecorded, LossReport, RecordJudged, SiteSwitch
+from contracts.kernel.records import EpochsRecorded, LossReport, OperatorActed, RecordJudged, SiteSwitch
 from services.kernel.log import clients
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.rule import Journal, Judged, stream_of
@@ -93,7 +94,8 @@ class JournalWatch:
 
 
 def write_journal(
-    bootstrap: str, records: Iterable[tuple[str, RecordJudged | EpochsRecorded | SiteSwitch | LossReport]]
+    bootstrap: str,
+    records: Iterable[tuple[str, RecordJudged | EpochsRecorded | SiteSwitch | LossReport | OperatorActed]],
 ) -> None:
     """Append records (key and value). Raises TimeoutError where the broker does not take them."""
     refused: list[KafkaError] = []

@@ -248,6 +248,15 @@ def _auth_context(kind: bytes | None, auth_id: bytes | None, operator: bytes | N
     return UNKNOWN
 
 
+def sent_again(headers: Iterable[tuple[str, bytes]], operator: str) -> Headers:
+    """The headers of a command that an operator sends again: it keeps its principal."""
+    kept = [header for header in headers if header[0] != "ce_operatorid"]
+    if not operator:
+        return kept
+    named = [] if any(name == "ce_authtype" for name, _ in kept) else _auth_headers(UNKNOWN)
+    return [*kept, *named, ("ce_operatorid", operator.encode())]
+
+
 def group_auth_header(auths: Iterable[AuthContext]) -> tuple[str, bytes]:
     """The header of a batch of messages whose groups were caused by several principals: theirs, in order."""
     return "ce_groupauth", ",".join(map(str, auths)).encode()

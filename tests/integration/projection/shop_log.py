@@ -29,6 +29,7 @@ from contracts.order.events import (
     ReservationsRecorded,
 )
 from infra.base.waiting import wait_until
+from services.kernel.log.control import TOPIC as CONTROL
 from services.kernel.log.journal import TOPIC as JOURNAL
 from services.kernel.log.reader import partition_counts
 from services.kernel.log.rule import OPENING_KEY
@@ -155,7 +156,7 @@ def batches(events: Sequence[Event], size: int) -> Iterator[Sequence[Event]]:
 
 
 def fresh_topics(kafka: str) -> None:
-    """Creates the two event topics and the journal anew, all empty.
+    """Creates the two event topics and the journal anew, all empty; and the control topic, unless it is there.
 
     The controller deletes and creates topics; the broker sees it a moment later. Waits for both.
     """
@@ -165,6 +166,7 @@ def fresh_topics(kafka: str) -> None:
     for deleted in admin.delete_topics(there).values() if there else ():
         deleted.result(30)
     _await_known(kafka, dict.fromkeys(topics))
+    topics |= {} if CONTROL in partition_counts(kafka) else {CONTROL: 1}
     for created in admin.create_topics([NewTopic(*topic, 1) for topic in topics.items()]).values():
         created.result(30)
     _await_known(kafka, topics)

@@ -185,7 +185,7 @@ async def test_a_read_model_is_one_folder_and_one_line(shop: Shop, parcels: Read
         before = await tables(shop.connection, parcels)
         assert (await output_of(shop, "rebuild", "parcels")).startswith("parcels: ")
         assert await tables(shop.connection, parcels) == before
-        url = ("--database-url", shop.database_url)
+        url = ("--database-url", shop.database_url, "--kafka", shop.kafka)
         await output_of(shop, "parked", "skip", f"parcels:{pigeon.subject}", *url)
         assert await parked_keys(shop.connection) == []
         last = max(event.metadata.version for event in more if event.metadata.subject == pigeon.subject)

@@ -25,6 +25,7 @@ from tests.integration.kernel.client import Client
 from tests.integration.sites import shop
 from tests.integration.sites.conftest import Start
 
+OPERATOR = "0d5e-operator"
 CROSSED, LOST, SHIPPED, CANCELLED = (f"o-{name}" for name in ("crossed", "lost", "shipped", "cancelled"))
 FORGED, ANSWERS = "o-forged", "order.answers"
 
@@ -192,13 +193,13 @@ def test_lost_commands_are_sent_again_in_order_or_written_off(
     assert open_ids == {entry for entry, outcome in failover.outcomes.items() if outcome.kind == "accepted"}
     refused = [entry for entry in entries if entry.loss.outcome == "refused"]
     with pytest.raises(Undecidable, match="promised nothing"):
-        reissue(failover.new, kept, refused, lambda _: None)
+        reissue(failover.new, kept, refused, OPERATOR, lambda _: None)
 
     cups = next(entry for entry in entries if entry.loss.subject == "cups")
     write_off(failover.new, chosen(entries, [cups.loss.command_id]), "counted by hand")
     again = [entry for entry in entries if entry.state == "open" and entry is not cups]
     seen: list[str] = []
-    done = reissue(failover.new, kept, again, lambda standing: seen.append(standing.loss.subject))
+    done = reissue(failover.new, kept, again, OPERATOR, lambda standing: seen.append(standing.loss.subject))
     assert seen == [LOST, SHIPPED, SHIPPED, CANCELLED]
     kinds = {
         entry.loss.command_id: entry.decision.outcome
@@ -216,10 +217,13 @@ def test_lost_commands_are_sent_again_in_order_or_written_off(
 
     # once more under the same ids changes nothing
     events = len(read_evidence(failover.new, ["order.events"]))
-    reissue(failover.new, kept, again, lambda _: None)
+    reissue(failover.new, kept, again, OPERATOR, lambda _: None)
     at_rest(failover.new, {SHIPPED: "MovementsRecorded", CANCELLED: "MovementsRecorded"})
     commands = [event.metadata.causation_id for event in read_evidence(failover.new, ["order.events"])]
     assert all(commands.count(entry.loss.command_id) == 1 for entry in again)
+    ids = {entry.loss.command_id for entry in again}
+    sent_again = [event for event in read_evidence(failover.new) if event.metadata.causation_id in ids]
+    assert {event.metadata.auth.operator for event in sent_again} == {OPERATOR}
     assert events <= len(commands) <= events + 2
 
     later = failover.losses()

@@ -1,0 +1,102 @@
+"""`daybook journal`: what operators did. Every command with which one decides something records it here (ADR 32)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+from confluent_kafka import KafkaException
+
+from analytics.terminal import Table
+from contracts.kernel.records import ActOutcome, OperatorActed
+from infra.base.errors import DaybookError
+from infra.base.files import kept_secret
+from infra.base.settings import StackSettings
+from infra.cli.inspect import running_settings
+from infra.cli.output import fail, notes, results
+from infra.dr.plan import NotDone, controls, newest_active
+from infra.stack.platform import platform_of
+from infra.stack.site import home_settings
+from services.kernel.log.control import read_control
+from services.kernel.log.journal import TOPIC, write_journal
+from services.kernel.log.reader import NotCaughtUp, read_to_end
+from services.kernel.record.codec import Undecodable, decode
+from services.kernel.record.envelope import format_time, now_micros
+
+app = typer.Typer()
+Why = Annotated[
+    str, typer.Option("--why", metavar="TEXT", help="Why. It is stored for ever: no personal data.")
+]
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
+_UNRECORDED = (DaybookError, NotCaughtUp, TimeoutError, KafkaException)
+
+
+def operator_id() -> str:
+    """The random id of whoever runs this command: DAYBOOK_OPERATOR, or one that the stack keeps for each user of this
+    machine. It is never the user's name, because the journal is kept for ever."""
+    if given := os.environ.get("DAYBOOK_OPERATOR"):
+        if not _ID.fullmatch(given):
+            fail("DAYBOOK_OPERATOR is no id: up to 64 letters, digits and ._~-")
+        return given
+    folder = home_settings(StackSettings()).home / "identity"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return kept_secret(folder / "operators" / str(os.getuid()), uuid4().hex)
+
+
+@contextmanager
+def recorded(act: str, subject: str, why: str = "", kafka: str = "") -> Iterator[None]:
+    """Records an operator's act when it has ended, done or failed, at the site that is active then. `subject`: what it
+    is done to, by its id. `kafka`: the broker at which it is done, if it is at one."""
+
+    def write(outcome: ActOutcome) -> None:
+        acted = OperatorActed(operator_id(), act, subject, why, outcome, now_micros())
+        write_journal(_active(kafka), [(f"act/{acted.who}", acted)])
+
+    try:
+        yield
+    except BaseException:
+        with suppress(*_UNRECORDED):  # what failed is the message
+            write("failed")
+        raise
+    try:
+        write("done")
+    except _UNRECORDED as error:
+        fail(f"`{act}` is done, but {TOPIC} has no record of it: {error}")
+
+
+def _active(kafka: str) -> str:
+    """The broker of the active site: what is written at a passive one would not be mirrored. Raises NotDone."""
+    if kafka and read_control(kafka).role.role == "active":
+        return kafka
+    sites = platform_of(StackSettings()).sites()
+    if (name := newest_active(controls(sites))) is None:
+        raise NotDone("no site is active")
+    return sites[name].bootstrap
+
+
+@app.command("journal")
+def journal(
+    kafka: Annotated[
+        str,
+        typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's."),
+    ] = "",
+) -> None:
+    """Show what operators did: when, who by their random id, what, why, and how it ended."""
+    table, count = Table("at", "who", "what", "of", "why", "outcome", whole=True), 0
+    try:
+        for record in read_to_end(kafka or running_settings().kafka, TOPIC, {0: 0}):
+            with suppress(Undecodable):
+                if isinstance(acted := decode(record.value()), OperatorActed):
+                    at, count = format_time(acted.acted_at)[:19] + "Z", count + 1
+                    table.add_row(at, acted.who, acted.act, acted.subject, acted.why, acted.outcome)
+    except (KafkaException, NotCaughtUp, TimeoutError) as error:
+        fail(f"the broker does not respond ({error}): is it running? `./daybook up` starts the stack")
+    if count:
+        results.print(table)
+    else:
+        notes.print("No operator has done anything that is recorded.")
