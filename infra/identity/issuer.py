@@ -27,6 +27,7 @@ ISSUER = "https://daybook.invalid"  # a name that never exists (RFC 2606)
 AUDIENCE = "daybook"
 CLIENT = "daybook-cli"
 DEMO, DEMO_HOURS = "demo", 12.0
+OWN_CLIENTS = "daybook"
 _PEOPLE = "people"
 _ALGORITHM = "ES256"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
@@ -103,6 +104,8 @@ class TokenIssuer:
         if not self.prepared:
             fresh = ECKey.generate_key("P-256", {"use": "sig", "alg": _ALGORITHM}, auto_kid=True)
             kept_secret(self._private, msgspec.json.encode(fresh.as_dict(private=True)).decode())
+        for name in (DEMO, OWN_CLIENTS):  # now: whoever calls both sites must be the same at both
+            self.subject(name)
         self._publish(self.keys, {"keys": [self._key().as_dict(private=False)]})
         self._publish(self.folder / "openid-configuration.json", self._metadata())
 

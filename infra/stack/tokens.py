@@ -24,6 +24,14 @@ def caller_of(settings: StackSettings) -> Caller:
     return Caller(issuer_of(settings) if settings.secured else None)
 
 
+def demo_header(settings: StackSettings) -> str:
+    """`Authorization: Bearer …` for people who try the shop: empty without tokens, and with another issuer what
+    DAYBOOK_AUTH has. Raises NoToken."""
+    if not settings.secured:
+        return ""
+    return os.environ.get("DAYBOOK_AUTH", "") if os.environ.get(_KEYS) else issuer_of(settings).demo_header()
+
+
 def prepare_issuer(settings: StackSettings) -> None:
     """Make what a site lacks of its issuer, or take the other site's. Raises OSError."""
     other = peer(settings)
