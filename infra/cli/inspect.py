@@ -35,7 +35,7 @@ from infra.stack.shop import (
     kind_of,
 )
 from infra.stack.site import Site, own_site, peer
-from infra.stack.tokens import issuer_of
+from infra.stack.tokens import demo_header
 
 app = typer.Typer()
 NOT_UP = "the stack is not running: `./daybook up` starts it"
@@ -126,9 +126,7 @@ def env() -> None:
     for name, value in {**reach.addresses, **further_addresses(settings, counts)}.items():
         results.print(f"{name}={value}")
     # Set in any case: the commands of the README send it. curl leaves out an empty header.
-    issuer = issuer_of(settings)
-    verified = settings.secured and issuer.prepared
-    results.print(f"DAYBOOK_AUTH='{issuer.demo_header() if verified else ''}'")
+    results.print(f"DAYBOOK_AUTH='{demo_header(settings)}'")
     if reach.about:
         notes.print(reach.about)
 

@@ -6,13 +6,13 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from infra.identity.issuer import TokenIssuer
+from infra.identity.issuer import OWN_CLIENTS, TokenIssuer
 from services.edge.scopes import SCOPES
 
 if TYPE_CHECKING:
     import httpx
 
-NAME, HOURS = "daybook", 1.0
+HOURS = 1.0
 RENEWED_SECONDS = 1800.0
 _AUTH, _KEYS = "DAYBOOK_AUTH", "DAYBOOK_TOKEN_KEYS"
 
@@ -34,7 +34,7 @@ class Caller:
             name, _, value = os.environ.get(_AUTH, "").partition(": ")
             return {name: value} if value else {}
         if time.monotonic() >= self._until and self._issuer.prepared:
-            self._token = self._issuer.token(NAME, [*SCOPES], HOURS)
+            self._token = self._issuer.token(OWN_CLIENTS, [*SCOPES], HOURS)
             self._until = time.monotonic() + RENEWED_SECONDS
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 

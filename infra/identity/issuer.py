@@ -29,6 +29,7 @@ ISSUER = "https://daybook.invalid"  # a name that never exists (RFC 2606)
 AUDIENCE = "daybook"
 CLIENT = "daybook-cli"
 DEMO, DEMO_HOURS = "demo", 12.0
+OWN_CLIENTS = "daybook"
 _ALGORITHM = "ES256"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 

@@ -24,6 +24,15 @@ def caller_of(settings: StackSettings) -> Caller:
     return Caller(issuer_of(settings) if settings.secured else None)
 
 
+def demo_header(settings: StackSettings) -> str:
+    """`Authorization: Bearer …` for people who try the shop: empty without tokens, as in containers, and with
+    another issuer what DAYBOOK_AUTH has."""
+    if os.environ.get(_KEYS) and settings.secured:
+        return os.environ.get("DAYBOOK_AUTH", "")
+    issuer = issuer_of(settings)
+    return issuer.demo_header() if settings.secured and issuer.prepared else ""
+
+
 def prepare_issuer(settings: StackSettings) -> None:
     """Make what a site lacks of its issuer, or take the other site's. Raises OSError."""
     other = peer(settings)

@@ -15,7 +15,7 @@ from infra.stack.embedded.kafka import site_broker
 from infra.stack.embedded.platform import EmbeddedPlatform
 from infra.stack.security import prepare_identities
 from infra.stack.site import away_settings, sites_of
-from infra.stack.tokens import issuer_of, verification
+from infra.stack.tokens import demo_header, issuer_of, verification
 
 
 def test_it_is_decided_at_each_start(tmp_path: Path) -> None:
@@ -64,9 +64,12 @@ def test_a_site_whose_machine_was_emptied_gets_the_issuer_of_the_other(tmp_path:
 def test_another_issuer_is_named_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAYBOOK_TOKEN_KEYS", "https://other.example/jwks.json")
     settings = StackSettings(home=tmp_path, port_base=27400)
+    monkeypatch.setenv("DAYBOOK_AUTH", "Authorization: Bearer x.y.z")
     assert verification(settings) == {}
+    assert demo_header(settings) == "Authorization: Bearer x.y.z"
     _security(settings, insecure=True)
     assert verification(settings) == {"DAYBOOK_TOKEN_KEYS": ""}
+    assert demo_header(settings) == ""
 
 
 def test_a_running_site_does_not_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from infra.identity import caller
 from infra.identity.caller import Caller
-from infra.identity.issuer import NoToken, TokenIssuer
+from infra.identity.issuer import OWN_CLIENTS, NoToken, TokenIssuer
 from services.edge.identity import Identity
 from services.edge.scopes import SCOPES
 from services.edge.settings import TokenSettings
@@ -84,6 +84,7 @@ def test_both_sites_have_the_same_key_and_ids(issuer: TokenIssuer, tmp_path: Pat
     away = TokenIssuer(tmp_path / "away" / "identity")
     away.prepare(issuer.folder)
     assert away.subject("alice") == alice
+    assert away.subject(OWN_CLIENTS) == issuer.subject(OWN_CLIENTS)
     assert away.keys.read_bytes() == issuer.keys.read_bytes()
     shutil.rmtree(issuer.folder)
     with pytest.raises(NoToken, match="daybook up` makes its key"):
