@@ -71,7 +71,7 @@ def last_batch(folder: Path, name: str) -> int:
 def batch_ends(folder: Path, batch: int) -> Offsets:
     """The end offsets of a batch, as its commit to `events_raw` states them. Raises NoLake."""
     raw = table(folder, RAW)
-    for entry in raw.history() if raw else ():
+    for entry in raw.history(100) if raw else ():
         content = msgspec.json.decode(entry.get("userMetadata") or "{}")
         if content.get("batch") == batch:
             return msgspec.convert(content["ends"], dict[str, dict[int, int]], str_keys=True, strict=False)

@@ -45,7 +45,9 @@ class Writer(Producer):  # type: ignore[misc] # untyped
 
     def __init__(self, kafka: str) -> None:
         identity = f"test-{uuid.uuid4().hex}"
-        super().__init__({"bootstrap.servers": kafka, "transactional.id": identity, "linger.ms": 5})
+        # A transaction may stay open while Spark works, which takes minutes on a busy machine.
+        open_ms = {"transaction.timeout.ms": 600_000}
+        super().__init__({"bootstrap.servers": kafka, "transactional.id": identity, "linger.ms": 5} | open_ms)
         self.topics: set[str] = set()
 
     def produce(self, topic: str, *args: Any, **more: Any) -> None:
