@@ -1,6 +1,6 @@
 """`python -m tests.integration.analytics.killed_jobs POINT TOPIC LAKE`: an update of a lake that kills itself.
 
-POINT, in its second batch (`copied`: behind its last):
+POINT, in its first batch (`copied`: behind its last):
     writing   files of `events_raw` are being written; the JVM dies as well
     appended  `events_raw` has the batch, no table of a type has it
     half      one table of a type has it, the others do not; the JVM dies as well
@@ -22,7 +22,7 @@ from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
 from infra.base.waiting import wait_until
 
-BATCH = 40
+BATCH = 100  # the first one of both types
 SECONDS = 120
 
 
@@ -51,12 +51,12 @@ def main() -> None:
     def dying(self: Any, rows: DataFrame, name: str, *rest: Any, **more: Any) -> None:
         nonlocal raw_writes, typed_writes
         raw_writes += name == RAW
-        second = raw_writes == 2
+        first = raw_writes == 1
         if name == COMMITS and point == "copied":
             kill_this()
-        if second and name == RAW and point == "writing":
+        if first and name == RAW and point == "writing":
             threading.Thread(target=kill_while_writing, args=[folder / RAW], daemon=True).start()
-        if second and name != RAW:
+        if first and name != RAW:
             typed_writes += 1
             if point == "appended":
                 kill_this()
