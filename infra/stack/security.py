@@ -78,20 +78,21 @@ def apply_security(settings: StackSettings, more: Sequence[str] = ()) -> tuple[i
     """
     if not settings.secured:
         return 0, 0
+    return secure_brokers(settings.kafka_as(BROKER, INTERNAL), settings.kafka_as(ADMIN), more)
+
+
+def secure_brokers(internal: str, admin: str, more: Sequence[str] = ()) -> tuple[int, int]:
+    """The same at these addresses: the brokers' own, and that of `admin`, whose file lies beside those of all users."""
     # Here, because only a start needs aiokafka, whose import takes a quarter of a second.
     from infra.log.quotas import apply_quotas
 
-    passwords = passwords_beside(settings.kafka_as(ADMIN), more)
-    changed = apply_rights(settings.kafka_as(BROKER, INTERNAL), passwords)
-    apply_quotas(settings.kafka_as(ADMIN), quotas())
-    return changed
-
-
-def passwords_beside(address: str, more: Sequence[str] = ()) -> dict[str, str]:
-    """The password of every principal, from the files beside that of the address. Raises KafkaException."""
     users = (ADMIN, *principals(), *more)
-    identities = (Connection(sibling(address, user)).identity for user in users)
-    return {identity.user: identity.password for identity in identities if identity is not None}
+    identities = (Connection(sibling(admin, user)).identity for user in users)
+    changed = apply_rights(
+        internal, {identity.user: identity.password for identity in identities if identity is not None}
+    )
+    apply_quotas(admin, quotas())
+    return changed
 
 
 def security_properties(authority: Authority | None, *, broker: bool = True) -> dict[str, str]:

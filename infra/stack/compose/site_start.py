@@ -1,7 +1,7 @@
 """The first step of a site in containers: `python -m infra.stack.compose.site_start`, once per start.
 
-It creates the topics of the catalogue, the site's first records, and everybody's password and rights. With profile
-`sites`, the site starts as the active one only if it can prove that it is.
+It creates the topics of the catalogue, the site's first records, and everybody's password, rights and quotas. With
+profile `sites`, the site starts as the active one only if it can prove that it is.
 Exit code 1 where the broker's topics differ from the catalogue.
 """
 
@@ -17,10 +17,10 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.kafka_address import identity_file
+from infra.base.errors import NotReady
 from infra.log.control import Address
-from infra.log.rights import apply_rights
 from infra.log.topics import Topic, Unsafe, catalogue, drift
-from infra.stack.security import passwords_beside
+from infra.stack.security import secure_brokers
 from infra.stack.start import prepare_log, prove_role
 
 SITES = "sites"
@@ -58,12 +58,12 @@ class StartSettings(BaseSettings):
 def start(settings: StartSettings) -> list[str]:
     """Prepare the log and prove the role. Returns where the broker's topics still differ, in words.
 
-    Raises KafkaException, TimeoutError or Unsafe.
+    Raises KafkaException, NotReady, TimeoutError or Unsafe.
     """
     topics = settings.topics()
     created, corrected = prepare_log(settings.kafka_internal, settings.site, topics)
     if identity_file(settings.kafka):
-        added, removed = apply_rights(settings.kafka_internal, passwords_beside(settings.kafka))
+        added, removed = secure_brokers(settings.kafka_internal, settings.kafka)
         print(f"rights: {added} added, {removed} removed", flush=True)
     print(f"{len(created)} topics created, {len(topics) - len(created)} existed", flush=True)
     for line in corrected:
@@ -78,7 +78,7 @@ def main() -> int:
     """The process's exit code."""
     try:
         differences = start(StartSettings())  # type: ignore[call-arg] # from the environment
-    except (KafkaException, TimeoutError, Unsafe) as reason:
+    except (KafkaException, NotReady, TimeoutError, Unsafe) as reason:
         print(f"topics: {reason}", file=sys.stderr)
         return 1
     for difference in differences:
