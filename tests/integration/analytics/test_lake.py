@@ -141,7 +141,7 @@ def test_only_what_is_new_is_copied(spark: SparkSession, kafka: str, topics: Top
     assert again == replace(first, number=2, time=again.time)
     assert again.time > first.time
     everything(kafka, topics.orders, range(20, 30))
-    second = update(spark, kafka, lake, no_progress, [topics.orders], events_per_batch=40)
+    second = update(spark, kafka, lake, no_progress, [topics.orders], events_per_batch=20)
     assert second.batch > first.batch + 1
     assert last_batch(lake, RAW) == second.batch
     assert_same(spark, kafka, lake)
