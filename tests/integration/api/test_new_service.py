@@ -116,7 +116,7 @@ FIELDS = [
 TOPIC = "\n  {name}:\n    about: Of a test.\n    key: voucher id\n    {lifetime}\n    schemas: [{schemas}]\n"
 TOPICS = "".join(
     TOPIC.format(name=f"{NAME}.{name}", lifetime=lifetime, schemas=schemas)
-    + "    written_by: [voucher worker]\n    read_by: [voucher worker]\n"
+    + "    written_by: [voucher-worker]\n    read_by: [voucher-worker]\n"
     for name, lifetime, schemas in (
         ("commands", "retention: 7d", "voucher/IssueVoucher, kernel/OutcomeBatch"),
         ("inbox", "retention: 7d", "kernel/OutcomeBatch"),
@@ -127,6 +127,14 @@ TOPICS = "".join(
         ("parked", "cleanup: compact", "kernel/ParkedCommand"),
     )
 )
+PRINCIPALS = f"""
+  {NAME}-api:
+    about: Of a test.
+  {NAME}-worker:
+    about: Of a test.
+    groups: {{{NAME}-workers: [read]}}
+    transactional_ids: [{NAME}-slot-*]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +153,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("IssueVoucher", "VoucherIssued"):
         schema = {"type": "record", "name": name, "namespace": f"daybook.{NAME}", "fields": FIELDS}
         (schemas / f"{name}.avsc").write_text(json.dumps(schema))
-    with (tree / "contracts/topics.yaml").open("a") as catalogue:
-        catalogue.write(TOPICS)
+    catalogue = tree / "contracts/topics.yaml"
+    topics, who_connects, principals = catalogue.read_text().partition("\n# Who connects to Kafka")
+    catalogue.write_text(topics + TOPICS + who_connects + principals + PRINCIPALS)
     run(tree, "-m", "infra.cli", "contracts", "lock")
     run(tree, "-m", "infra.cli", "contracts", "check")
     return tree
