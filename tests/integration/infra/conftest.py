@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.base.journal import MemberState, StackJournal, StackState
-from infra.base.settings import ROOT
+from infra.base.settings import ROOT, StackSettings
 from infra.base.waiting import wait_until
 from tests.ports import free_base
 
@@ -21,6 +21,7 @@ class Shop:
 
     def __init__(self, home: Path) -> None:
         self.base = free_base()
+        self.settings = StackSettings(home=home, port_base=self.base)
         self.logs = home / "logs"
         self.journal = StackJournal(home)
         self._environment = {**os.environ, "DAYBOOK_HOME": str(home), "DAYBOOK_PORT_BASE": str(self.base)}

@@ -25,7 +25,7 @@ def test_it_says_how_far_behind_and_since_when_nothing_was_applied(shop: Shop) -
     shop.journal.keep_down("projection")
     eventually(lambda: shop.member("projection").held)
     events = order_life("waits", random.Random(1))
-    LogWriter(f"127.0.0.1:{shop.base + 92}").write(events)
+    LogWriter(shop.settings.kafka).write(events)
     eventually(lambda: "nothing was applied to orders" in shop.run("status").stdout)
     status = shop.run("status")
     assert status.returncode == 1

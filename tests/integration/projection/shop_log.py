@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from contracts.inventory.events import StockAdjusted, StockIssued, StockReceived, StockReserved
@@ -29,6 +28,7 @@ from contracts.order.events import (
     ReservationsRecorded,
 )
 from infra.base.waiting import wait_until
+from services.kernel.log import clients
 from services.kernel.log.control import TOPIC as CONTROL
 from services.kernel.log.journal import TOPIC as JOURNAL
 from services.kernel.log.reader import partition_counts
@@ -191,15 +191,15 @@ class LogWriter:
     kafka: str
 
     def __post_init__(self) -> None:
-        self._producer = Producer(
+        self._producer = clients.writer(
+            self.kafka,
             {
-                "bootstrap.servers": self.kafka,
                 "transactional.id": f"test-{uuid7()}",
                 "retry.backoff.ms": 2,
                 "retry.backoff.max.ms": 20,
                 "linger.ms": 1,
                 "log_level": 3,
-            }
+            },
         )
         self._producer.init_transactions(60)
 
