@@ -114,7 +114,8 @@ class PublicKeys:
     async def key(self, key_id: str) -> Key:
         """Reads the keys first if they are old or lack this one. Raises `KeysUnavailable`, or KeyError if the issuer
         has no such key."""
-        if self._due(key_id):
+        # Whoever lacks this key waits for a reading that is under way; the others go on with the keys as they are.
+        if self._due(key_id) or (self._reading.locked() and key_id not in (self._keys or ())):
             async with self._reading:
                 if self._due(key_id):
                     self._tried_at = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -192,6 +193,18 @@ async def test_keys_rotate_without_a_restart(
     file.write_text("damaged")
     clock.now += identity.KEYS_SECONDS
     assert await served(token(UNLISTED, jti="damaged")) == 422, "the keys stay"
+
+
+async def test_requests_wait_for_the_first_reading_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = PublicKeys._read
+
+    def slow(keys: PublicKeys) -> None:
+        time.sleep(0.05)
+        read(keys)
+
+    monkeypatch.setattr(PublicKeys, "_read", slow)
+    tokens = [token(jti=str(number)) for number in range(5)]
+    assert await asyncio.gather(*map(served, tokens)) == [422] * 5
 
 
 async def test_without_keys_the_client_is_to_try_again(verifying: TokenSettings) -> None:
