@@ -20,7 +20,7 @@ def rotate_command(why: Why = "") -> None:
     """
     settings = running_settings()
     if settings.stack == "compose":
-        fail("containers read new passwords at their next start: `./daybook --stack compose down`, then `up`")
+        fail("not for containers yet: `docs/security.md` says under Not yet how a password is replaced there")
     try:
         with recorded("rotate", "kafka", why), notes.status("") as status:
             restarted = rotate(settings, status.update)
