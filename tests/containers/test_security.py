@@ -19,6 +19,7 @@ from infra.log.rights import ADMIN, principals
 from infra.stack.shop import principal_of, role_password
 from services.kernel.log.clients import Connection, KafkaIdentity
 from tests.containers.shop import PROCESSES, STORES, ContainerShop
+from tests.integration.security.attempts import REFUSED
 
 pytestmark = pytest.mark.timeout(600)
 # Kafka's simplest request (ApiVersions, version 0), in clear text; a response begins with its length and this number.
@@ -110,15 +111,6 @@ def test_brokers_take_nobody_without_a_certificate(shop: ContainerShop) -> None:
             tls.settimeout(SECONDS)
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 assert tls.recv(1) != b"", "closed without a word"
-
-
-REFUSED = {
-    "clear text": {"security.protocol": "PLAINTEXT"},
-    "no user": {"security.protocol": "SSL", "sasl.mechanism": ""},
-    "a wrong password": {"sasl.password": "guessed"},
-    "the user of another password": {"sasl.username": "order-worker"},
-    "a broker that is not proven": {"ssl.ca.pem": ""},
-}
 
 
 @pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED.keys())

@@ -232,3 +232,13 @@ def _was_allowed(error: KafkaError | None) -> bool:
     if error.code() in DENIED:
         return False
     raise KafkaException(error)
+
+
+# What a client with a right identity changes, so that a broker refuses it; an empty option is left out.
+REFUSED = {
+    "clear text": {"security.protocol": "PLAINTEXT"},
+    "no user": {"security.protocol": "SSL", "sasl.mechanism": ""},
+    "a wrong password": {"sasl.password": "guessed"},
+    "the user of another password": {"sasl.username": "order-worker"},
+    "a broker that is not proven": {"ssl.ca.pem": ""},
+}

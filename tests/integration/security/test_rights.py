@@ -26,7 +26,7 @@ from infra.stack.embedded.kafka import EmbeddedBroker
 from infra.stack.security import INTERNAL, apply_security, prepare_identities
 from services.kernel.log import clients
 from services.kernel.log.clients import Connection
-from tests.integration.security.attempts import QUIET, SECONDS, TABLES, Attempts, Cell, allowed
+from tests.integration.security.attempts import QUIET, REFUSED, SECONDS, TABLES, Attempts, Cell, allowed
 from tests.ports import free_base
 
 NOBODY = "nobody"
@@ -89,15 +89,6 @@ def test_a_right_that_somebody_added_goes_at_the_next_start(broker: str, setting
     wait_until(lambda: nobody.produce(["order.events"]), "the broker has the right", SECONDS)
     assert apply_security(settings, [NOBODY]) == (0, 1)
     wait_until(lambda: not nobody.produce(["order.events"])["order.events"], "the right is gone", SECONDS)
-
-
-REFUSED = {
-    "clear text": {"security.protocol": "PLAINTEXT"},
-    "no user": {"security.protocol": "SSL", "sasl.mechanism": ""},
-    "a wrong password": {"sasl.password": "guessed"},
-    "the user of another password": {"sasl.username": "order-worker"},
-    "a broker that is not proven": {"ssl.ca.pem": ""},
-}
 
 
 @pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED.keys())
