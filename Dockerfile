@@ -65,7 +65,8 @@ RUN useradd --uid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nolog
     && install -d -o daybook /mirror /lists
 COPY --chmod=0755 infra/stack/compose/healthy /usr/local/bin/
 WORKDIR /app
-ENV PATH=/venv/bin:$PATH DAYBOOK_HTTP_HOST=0.0.0.0 DAYBOOK_HTTP_PORT=8080
+ENV PATH=/venv/bin:$PATH DAYBOOK_HTTP_HOST=0.0.0.0 DAYBOOK_HTTP_PORT=8080 \
+    DAYBOOK_HEALTH_HOST=0.0.0.0 DAYBOOK_HEALTH_PORT=8090
 EXPOSE 8080
 USER daybook
 # No shell in between: the process gets SIGTERM itself; what to run is the command: services.order.service api

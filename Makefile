@@ -11,7 +11,7 @@ PATHS := contracts services analytics infra tests
 # The shop and its tests start hundreds of processes. Without byte code each would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup up down status demo unit test-unit test coverage test-dr test-dr-full test-hostile test-compose test-testcontainers test-containers test-cluster test-k8s test-k8s-api check lint types imports contracts k8s format bench bench-against clean distclean
+.PHONY: help setup up down status demo unit test-unit test test-full coverage test-dr test-dr-full test-hostile test-hostile-short test-compose test-testcontainers test-containers test-cluster test-k8s test-k8s-api check lint types imports contracts k8s format bench bench-against clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,8 +36,11 @@ test-unit: setup ## the tests that need no broker and no database
 
 unit: test-unit
 
-test: setup ## run every test, in one process per core
-	@$(BIN)/python -m pytest -n auto --durations=25
+test: setup ## run the tests, in one process per core (half an hour)
+	@$(BIN)/python -m pytest -n auto --durations=25 -m "not full"
+
+test-full: setup ## run the ones that make test leaves out, because they take longest (half an hour)
+	@$(BIN)/python -m pytest -n auto --durations=25 -m full tests/integration tests/e2e
 
 coverage: setup ## run every test and report which lines ran; takes longer
 	@$(BIN)/python -m pytest -n auto --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered
@@ -48,8 +51,11 @@ test-dr: setup ## drills on two sites under load (about ten minutes)
 test-dr-full: setup ## the whole campaign of drills (up to an hour); another: DAYBOOK_DRILL_SEED=2
 	@DAYBOOK_DRILL_STRICT=1 $(BIN)/python -m pytest tests/dr/test_control.py tests/dr/full -s
 
-test-hostile: setup ## 5,000 hostile connections, and what they cost other clients (three minutes)
+test-hostile: setup ## 5,000 hostile connections, and 100,000 bad inputs (ten minutes)
 	@$(BIN)/python -m pytest tests/hostile -s
+
+test-hostile-short: setup ## the same with 10,000 bad inputs (four minutes)
+	@DAYBOOK_HOSTILE_INPUTS=10000 $(BIN)/python -m pytest tests/hostile -s
 
 test-compose: setup ## the shop in containers, and six failures; needs a Docker engine
 	@$(BIN)/python -m pytest tests/containers --ignore=tests/containers/full -s

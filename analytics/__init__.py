@@ -12,5 +12,6 @@ AnalyticsError
 ├── NoLake
 ├── NotRecorded
 ├── ReplayIncomplete
-└── UndecodableValue
+├── UndecodableValue
+└── Unfit
 """

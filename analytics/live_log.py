@@ -36,7 +36,7 @@ def live(session: SparkSession, kafka: str, topics: tuple[str, ...] = EVENT_TOPI
     source = (
         session.readStream.format("kafka")
         .options(**SOURCE)
-        .options(**Connection(kafka).spark())
+        .options(**Connection(kafka).java("kafka."))
         .option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest")
         .load()

@@ -122,7 +122,7 @@ def read_topics(session: SparkSession, kafka: str, ends: Offsets, starts: Offset
     return (
         session.read.format("kafka")
         .options(**SOURCE)
-        .options(**Connection(kafka).spark())
+        .options(**Connection(kafka).java("kafka."))
         .option("assign", _json({topic: sorted(partitions) for topic, partitions in ends.items()}))
         # Splits partitions by ranges of offsets where there are more cores than partitions.
         .option("minPartitions", session.sparkContext.defaultParallelism)

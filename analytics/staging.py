@@ -99,22 +99,9 @@ def movements(log: Events) -> DataFrame:
     return reduce(DataFrame.unionByName, frames)
 
 
-CONVERSATION_EVENT = (
-    "order_id",
-    "step",
-    "number",
-    "asked",
-    "answered",
-    "refused",
-    "ends_as",
-    "id",
-    "at",
-    "recorded_at",
-)
-
-
 def conversation_events(log: Events) -> DataFrame:
-    """One row per event and conversation that it belongs to: the columns of CONVERSATION_EVENT.
+    """One row per event and conversation that it belongs to: order_id, step, number, asked, answered, refused, ends_as,
+    id, at, recorded_at.
 
     A conversation is (order_id, step, number): step is reserve, release, issue or return, number that of the
     return, else 0. `asked`, `answered` and `refused` are counts of SKUs. `ends_as` is set where the event

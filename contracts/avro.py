@@ -54,3 +54,8 @@ def binary(value: bytes) -> bytes:
 def array(items: list[bytes]) -> bytes:
     """Returns one block of encoded items, and the empty block that ends every array."""
     return long(len(items)) + join(items) + b"\0"
+
+
+def symbols(*names: str) -> dict[str, bytes]:
+    """Returns the symbols of an enum, each encoded as its number."""
+    return {name: long(number) for number, name in enumerate(names)}

@@ -6,62 +6,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from contracts.avro import LENGTHS, array, binary, int32, join, long
+from contracts.avro import LENGTHS, array, binary, int32, join, long, symbols
 from contracts.inventory import commands as inventory_commands
 from contracts.inventory import events as inventory_events
 from contracts.kernel import records as kernel_records
 from contracts.order import commands as order_commands
 from contracts.order import events as order_events
 
-OUTCOME_KIND = {
-    "accepted": b"\x00",
-    "refused": b"\x02",
-    "conflict": b"\x04",
-    "failed": b"\x06",
-}
-
-ROLE = {
-    "active": b"\x00",
-    "passive": b"\x02",
-}
-
-HOLD_KIND = {
-    "quiesced": b"\x00",
-    "unproven": b"\x02",
-    "takeover": b"\x04",
-}
-
-INPUT_PHASE = {
-    "inbox": b"\x00",
-    "closed": b"\x02",
-}
-
-RECORD_VERDICT = {
-    "foreign": b"\x00",
-    "genuine": b"\x02",
-    "suspect": b"\x04",
-}
-
-SWITCH_KIND = {
-    "planned": b"\x00",
-    "unplanned": b"\x02",
-}
-
-SWITCH_STEP = {
-    "begun": b"\x00",
-    "stopped": b"\x02",
-    "promoted": b"\x04",
-    "aborted": b"\x06",
-    "reported": b"\x08",
-    "reconciled": b"\x0a",
-    "rebuilt": b"\x0c",
-    "returned": b"\x0e",
-}
-
-ACT_OUTCOME = {
-    "done": b"\x00",
-    "failed": b"\x02",
-}
+OUTCOME_KIND = symbols("accepted", "refused", "conflict", "failed")
+ROLE = symbols("active", "passive")
+HOLD_KIND = symbols("quiesced", "unproven", "takeover")
+INPUT_PHASE = symbols("inbox", "closed")
+RECORD_VERDICT = symbols("foreign", "genuine", "suspect")
+SWITCH_KIND = symbols("planned", "unplanned")
+SWITCH_STEP = symbols("begun", "stopped", "promoted", "aborted", "reported", "reconciled", "rebuilt", "returned")
+ACT_OUTCOME = symbols("done", "failed")
 
 
 def receive_stock(record: inventory_commands.ReceiveStock) -> bytes:

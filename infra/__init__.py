@@ -11,18 +11,14 @@ DaybookError
 ├── NoResponse
 │   └── NothingThere
 ├── NoSuchRecord
-├── NoSuchTopic
 ├── NoToken
 ├── NotAtRest
 ├── NotCopied
 ├── NotDone
 ├── NotParked
-├── NotPossible
 ├── NotReady
 │   └── NotDurable
-├── NotRewindable
 ├── NotRunning
-├── NotScaled
 ├── NotTogether
 ├── OtherCommand
 ├── OtherIds
@@ -30,7 +26,6 @@ DaybookError
 ├── SiteSilent
 ├── TooLate
 ├── ToolFailed
-├── Undecidable
 ├── UnreadableRow
 └── Unsafe
 """

@@ -2,7 +2,7 @@
 
 Its folder holds `domain/`, `process.py`, `api.py` and `service.py`, which declares it:
 
-    ORDER = Service("order", order_decider, order_process, STATES, api_port=27401, worker_port=27411)
+    ORDER = Service("order", order_decider, order_process, STATES, api_port=27401, health_port=27428, worker_port=27411)
 
     if __name__ == "__main__":
         raise SystemExit(ORDER.main())
@@ -44,10 +44,12 @@ class Service(Aggregate[Command, State, Event]):
     """An aggregate and its two processes. The name is the folder's, and the first part of its topics' names.
 
     `api.py` in the folder has `create(settings)`, which returns the application; the annotation of `settings` is their
-    class (without one: `ApiSettings`). A process listens on its port here unless DAYBOOK_HTTP_PORT names another one.
+    class (without one: `ApiSettings`). The ports are those of the API, of the API's health and metrics, and of the
+    worker's, unless DAYBOOK_HTTP_PORT and DAYBOOK_HEALTH_PORT name others.
     """
 
     api_port: int
+    health_port: int
     worker_port: int
 
     def main(self) -> int:
@@ -62,33 +64,32 @@ class Service(Aggregate[Command, State, Event]):
 
     def run_api(self) -> int:
         """Serves HTTP until SIGTERM. Returns the exit code."""
-        from services.edge.server import serve
+        from services.edge.server import serve_api
 
         create = import_module(f"services.{self.name}.api").create
-        settings = _read(get_type_hints(create).get("settings", ApiSettings), self.api_port)
+        kind: type[ApiSettings] = get_type_hints(create).get("settings", ApiSettings)
+        settings = _read(kind, http_port=self.api_port, health_port=self.health_port)
         configure_logging(f"{self.name}-api", settings.log_level)
-        return serve(create(settings), settings.http_host, settings.http_port)
+        clients = settings.http_host, settings.http_port
+        return serve_api(create(settings), clients, (settings.health_host, settings.health_port))
 
     def run_worker(self) -> int:
         """Owns a slot until SIGTERM, and serves health and metrics meanwhile. Returns the exit code."""
         from services.kernel.worker.worker import run_worker
         from services.kernel.worker.worker_metrics import WorkerMetrics
 
-        settings = _read(WorkerSettings, self.worker_port)
+        settings = _read(WorkerSettings, health_port=self.worker_port)
         configure_logging(f"{self.name}-worker", settings.log_level)
         metrics = WorkerMetrics(self.name)
-        with serve_health(metrics, settings.http_host, settings.http_port):
+        with serve_health(metrics, settings.health_host, settings.health_port):
             return run_worker(self, settings, metrics)
 
 
-def _read(kind: type[Settings], port: int) -> Settings:
-    """Reads the settings from the environment; `port` is the default port."""
+def _read(kind: type[Settings], **ports: int) -> Settings:
+    """Reads the settings from the environment; `ports` are defaults."""
     settings = kind()
-    return (
-        settings
-        if "http_port" in settings.model_fields_set
-        else settings.model_copy(update={"http_port": port})
-    )
+    unset = {name: port for name, port in ports.items() if name not in settings.model_fields_set}
+    return settings.model_copy(update=unset)
 
 
 @contextmanager
@@ -111,11 +112,11 @@ def _serve(metrics: WorkerMetrics, listener: socket.socket, running: list[uvicor
     # Imported here: the worker's start does not wait for a web framework.
     import uvicorn
 
-    from services.edge.app import application
+    from services.edge.app import health_application
     from services.edge.server import server_config
 
-    app = application(
-        (), metrics.why_not_ready, not_live=metrics.why_not_alive, status=lambda: metrics.status
+    app = health_application(
+        metrics.why_not_ready, not_live=metrics.why_not_alive, status=lambda: metrics.status
     )
     server = uvicorn.Server(server_config(app, *listener.getsockname()[:2]))
     running.append(server)

@@ -32,5 +32,8 @@ def spark(
     # Inputs are a handful of rows: to plan again after each stage costs a sixth of a test, and gains nothing.
     # The jobs that are child processes, the notebooks and the benchmark run as the shop does.
     session.conf.set("spark.sql.adaptive.enabled", "false")
+    # For so few rows, to compile a plan to Java takes a quarter of a test. Spark then interprets it.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield session
     session.stop()

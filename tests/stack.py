@@ -20,7 +20,7 @@ import pytest
 
 from infra.base.ports import free_ports
 from infra.log.topics import create_topics, ensure_site
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import NodeServer, lone_broker
 from tests.postgres_server import EmbeddedPostgres
 
 
@@ -48,7 +48,7 @@ def kafka(request: pytest.FixtureRequest, stack_folder: Path) -> Iterator[str]:
             tell_if_failed(request, container)
         return
     port, controller_port = free_ports(2)
-    broker = EmbeddedBroker(stack_folder / "broker", port, controller_port, heap_megabytes=256)
+    broker = NodeServer(lone_broker(stack_folder / "broker", port, controller_port, heap_megabytes=256))
     broker.start()
     yield broker.bootstrap
     # Nobody reads its state again: no need to wait for a clean stop.
@@ -74,7 +74,7 @@ def database_url(request: pytest.FixtureRequest, stack_folder: Path) -> Iterator
 def own_broker(folder: Path) -> Iterator[str]:
     """The "host:port" of another broker, for tests that the session's would disturb, or that disturb it."""
     port, controller_port = free_ports(2)
-    broker = EmbeddedBroker(folder / "broker", port, controller_port, heap_megabytes=256)
+    broker = NodeServer(lone_broker(folder / "broker", port, controller_port, heap_megabytes=256))
     broker.start()
     try:
         yield broker.bootstrap

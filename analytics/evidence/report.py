@@ -11,6 +11,7 @@ from rich.text import Text
 from analytics.evidence.comparison import Comparison, Difference
 from analytics.log_rule import NO_FAULT, Exceptions
 from analytics.offsets import Offsets
+from analytics.page import page, table
 from analytics.terminal import Console, Table, plain
 
 NAMED_RECORDS = 20
@@ -78,24 +79,16 @@ class Verdict:
 SHOWN = 20
 COLUMNS = ("kind", "account", "keys", "fingerprint", "totals", "differing")
 _COLOURS = {IDENTICAL: "green", STOPPED: "yellow", DIFFERENT: "red"}
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; color: #1d2433; }
-table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #d9dee8; vertical-align: top; }
-td { font-variant-numeric: tabular-nums; overflow-wrap: break-word; }
-.yes { color: #17704a; } .no { color: #b3261e; }
-svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: #5b6475; }
-"""
 
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
     """Prints one row per account of each kind, then the differences."""
-    table = Table(*COLUMNS)
+    accounts = Table(*COLUMNS)
     for comparison in verdict.comparisons:
         for *cells, differing in _accounts(comparison):
-            table.add_row(*cells, Text(differing, "red") if comparison.differing else "0")
-        table.add_section()
-    console.print(table)
+            accounts.add_row(*cells, Text(differing, "red") if comparison.differing else "0")
+        accounts.add_section()
+    console.print(accounts)
     for note in _left_out(verdict):
         console.print(note)
     for difference in verdict.differences[:SHOWN]:
@@ -117,27 +110,26 @@ def to_html(verdict: Verdict) -> str:
     """Returns a page with the verdict, the accounts, net sales by day, the differences and the offsets."""
     parts = [
         f'<h1 class="{"yes" if verdict.identical else "no"}">{escape(_headline(verdict))}</h1>',
-        _rows(COLUMNS, [row for comparison in verdict.comparisons for row in _accounts(comparison)]),
+        table(COLUMNS, [row for comparison in verdict.comparisons for row in _accounts(comparison)]),
         *(f"<p>{escape(note)}</p>" for note in _left_out(verdict)),
         "<h2>Net sales by day</h2>",
         _bars(verdict.revenue),
     ]
     if verdict.differences:
         rows = [(item.kind, item.key, str(item.version or ""), item.reason) for item in verdict.differences]
-        parts += ["<h2>What differs</h2>", _rows(("kind", "key", "first version", "accounts"), rows)]
+        parts += ["<h2>What differs</h2>", table(("kind", "key", "first version", "accounts"), rows)]
     if verdict.aside.stopped:
-        parts += ["<h2>Stopped keys</h2>", _rows(("record", "key", "step"), verdict.aside.stopped)]
+        parts += ["<h2>Stopped keys</h2>", table(("record", "key", "step"), verdict.aside.stopped)]
     if foreign := _foreign(verdict):
         parts += ["<h2>Foreign records</h2>", f"<p>{escape(foreign)}</p>"]
-        parts.append(_rows(("record", "reason"), verdict.aside.named))
+        parts.append(table(("record", "reason"), verdict.aside.named))
     ends = [
         (topic, str(number), f"{end:,}")
         for topic, partitions in verdict.ends.items()
         for number, end in sorted(partitions.items())
     ]
-    parts += ["<h2>Read up to</h2>", _rows(("topic", "partition", "offset"), ends)]
-    head = f'<meta charset="utf-8"><title>Daybook audit</title><style>{_STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n'
+    parts += ["<h2>Read up to</h2>", table(("topic", "partition", "offset"), ends)]
+    return page("Daybook audit", parts)
 
 
 def _left_out(verdict: Verdict) -> list[str]:
@@ -171,12 +163,6 @@ def _accounts(comparison: Comparison) -> list[tuple[str, ...]]:
         totals = ", ".join(f"{name} {value:,}" for name, value in comparison.totals[account].items())
         rows.append((comparison.kind, account, keys, fingerprint, totals, differing))
     return rows
-
-
-def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _bars(revenue: Sequence[tuple[str, int]]) -> str:

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pydantic import ValidationError
 from pyspark.errors import PySparkException
 
+from analytics.errors import AnalyticsError
 from analytics.settings import AnalyticsSettings
 from analytics.terminal import plain
 
@@ -54,12 +55,12 @@ def existing_file(text: str) -> Path:
 
 
 @contextmanager
-def exit_on(*expected: type[Exception]) -> Iterator[None]:
-    """Prints an expected error, or one of Spark, as one line on stderr and exits with code 2. Spark's stack goes to a
-    file."""
+def exit_on_failure() -> Iterator[None]:
+    """Prints an error of analytics, or one of Spark, as one line on stderr and exits with code 2. Spark's stack goes to
+    a file."""
     try:
         yield
-    except expected as failure:
+    except AnalyticsError as failure:
         _fail(str(failure))
     except (Py4JError, PySparkException, ConnectionError) as failure:
         stack = "".join(traceback.format_exception(failure))

@@ -7,13 +7,10 @@ from typing import Annotated
 import typer
 
 from analytics.audit import AuditSources, audit
-from analytics.evidence.comparison import BadExpectation
-from analytics.evidence.read_models import DatabaseUnreachable
 from analytics.evidence.report import print_verdict, to_html
 from analytics.jobs import arguments
 from analytics.jobs.outputs import replaced
-from analytics.offsets import AheadOfLog, LogUnreachable, ReplayIncomplete
-from analytics.session import JarsMissing, open_session
+from analytics.session import open_session
 from analytics.terminal import Console
 
 
@@ -33,15 +30,7 @@ def run(
     """Compare the log, the read models and Spark's aggregates."""
     settings = arguments.settings_or_exit()
     sources = AuditSources(settings.kafka, settings.database_url, expectation=expectation)
-    expected_errors = (
-        JarsMissing,
-        LogUnreachable,
-        DatabaseUnreachable,
-        ReplayIncomplete,
-        AheadOfLog,
-        BadExpectation,
-    )
-    with arguments.exit_on(*expected_errors):
+    with arguments.exit_on_failure():
         arguments.report_step("starting Spark")
         verdict = audit(open_session("daybook audit", settings), sources, wait, arguments.report_step)
     if out:

@@ -8,8 +8,8 @@ import typer
 from analytics.envelope import EVENT_TOPICS
 from analytics.jobs import arguments
 from analytics.live_log import StreamFolders, append_new, held_by_hour, live
-from analytics.offsets import LogUnreachable, stable_ends
-from analytics.session import JarsMissing, open_session
+from analytics.offsets import stable_ends
+from analytics.session import open_session
 
 
 def run(
@@ -21,7 +21,7 @@ def run(
     """Write ordered and reserved lines by hour, each hour when it is closed."""
     settings = arguments.settings_or_exit()
     folders = StreamFolders(out / "rows", out / "checkpoint")
-    with arguments.exit_on(JarsMissing, LogUnreachable):
+    with arguments.exit_on_failure():
         stable_ends(settings.kafka, EVENT_TOPICS)  # fails at once if the broker does not respond
         arguments.report_step("starting Spark")
         session = open_session("held by hour", settings)

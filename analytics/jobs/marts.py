@@ -4,24 +4,22 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics import staging
 from analytics.envelope import with_columns
-from analytics.events import AsOf, BrokenStream, Knowledge, check_streams, moment
+from analytics.events import AsOf, Knowledge, check_streams, moment
 from analytics.jobs import arguments
 from analytics.jobs.outputs import OutputReading, preview, read_ends, write
 from analytics.lake.reader import LakeLog, open_lake
-from analytics.lake.tables import NoLake, NotRecorded
 from analytics.marts.catalogue import MARTS, Sources
-from analytics.offsets import AheadOfLog, LogUnreachable, Offsets, check_within, stable_ends
+from analytics.offsets import Offsets, check_within, stable_ends
 from analytics.replay import Replay, read_topics, replay
-from analytics.session import JarsMissing, open_session
+from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
 from analytics.terminal import Console
 from contracts.lock import load_lock
@@ -78,7 +76,7 @@ WIDTH = 160
 
 def run(names: Sequence[str], selection: Selection, out: Path, settings: AnalyticsSettings) -> None:
     """Writes the marts and prints the first rows of each. Raises JarsMissing, LogUnreachable, AheadOfLog, NoLake,
-    NotRecorded and BrokenStream."""
+    NotRecorded, BrokenStream and Unfit."""
     arguments.report_step("starting Spark")
     session = open_session("marts", settings)
     source = "log" if selection.lake is None else "lake"
@@ -97,8 +95,8 @@ def run(names: Sequence[str], selection: Selection, out: Path, settings: Analyti
     out.mkdir(exist_ok=True)
     for number, name in enumerate(names, start=1):
         arguments.report_step(f"{name}: {number} of {len(names)}")
-        write(MARTS[name].build(made_of), name, MARTS[name], reading, out / name)
-        wide.print(preview(name, out / name))
+        write(MARTS[name].build(made_of), MARTS[name], reading, out / name)
+        wide.print(preview(MARTS[name], out / name))
     wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside} records set aside")
 
 
@@ -122,11 +120,6 @@ def _offsets(text: str) -> Offsets:
         raise typer.BadParameter(str(error)) from error
 
 
-class _Source(StrEnum):
-    log = "log"
-    lake = "lake"
-
-
 def make(
     marts: Annotated[list[str] | None, typer.Argument(parser=_mart, metavar="[mart]...")] = None,
     *,
@@ -138,7 +131,7 @@ def make(
             help="Each mart (re)places its own folder in it.",
         ),
     ],
-    source: Annotated[_Source, typer.Option("--from")] = _Source.log,
+    source: Annotated[Literal["log", "lake"], typer.Option("--from")] = "log",
     lake: Annotated[Path | None, typer.Option(help="The lake's folder; default: DAYBOOK_LAKE.")] = None,
     as_of: Annotated[
         datetime | None, typer.Option(parser=_moment, metavar="T", help="A day (its end) or a time, UTC.")
@@ -158,11 +151,11 @@ def make(
 ) -> None:
     """Build marts from the whole history; without names, all of them."""
     settings = arguments.settings_or_exit()
-    folder = (lake or settings.lake).absolute() if source is _Source.lake else None
+    folder = (lake or settings.lake).absolute() if source == "lake" else None
     if as_of is not None and knowledge is Knowledge.RECORDED and folder is None:
         raise typer.BadParameter("only the lake can say what was recorded by a moment: add --from lake")
     selection = Selection(settings.kafka, folder, as_read_by, as_of, knowledge)
-    with arguments.exit_on(JarsMissing, LogUnreachable, AheadOfLog, NoLake, NotRecorded, BrokenStream):
+    with arguments.exit_on_failure():
         run(marts or list(MARTS), selection, out, settings)
 
 

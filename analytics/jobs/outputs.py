@@ -14,10 +14,10 @@ import msgspec
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from analytics.marts.catalogue import Mart, money_columns
+from analytics.marts.catalogue import LOG_FILE, MARTS, Mart
+from analytics.marts.checks import check
 from analytics.terminal import Table
 
-LOG_FILE = "_log.json"
 SHOWN_ROWS = 5
 SHOWN_COLUMNS = 10
 
@@ -43,13 +43,26 @@ class OutputReading:
         return {"source": self.source, "ends": self.ends, "set_aside": aside} | cut
 
 
-def write(frame: DataFrame, name: str, mart: Mart, reading: OutputReading, folder: Path) -> None:
-    """Writes one Parquet file in the order of the grain, and LOG_FILE; they replace `folder` together."""
+def write(frame: DataFrame, mart: Mart, reading: OutputReading, folder: Path) -> None:
+    """Writes one Parquet file in the order of the grain, and LOG_FILE; they replace `folder` together, once all that
+    `marts.yaml` says of the rows holds. Raises Unfit."""
     with replaced(folder) as fresh:
         # Only the finished rows come together: `coalesce` would compute the whole mart in one task.
         frame.repartition(1).sortWithinPartitions(*mart.grain).write.parquet(str(fresh))
-        content = msgspec.json.encode({"mart": name} | reading.to_json())
+        rules = check(mart, fresh, _read_alike(folder, reading))
+        content = msgspec.json.encode({"mart": mart.name, "rules": rules} | reading.to_json())
         (fresh / LOG_FILE).write_bytes(msgspec.json.format(content, indent=1))
+
+
+def _read_alike(folder: Path, reading: OutputReading) -> dict[str, Path]:
+    """The other marts beside `folder` that were made of the same events."""
+    same = msgspec.json.decode(msgspec.json.encode(reading.to_json()))
+    files = [file for file in folder.parent.glob(f"*/{LOG_FILE}") if file.parent.name in MARTS]
+    return {
+        file.parent.name: file.parent
+        for file in files
+        if file.parent != folder and same.items() <= msgspec.json.decode(file.read_bytes()).items()
+    }
 
 
 def read_ends(folder: Path) -> dict[str, dict[int, int]]:
@@ -63,16 +76,15 @@ def read_ends(folder: Path) -> dict[str, dict[int, int]]:
         raise ValueError(f"{folder / LOG_FILE} names no offsets") from error
 
 
-def preview(name: str, folder: Path) -> Table:
+def preview(mart: Mart, folder: Path) -> Table:
     """Returns the first rows and columns of an output, money as decimals."""
     table = pq.read_table(folder)
     columns = table.column_names[:SHOWN_COLUMNS]
     more = len(table.column_names) - len(columns)
-    title = f"{name}, rows: {table.num_rows:,}" + (f", columns not shown: {more}" if more else "")
-    money = money_columns(name)
+    title = f"{mart.name}, rows: {table.num_rows:,}" + (f", columns not shown: {more}" if more else "")
     shown = Table(*columns, title=title, title_justify="left")
     for row in table.slice(0, SHOWN_ROWS).select(columns).to_pylist():
-        shown.add_row(*(_text(value, column in money) for column, value in row.items()))
+        shown.add_row(*(_text(value, column in mart.money) for column, value in row.items()))
     return shown
 
 

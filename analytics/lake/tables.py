@@ -19,8 +19,6 @@ from contracts.lock import Lock, load_lock
 RAW, EXCEPTIONS, COMMITS = "events_raw", "exceptions", "commits"
 APP = "daybook-lake"
 """Names the writer in each table; with it, Delta stores the number of the last batch."""
-FORMER = "manifest.json"
-"""What a lake of the former format has."""
 OTHER = "other"
 """The partition of `events_raw` for what is no event of a known type."""
 
@@ -82,9 +80,7 @@ def read_commits(folder: Path) -> list[Commit]:
     """All commits, oldest first. Raises NoLake."""
     delta = table(folder, COMMITS)
     if delta is None:
-        former = f"{folder} has the former format: remove it, the log still has every record; then "
-        begin = former if (folder / FORMER).exists() else f"no lake in {folder}: "
-        raise NoLake(f"{begin}`./daybook analytics lake update`")
+        raise NoLake(f"no lake in {folder}: `./daybook analytics lake update`")
     rows = delta.to_pyarrow_table().sort_by("number").to_pylist()
     return [_commit(row) for row in rows]
 

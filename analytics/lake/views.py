@@ -29,10 +29,12 @@ SELECT day, date_trunc('month', day)::DATE AS month, year(day) AS year, quarter(
 MICROS = '("{name}"::DECIMAL(25,0) * 0.000001::DECIMAL(7,6))::DECIMAL(25,6) AS "{name}"'
 
 
-def connect(lake: Path, marts: Path, money: Callable[[str], Collection[str]]) -> duckdb.DuckDBPyConnection:
+def connect(
+    lake: Path, marts: Path, money: Callable[[str], Collection[str]], articles: Path | None = None
+) -> duckdb.DuckDBPyConnection:
     """A view for each event type, `events_raw` and `commits`; one for each mart in the folder `marts`, of which the
-    columns `money(mart)` are micros; and `calendar`, a row per day from the first order to the last one. Raises
-    NoLake."""
+    columns `money(mart)` are micros; `calendar`, a row per day from the first order to the last one; and `articles`, if
+    there is a CSV file with sku and description. Raises NoLake."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     connection.execute("SET TimeZone = 'UTC'")
     commit = read_commits(lake)[-1]
@@ -51,6 +53,11 @@ def connect(lake: Path, marts: Path, money: Callable[[str], Collection[str]]) ->
             connection.execute(COUNTING.format(name=name))
     if table(lake, "order_placed") is not None:
         connection.execute(CALENDAR)
+    if articles is not None:
+        path = str(articles).replace("'", "''")
+        connection.execute(
+            f"CREATE VIEW articles AS FROM read_csv('{path}', header = true, all_varchar = true)"
+        )
     for file in sorted(marts.glob("*/_log.json")):
         _add_mart(connection, file.parent, money(file.parent.name))
     return connection

@@ -24,7 +24,6 @@ from analytics.lake.tables import (
     APP,
     COMMITS,
     EXCEPTIONS,
-    FORMER,
     OTHER,
     RAW,
     Commit,
@@ -62,8 +61,8 @@ def update(
     topics: Sequence[str] = EVENT_TOPICS,
     events_per_batch: int = EVENTS_PER_BATCH,
 ) -> Commit:
-    """Copies the committed records that the lake does not have, and commits. Raises LogUnreachable, NoLake (for one of
-    the former format), LakeBusy, LakeLogReplaced and AheadOfLog."""
+    """Copies the committed records that the lake does not have, and commits. Raises LogUnreachable, LakeBusy,
+    LakeLogReplaced and AheadOfLog."""
     ids, ends = topic_ids(kafka, topics), stable_ends(kafka, topics)
     last = _last_commit(folder, ids)
     if last.log != ids:
@@ -82,9 +81,8 @@ def update(
 def _last_commit(folder: Path, ids: dict[str, str]) -> Commit:
     try:
         return read_commits(folder)[-1]
-    except NoLake:
-        if (folder / FORMER).exists():
-            raise
+    except NoLake:  # this is the first update
+        pass
     ends: Offsets = {topic: {} for topic in ids}
     return Commit(0, datetime.fromtimestamp(0, UTC), ends, ids, 0, "", fingerprint(load_lock()))
 

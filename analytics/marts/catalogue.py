@@ -1,10 +1,12 @@
-"""The marts by name, each with its question and its grain."""
+"""The marts by name: the function of each, and its definition in `marts.yaml`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
+from pathlib import Path
 
+import msgspec
 from pyspark.sql import DataFrame
 
 from analytics import staging
@@ -13,6 +15,9 @@ from analytics.evidence import aggregates
 from analytics.marts.customers import basket_pairs, customer_cohorts, customer_skus, customers, guests
 from analytics.marts.orders import daily_revenue, order_funnel, orders, saga_health
 from analytics.marts.stock import stock_ledger, stockouts
+
+LOG_FILE = "_log.json"
+"""In the folder of each output: what it was made of."""
 
 Table = Callable[..., DataFrame]
 """A mart's function. Its parameters name the frames that it is made of: functions of `staging`, or attributes of
@@ -40,44 +45,79 @@ class Sources:
         )
 
 
+class Column(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"doc": "is", "refers_to": "in"}
+):
+    """`money`: micros. `one_of`: all values that there are. `refers_to`: `mart.column`, which has each of them."""
+
+    doc: str
+    optional: bool = False
+    money: bool = False
+    one_of: tuple[str | int, ...] = ()
+    refers_to: str = ""
+
+
+class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A mart in `marts.yaml`. `holds`: what is true of each row, in SQL."""
+
+    question: str
+    owner: str
+    grain: tuple[str, ...]
+    columns: Mapping[str, Column]
+    holds: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Mart:
     """`grain` names the key of `table`, which is also its order."""
 
-    question: str
-    grain: tuple[str, ...]
+    name: str
+    definition: Definition
     table: Table
+
+    @property
+    def question(self) -> str:
+        return self.definition.question
+
+    @property
+    def grain(self) -> tuple[str, ...]:
+        return self.definition.grain
+
+    @property
+    def money(self) -> frozenset[str]:
+        """The columns that are micros."""
+        return frozenset(name for name, column in self.definition.columns.items() if column.money)
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """The frames of `staging` and the marts that it is made of."""
+        return tuple(signature(self.table).parameters)
 
     def build(self, sources: Sources) -> DataFrame:
         return sources.build(self.table)
 
 
-MONEY = frozenset({"gross", "net", "refund", "spent", "lost", "lost_with_orders"})
-
-
 def money_columns(mart: str) -> frozenset[str]:
-    """The columns of a mart that are micros."""
-    return MONEY | {"returned"} if mart == "daily_revenue" else MONEY  # elsewhere, orders or units
+    """The columns of a mart that are micros; of a folder that is no mart, none."""
+    return MARTS[mart].money if mart in MARTS else frozenset()
 
 
-MARTS: Mapping[str, Mart] = {
-    "orders": Mart("what became of each order", ("order_id",), lambda orders: orders),
-    "daily_revenue": Mart("what was sold, what came back", ("day", "country", "currency"), daily_revenue),
-    "order_funnel": Mart("how far orders come, how fast", ("day",), order_funnel),
-    "stock_ledger": Mart("what moved each SKU's stock", ("sku", "day"), stock_ledger),
-    "stockouts": Mart("what was not sold for want of stock", ("sku", "currency"), stockouts),
-    "customers": Mart("who buys: recency, frequency, money", ("customer_id", "currency"), customers),
-    "customer_cohorts": Mart(
-        "do customers come back", ("cohort", "months_later", "currency"), customer_cohorts
-    ),
-    "guests": Mart("what buyers without a name buy", ("month", "currency"), guests),
-    "customer_skus": Mart("who buys what", ("customer_id", "sku", "currency"), customer_skus),
-    "basket_pairs": Mart("what is bought together", ("sku_a", "sku_b"), basket_pairs),
-    "saga_health": Mart("how conversations with stock end", ("day", "step", "outcome"), saga_health),
-    "order_state": Mart(
-        "each order's state, as the audit sees it", ("entity",), lambda events: aggregates.orders(events)
-    ),
-    "stock_state": Mart(
-        "each SKU's state, as the audit sees it", ("entity",), lambda events: aggregates.stocks(events)
-    ),
+TABLES: Mapping[str, Table] = {
+    "orders": lambda orders: orders,
+    "daily_revenue": daily_revenue,
+    "order_funnel": order_funnel,
+    "stock_ledger": stock_ledger,
+    "stockouts": stockouts,
+    "customers": customers,
+    "customer_cohorts": customer_cohorts,
+    "guests": guests,
+    "customer_skus": customer_skus,
+    "basket_pairs": basket_pairs,
+    "saga_health": saga_health,
+    "order_state": lambda events: aggregates.orders(events),
+    "stock_state": lambda events: aggregates.stocks(events),
 }
+_DEFINITIONS = msgspec.yaml.decode(
+    Path(__file__).with_name("marts.yaml").read_bytes(), type=dict[str, Definition]
+)
+MARTS: Mapping[str, Mart] = {name: Mart(name, _DEFINITIONS[name], table) for name, table in TABLES.items()}

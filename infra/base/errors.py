@@ -21,5 +21,9 @@ class OtherCommand(DaybookError):
     """Another command that changes the shop is running."""
 
 
+class NotDone(DaybookError):
+    """What an operator wants cannot begin now, or a step of it did not finish; the text says why and what to do."""
+
+
 class NotReady(DaybookError):
     """A process did not become ready in time, or ended before it was."""

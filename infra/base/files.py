@@ -55,7 +55,7 @@ def older(file: Path, number: int) -> Path:
 def kept_secret(file: Path, secret: str = "") -> str:
     """The secret in `file`; on first use `secret`, or a new one. It is written as a whole or not at all, mode 0600."""
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}-") as fresh:  # mode 0600
             fresh.write(secret or secrets.token_urlsafe(24))
             fresh.flush()

@@ -1,5 +1,6 @@
 """Where a stack lives and on which ports: DAYBOOK_HOME, DAYBOOK_PORT_BASE, DAYBOOK_SITE and DAYBOOK_STACK."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -55,6 +56,19 @@ FURTHER = {
 OFFSETS |= {
     f"{kind}-{number}": first + number for kind, first in FURTHER.items() for number in range(1, MOST)
 }
+# An API and the registry have health and metrics on a port of their own, by number. Of a write API there are four at
+# most, one for each partition of its outcomes. The other processes have nothing else, and one port.
+_HEALTH: Mapping[str, Sequence[int]] = {
+    "registry": (8,),
+    "order-api": range(28, 32),
+    "inventory-api": range(96, 100),
+    "query-api": (9, 10, 48, 49, 50, 78, 79, 91),
+}
+OFFSETS |= {
+    f"{kind}-{number}-health" if number else f"{kind}-health": offset
+    for kind, offsets in _HEALTH.items()
+    for number, offset in enumerate(offsets)
+}
 # Of a site that is a cluster: three brokers and three controllers.
 CLUSTER = 3
 _NODES = {"broker": 84, "controller": 86, "peer": 88, "link": 57, "internal": 5}
@@ -73,7 +87,7 @@ COMPOSE_SUFFIX = "-compose"
 
 
 class StackSettings(BaseSettings):
-    """One site: `home` holds all its state, logs and secrets; ports are `port_base` and up to 95 above it.
+    """One site: `home` holds all its state, logs and secrets; ports are `port_base` and up to 99 above it.
 
     A second site has its folder inside this one and its ports 200 further on (`infra/stack/site.py`).
     `stack`: child processes of this machine, or containers, as `./daybook --stack compose` sets it.
@@ -89,6 +103,7 @@ class StackSettings(BaseSettings):
     stack: Literal["embedded", "compose"] = "embedded"
     principal: Annotated[str, Field(pattern="[a-z-]+")] = "admin"
     storage_reserve_mb: Annotated[int, Field(ge=128)] = 512
+    authorizer_log: Path | None = None  # where its brokers write everything that they allow and deny
 
     @property
     def typed(self) -> str:
@@ -108,6 +123,19 @@ class StackSettings(BaseSettings):
     def url(self, name: str) -> str:
         """The `http://…` address of a process."""
         return f"http://{HOST}:{self.port(name)}"
+
+    def health_port(self, name: str) -> int:
+        """The port of a process's health and metrics."""
+        own = f"{name}-health"
+        return self.port(own if own in OFFSETS else name)
+
+    def ports(self, name: str) -> tuple[int, ...]:
+        """The ports of a process of the shop: one or two."""
+        return tuple(dict.fromkeys((self.port(name), self.health_port(name))))
+
+    def health_url(self, name: str) -> str:
+        """The `http://…` address of a process's health and metrics."""
+        return f"http://{HOST}:{self.health_port(name)}"
 
     @property
     def brokers(self) -> int:

@@ -14,12 +14,12 @@ from confluent_kafka import KafkaException
 
 from analytics.terminal import Table
 from contracts.kernel.records import ActOutcome, OperatorActed
-from infra.base.errors import DaybookError
+from infra.base.errors import DaybookError, NotDone
 from infra.base.files import kept_secret
 from infra.base.settings import StackSettings
-from infra.cli.inspect import running_settings
+from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
-from infra.dr.plan import NotDone, controls, newest_active
+from infra.dr.plan import controls, newest_active
 from infra.stack.platform import platform_of
 from infra.stack.site import home_settings
 from services.kernel.log.control import read_control
@@ -81,10 +81,7 @@ def _active(kafka: str) -> str:
 
 @app.command("journal")
 def journal(
-    kafka: Annotated[
-        str,
-        typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's."),
-    ] = "",
+    kafka: Kafka = "",
 ) -> None:
     """Show what operators did: when, who by their random id, what, why, and how it ended."""
     table, count = Table("at", "who", "what", "of", "why", "outcome", whole=True), 0

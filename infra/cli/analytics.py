@@ -1,28 +1,24 @@
 """`daybook analytics`: the events as Delta tables, and the marts, from the whole history or as of a moment."""
 
-from enum import StrEnum
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from infra.cli import check_source
+from analytics.terminal import Table
+from infra.base.settings import StackSettings
 from infra.cli.audit import NOT_MADE, default_lake, default_marts, run_job
 from infra.cli.inspect import own_settings, running_settings
-from infra.cli.output import results
+from infra.cli.load import DAY
+from infra.cli.output import notes, results
 
 app = typer.Typer(no_args_is_help=True, help="Analyse the whole history: the lake and the marts.")
 
 
-class LakeStep(StrEnum):
-    update = "update"
-    compact = "compact"
-    show = "show"
-
-
 @app.command()
 def lake(
-    step: Annotated[LakeStep, typer.Argument(help="update, compact or show.")],
+    step: Annotated[Literal["update", "compact", "show"], typer.Argument(help="update, compact or show.")],
     folder: Annotated[
         Path | None, typer.Option("--lake", help="Its folder; default: DAYBOOK_LAKE, or in .daybook/.")
     ] = None,
@@ -34,19 +30,9 @@ def lake(
 
     Exit code 0: done. 2: it failed; readers see the lake as it was before.
     """
-    settings = running_settings(NOT_MADE) if step is LakeStep.update else own_settings()
+    settings = running_settings(NOT_MADE) if step == "update" else own_settings()
     target = (folder or default_lake(settings)).absolute()
-    raise typer.Exit(run_job("analytics.jobs.lake", [step.value, "--lake", str(target)], settings))
-
-
-class MartSource(StrEnum):
-    log = "log"
-    lake = "lake"
-
-
-class KnowledgeChoice(StrEnum):
-    happened = "happened"
-    recorded = "recorded"
+    raise typer.Exit(run_job("analytics.jobs.lake", [step, "--lake", str(target)], settings))
 
 
 @app.command()
@@ -54,12 +40,14 @@ def run(
     marts: Annotated[list[str] | None, typer.Argument(help="Their names; default: all.")] = None,
     as_of: Annotated[str | None, typer.Option(metavar="T", help="A day (its end) or a time, UTC.")] = None,
     knowledge: Annotated[
-        KnowledgeChoice,
+        Literal["happened", "recorded"],
         typer.Option(
             help="With --as-of: what had happened by then (business time), or what the lake had recorded by then."
         ),
-    ] = KnowledgeChoice.happened,
-    source: Annotated[MartSource, typer.Option("--from", help="Where to read the events.")] = MartSource.log,
+    ] = "happened",
+    source: Annotated[
+        Literal["log", "lake"], typer.Option("--from", help="Where to read the events.")
+    ] = "log",
     as_read_by: Annotated[
         Path | None, typer.Option(help="Only the events that this earlier output of a mart has read.")
     ] = None,
@@ -71,10 +59,10 @@ def run(
 
     Exit code 0: done. 2: it failed; marts that were not finished are unchanged.
     """
-    settings = own_settings() if source is MartSource.lake else running_settings(NOT_MADE)
+    settings = own_settings() if source == "lake" else running_settings(NOT_MADE)
     target = (out or default_marts(settings)).absolute()
     arguments = [*(marts or ()), "--out", str(target), "--from", source, "--knowledge", knowledge]
-    if source is MartSource.lake:
+    if source == "lake":
         arguments += ["--lake", str(default_lake(settings).absolute())]
     if as_of is not None:
         arguments += ["--as-of", as_of]
@@ -93,4 +81,59 @@ def list_marts() -> None:
         results.print(f"{name:17} by {', '.join(mart.grain):32} {mart.question}")
 
 
-app.add_typer(check_source.app)
+@app.command()
+def catalogue() -> None:
+    """Write a page about all marts: columns, owners, what they are made of, rows, age, rules, the last audit."""
+    # Imported here, as above.
+    from analytics.marts.catalogue_page import catalogue_page
+
+    settings = own_settings()
+    marts = default_marts(settings).absolute()
+    marts.mkdir(parents=True, exist_ok=True)
+    target = marts / "index.html"
+    target.write_text(catalogue_page(marts, settings.home / "audit" / "audit.json", datetime.now(UTC)))
+    results.print(f"{target}")
+
+
+DIFFERENT = 1
+
+
+@app.command("check-source")
+def check_source(
+    marts: Annotated[Path | None, typer.Option(help="The output of `daybook analytics run`.")] = None,
+    first: Annotated[
+        datetime | None, typer.Option("--from", formats=[DAY], help="The first loaded day.")
+    ] = None,
+    last: Annotated[datetime | None, typer.Option("--to", formats=[DAY], help="The last loaded day.")] = None,
+) -> None:
+    """Count the retail file with independent code, and compare the result with the marts of the loaded shop.
+
+    Without days: from the first to the last day on which the shop has an order.
+    docs/reference/real-input.md lists which figures must agree exactly, and which cannot.
+
+    Exit code 0: all agree. 1: some differ; prints some of their keys. 2: there is nothing to compare.
+    """
+    # Only here: PySpark, which knows the marts' bounds, is slow to import.
+    from infra.lab.source_check.checks import NotTogether, check, loaded_days, require_together
+
+    folder = marts or default_marts(StackSettings())
+    try:
+        require_together(folder)
+    except NotTogether as reason:
+        notes.print(f"daybook: {reason}")
+        raise typer.Exit(NOT_MADE) from reason
+    days = loaded_days(folder)
+    if not days:
+        notes.print("daybook: the shop has no orders")
+        raise typer.Exit(NOT_MADE)
+    begin = first.date() if first else days[0]
+    end = last.date() if last else days[1]
+    checks = list(check(folder, begin, end))
+    table = Table("mart", "figure", "keys", "differing", title=f"{begin} to {end}", title_justify="left")
+    for figure in checks:
+        table.add_row(figure.mart, figure.figure, f"{figure.keys:,}", f"{figure.differing:,}")
+    results.print(table)
+    for figure in checks:
+        for line in figure.first:
+            results.print(f"{figure.mart}, {figure.figure}: {line}")
+    raise typer.Exit(DIFFERENT if any(figure.differing for figure in checks) else 0)

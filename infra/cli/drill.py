@@ -16,7 +16,6 @@ from rich.text import Text
 
 from analytics.terminal import Table
 from infra.base.errors import DaybookError
-from infra.base.journal import StackJournal
 from infra.base.settings import CLUSTER, StackSettings
 from infra.cli.output import fail, notes, results
 from infra.lab.cluster.rig import ClusterRig
@@ -40,7 +39,7 @@ from infra.lab.drills.site_loss import DESTROYED
 from infra.lab.drills.switchover import FAILBACK, PLANNED
 from infra.lab.drills.takeover import REPLACED, SPLIT_BRAIN, unplanned
 from infra.stack.compose.engine import Failure, compose_home
-from infra.stack.site import home_settings
+from infra.stack.site import as_started, home_settings
 
 app = typer.Typer(no_args_is_help=True)
 cluster_app = typer.Typer(no_args_is_help=True)
@@ -128,10 +127,9 @@ def _site_settings(running: bool) -> StackSettings:
         return home if running else home.model_copy(update=own)
     if not running:
         return StackSettings(home=home.home / "drill", port_base=home.port_base + SITES_PORTS)
-    state = StackJournal(home.home).read()
-    if state is None:
+    if (started := as_started(home)) is None:
         fail("the stack is not running: `./daybook up --sites 2`, or omit --running")
-    return StackSettings(home=home.home, port_base=state.port_base, site="home")
+    return started
 
 
 def _run_on_cluster(drill: Drill[Any, Any], seed: int, out: Path | None) -> None:

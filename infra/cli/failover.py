@@ -1,7 +1,8 @@
 """`daybook failover`: makes the other site active."""
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated
 
 import msgspec
@@ -11,12 +12,12 @@ from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli import losses
 from infra.cli.acts import Why, recorded
-from infra.cli.output import fail, notes, results
-from infra.cli.precautions import Confirmed, confirm_site, only_command
+from infra.cli.output import AsJson, fail, notes, results
 from infra.dr.failover import Failover, Takeover, abort, possible_takeover, switch_over, take_over
 from infra.dr.incident import situation
 from infra.dr.last_lag import forecast, last_known, staleness
-from infra.dr.plan import SiteStep
+from infra.dr.plan import SiteStep, both_sites
+from infra.stack.site import home_settings, own_site
 from services.kernel.record.envelope import now_micros
 
 app = typer.Typer(invoke_without_command=True)
@@ -26,7 +27,9 @@ LOSS = (
     "{target} becomes the active site. What is lost is listed afterwards if the disk of {source} can be read. {source} "
     "must be rebuilt before it is a copy again."
 )
-AsJson = Annotated[bool, typer.Option("--json", help="For other tools.")]
+Confirmed = Annotated[
+    str, typer.Option("--confirm", metavar="SITE", help="The site's name, instead of typing it when asked.")
+]
 Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Longest time for draining.")]
 
 
@@ -125,3 +128,19 @@ def _unfinished(settings: StackSettings) -> str:
         if switch is None
         else f"\nThe {switch.kind} failover to {switch.target} is not finished: run it again."
     )
+
+
+def confirm_site(site: str, consequences: str, confirmed: str) -> None:
+    """Say what will happen, and go on only when the operator types the site's name, or gave it beforehand."""
+    for line in consequences.splitlines():
+        notes.print(line)
+    if not confirmed and sys.stdin.isatty():
+        confirmed = typer.prompt(f"Type {site} to go on", err=True)
+    if confirmed != site:
+        fail(f"nothing was changed: add `--confirm {site}` to agree")
+
+
+def only_command(settings: StackSettings, command: str) -> AbstractContextManager[None]:
+    """Nothing else changes the sites meanwhile. Raises OtherCommand, and NotDone where there is only one site."""
+    both_sites(settings)
+    return own_site(home_settings(settings)).journal.sole_change(command)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -17,7 +15,6 @@ from infra.log.control import SiteSilent, read_site
 from infra.log.streams import stream_lines
 from infra.stack.compose.engine import (
     SITES,
-    EngineFailed,
     active_services,
     await_fine,
     compose,
@@ -36,12 +33,11 @@ NOT_HERE = ("spark", "notebook")
 def up(settings: StackSettings, sites: int, *, insecure: bool) -> None:
     """Build the images, start all containers and wait until they are healthy. COMPOSE_PROFILES adds profiles."""
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with failing():
-        decide_security(settings, insecure=insecure)
-        if sites == 2 or SITES in os.environ.get("COMPOSE_PROFILES", "").split(","):
-            keep_two_sites(settings)
-        compose(settings, "up", "--detach", "--build", "--quiet-pull")
-        await_fine(settings, active_services(settings))
+    decide_security(settings, insecure=insecure)
+    if sites == 2 or SITES in os.environ.get("COMPOSE_PROFILES", "").split(","):
+        keep_two_sites(settings)
+    compose(settings, "up", "--detach", "--build", "--quiet-pull")
+    await_fine(settings, active_services(settings))
 
 
 def decide_security(settings: StackSettings, *, insecure: bool) -> None:
@@ -59,23 +55,20 @@ def decide_security(settings: StackSettings, *, insecure: bool) -> None:
 
 def down(settings: StackSettings) -> None:
     """Stop all, of every profile; the volumes stay."""
-    with failing():
-        compose(settings, "--profile", "*", "down")
+    compose(settings, "--profile", "*", "down")
     notes.print("Stopped. The volumes are kept; `./daybook --stack compose clean` removes them.")
 
 
 def clean(settings: StackSettings) -> None:
     """Stop all and remove volumes and secrets."""
-    with failing():
-        compose(settings, "--profile", "*", "down", "--volumes")
+    compose(settings, "--profile", "*", "down", "--volumes")
     shutil.rmtree(settings.home, ignore_errors=True)
     notes.print(f"Removed the volumes and {settings.home}.")
 
 
 def status(settings: StackSettings) -> None:
     """Every container. Exit code 1 unless all are healthy, steps done, and the disk has room."""
-    with failing():
-        existing = containers(settings)
+    existing = containers(settings)
     if not existing:
         fail("there is no container: `./daybook --stack compose up` starts them")
     table = Table("container", "state", "health", "addresses")
@@ -107,14 +100,4 @@ def _storage(settings: StackSettings) -> str:
 def logs(settings: StackSettings, name: str, *, follow: bool, lines: int) -> None:
     """The end of a container's log, or of all."""
     options = ["--tail", str(lines), *(["--follow"] if follow else []), *([name] if name else [])]
-    with failing():
-        compose(settings, "logs", *options)
-
-
-@contextmanager
-def failing() -> Iterator[None]:
-    """Ends with exit code 1 and one line where Docker fails."""
-    try:
-        yield
-    except EngineFailed as reason:
-        fail(str(reason))
+    compose(settings, "logs", *options)

@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from analytics.terminal import Table, lines
 from infra.base.http import local_http
-from infra.base.journal import MemberState, StackJournal
+from infra.base.journal import MemberState
+from infra.base.ports import HOST
 from infra.base.settings import MOST, StackSettings
 from infra.cli import in_containers
 from infra.cli.lifecycle import client_settings, here, shop_entrance
@@ -34,7 +35,7 @@ from infra.stack.shop import (
     instances,
     kind_of,
 )
-from infra.stack.site import Site, own_site, peer
+from infra.stack.site import Site, as_started, own_site, peer
 from infra.stack.tokens import demo_header
 
 app = typer.Typer()
@@ -44,6 +45,9 @@ KNOWN, UNKNOWN = "daybook_lag_known", "unknown"
 ANSWER_SECONDS = 2.0
 SHOWN_EVENTS = 5
 FOLLOW_SECONDS = 0.3
+Kafka = Annotated[
+    str, typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's.")
+]
 
 
 @app.command()
@@ -106,7 +110,7 @@ def _show_router(settings: StackSettings) -> bool:
     state = journal.read()
     if state is None:
         return True
-    url = StackSettings(home=settings.home, port_base=state.port_base).url(ROUTER)
+    url = StackSettings(home=settings.home, port_base=state.port_base).health_url(ROUTER)
     member = state.members[0] if journal.supervised() else MemberState(ROUTER)
     why = _why_not_ready(url, member, None)
     results.print(f"router: {f'not ready, {why}' if why else 'ready'}, at {url}")
@@ -124,7 +128,8 @@ def env() -> None:
     reach = shop_entrance(settings)
     counts = {} if reach.about else own_site(settings).journal.counts()
     for name, value in {**reach.addresses, **further_addresses(settings, counts)}.items():
-        results.print(f"{name}={value}")
+        # to a shell, `&` is the end of a command
+        results.print(f"{name}='{value}'" if "&" in value else f"{name}={value}")
     # Set in any case: the commands of the README send it. curl leaves out an empty header.
     results.print(f"DAYBOOK_AUTH='{demo_header(settings)}'")
     if reach.about:
@@ -165,19 +170,15 @@ def running_settings(exit_code: int = 1) -> StackSettings:
 
     Ends with `exit_code` where it is not running: another checkout's stack may use the caller's ports.
     """
-    settings = StackSettings()
-    if settings.stack == "compose":
-        return settings
-    state = StackJournal(settings.home).running()
-    if state is None:
+    if (started := as_started(StackSettings())) is None:
         fail(NOT_UP, exit_code)
-    return StackSettings(port_base=state.port_base)
+    return started
 
 
 def own_settings() -> StackSettings:
     """The settings for commands that need no running stack; with its ports if it runs."""
     settings = StackSettings()
-    return running_settings() if StackJournal(settings.home).supervised() else settings
+    return as_started(settings) or settings
 
 
 class Row(NamedTuple):
@@ -189,8 +190,7 @@ class Row(NamedTuple):
 
 def _row(settings: StackSettings, member: MemberState, responds: Callable[[], bool] | None) -> Row:
     """`responds` probes a store."""
-    url = settings.url(member.name)
-    why = "" if member.held else _why_not_ready(url, member, responds)
+    why = "" if member.held else _why_not_ready(settings.health_url(member.name), member, responds)
     return Row(
         [
             member.name,
@@ -199,7 +199,7 @@ def _row(settings: StackSettings, member: MemberState, responds: Callable[[], bo
             "held" if member.held else "no" if why else "yes",
             str(member.restarts),
             _lag(settings, member.name),
-            url.removeprefix("http://"),
+            f"{HOST}:{settings.port(member.name)}",
         ],
         why,
     )
@@ -235,7 +235,7 @@ def _lag(settings: StackSettings, name: str) -> str:
     if kind_of(name) not in WORKERS.values() and name != "projection":
         return ""
     # the query API measures the lag of the projection, which may be dead
-    url = settings.url("query-api" if name == "projection" else name)
+    url = settings.health_url("query-api" if name == "projection" else name)
     try:
         text = local_http().get(f"{url}/metrics", timeout=2 * ANSWER_SECONDS).text
     except httpx.HTTPError:

@@ -1,24 +1,24 @@
 """`daybook up`, `down`, `clean`: the stack, which a detached supervisor keeps running."""
 
 import os
+import re
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from infra.base.errors import NotReady
 from infra.base.journal import StackJournal, StackState
 from infra.base.settings import CLUSTER, INSECURE, StackSettings
 from infra.base.waiting import TooLate, wait_until
 from infra.cli import in_containers
 from infra.cli.output import fail, notes, results
-from infra.dr.entrance import Entrance, entrance
-from infra.stack.embedded.cluster import kept_cluster_id
+from infra.dr.plan import Entrance, entrance
 from infra.stack.embedded.java import jars_folder
+from infra.stack.embedded.kafka import kept_cluster_id
 from infra.stack.embedded.platform import start_supervisor, stop_supervisor
 from infra.stack.embedded.postgres import PostgresPlace, put_aside
 from infra.stack.embedded.router import router_journal
@@ -27,7 +27,7 @@ from infra.stack.embedded.stack import FORCE_ACTIVE, members
 from infra.stack.embedded.supervisor import site_storage
 from infra.stack.security import prepare_identities
 from infra.stack.shop import NAMES, ROUTER, SITE_NAMES, addresses
-from infra.stack.site import AWAY, HOME, Site, away_settings, home_settings, peer, sites_of
+from infra.stack.site import AWAY, HOME, Site, as_started, away_settings, home_settings, peer, sites_of
 from infra.stack.storage import no_room_to_start
 
 app = typer.Typer()
@@ -107,7 +107,7 @@ def _put_old_database_aside(site: Site) -> None:
 def _show_open(settings: StackSettings) -> None:
     reach = shop_entrance(settings)
     for name, value in reach.addresses.items():
-        results.print(f"{name}={value}")
+        results.print(f"{name}={re.sub(':[^:/@]+@', '@', value)}")  # without the password: `env` has it
     if reach.about:
         notes.print(reach.about)
     notes.print("The shop is running. `./daybook status` shows it, `./daybook down` stops it.")
@@ -218,7 +218,7 @@ def _start_router(home: StackSettings) -> None:
     if journal.running() is None:
         with waiting_bar() as progress:
             task = progress.add_task(ROUTER, total=1)
-            start_detached(home, journal, ROUTER_SUPERVISOR, [], progress, task)
+            start_supervisor(home, journal, ROUTER_SUPERVISOR, progress=shown(progress, task))
 
 
 def _stop_all(settings: StackSettings) -> bool:
@@ -236,7 +236,6 @@ def _stop_all(settings: StackSettings) -> bool:
 MIRROR = "mirror"
 ROUTER_SUPERVISOR = "infra.stack.embedded.router"
 MIRROR_SECONDS = 90.0
-POLL_SECONDS = 0.2
 ONE_SITE = "DAYBOOK_ONE_SITE"  # set by the root option --site
 
 
@@ -247,21 +246,14 @@ def here(settings: StackSettings) -> list[Site]:
     return list(reversed(chosen))
 
 
-def client_settings(exit_code: int = 1) -> StackSettings:
+def client_settings() -> StackSettings:
     """Home's settings, or those of the site that --site names, with the ports of the running stack.
 
-    Ends with `exit_code` where nothing runs.
+    Ends the command where nothing runs.
     """
-    settings = StackSettings()
-    if settings.stack == "compose":
-        return settings
-    running = [
-        site.settings.model_copy(update={"port_base": state.port_base})
-        for site in here(settings)
-        if (state := site.journal.running()) is not None
-    ]
+    running = [started for site in here(StackSettings()) if (started := as_started(site.settings))]
     if not running:
-        fail("the stack is not running: `./daybook up` starts it", exit_code)
+        fail("the stack is not running: `./daybook up` starts it")
     return running[0] if os.environ.get(ONE_SITE) else home_settings(running[0])
 
 
@@ -301,7 +293,7 @@ def _mirror_ready(site: Site) -> bool | None:
 
 
 def start_sites(sites: Sequence[Site], names: list[str], forced: str) -> None:
-    """Start each in its own supervisor, at the same time, and return when all are ready. Otherwise end the command."""
+    """Start each in its own supervisor, at the same time, and return when all are ready. Raises NotReady."""
     failed: list[BaseException] = []
     with waiting_bar() as progress:
 
@@ -309,16 +301,10 @@ def start_sites(sites: Sequence[Site], names: list[str], forced: str) -> None:
             task = progress.add_task(site.name, total=sum(len(row) for row in members(site.settings, names)))
             more = {FORCE_ACTIVE: "1"} if site.name == forced else {}
             try:
-                start_detached(
-                    site.settings,
-                    site.journal,
-                    "infra.stack.embedded.supervisor",
-                    names,
-                    progress,
-                    task,
-                    more,
+                start_supervisor(
+                    site.settings, site.journal, names=names, more=more, progress=shown(progress, task)
                 )
-            except BaseException as error:  # typer.Exit: the reason was printed
+            except BaseException as error:
                 failed.append(error)
 
         threads = [threading.Thread(target=start_site, args=(site,)) for site in sites[1:]]
@@ -342,36 +328,15 @@ def waiting_bar() -> Progress:
     )
 
 
-def start_detached(
-    settings: StackSettings,
-    journal: StackJournal,
-    module: str,
-    names: list[str],
-    progress: Progress,
-    task: TaskID,
-    more: Mapping[str, str] | None = None,
-) -> None:
-    """Run the supervisor `module` detached, with `more` in its environment, until all is ready.
-
-    Otherwise end the command with the reason.
-    """
-    try:
-        start_supervisor(settings, journal, module, names, more or {}, _shown(progress, task))
-    except NotReady as reason:
-        progress.stop()
-        fail(str(reason))
-
-
 def stop_detached(journal: StackJournal, doing: str) -> bool:
-    """Stop a running supervisor and wait for its end. Returns False when there is none."""
-    try:
-        with notes.status(doing):
-            return stop_supervisor(journal)
-    except NotReady as reason:
-        fail(str(reason))
+    """Stop a running supervisor and wait for its end. Returns False when there is none. Raises NotReady."""
+    with notes.status(doing):
+        return stop_supervisor(journal)
 
 
-def _shown(progress: Progress, task: TaskID) -> Callable[[StackState], None]:
+def shown(progress: Progress, task: TaskID) -> Callable[[StackState], None]:
+    """What shows a supervisor's states as the progress of this task."""
+
     def show(state: StackState) -> None:
         waiting = [member.name for member in state.members if not (member.ready or member.held)]
         progress.update(

@@ -10,23 +10,13 @@ from confluent_kafka import KafkaException
 from rich.prompt import Prompt
 
 from analytics.terminal import Table
-from infra.base.errors import DaybookError
+from infra.base.errors import DaybookError, NotDone
 from infra.base.settings import StackSettings
 from infra.cli.acts import operator_id, recorded
 from infra.cli.output import fail, notes, results
 from infra.dr.export import MONEY, csv_lines, money, totals
 from infra.dr.losses import Report
-from infra.dr.plan import NotDone
-from infra.dr.reconcile import (
-    NoOutcome,
-    ReconStanding,
-    Undecidable,
-    chosen,
-    reissue,
-    save,
-    standings,
-    write_off,
-)
+from infra.dr.reconcile import NoOutcome, ReconStanding, chosen, reissue, save, standings, write_off
 from infra.dr.report import kept_report, make_report, note_decisions
 from services.kernel.log.reader import NotCaughtUp
 from services.kernel.log.transactions import OwnershipLost
@@ -107,7 +97,7 @@ def reconcile(
             with recorded("failover reconcile --reissue", _ids(again), reason, bootstrap):
                 reissue(bootstrap, report, again, operator_id(), _print_decision)
         _show(report, note_decisions(settings, report))
-    except (NotDone, Undecidable, NoOutcome, TimeoutError, KafkaException) as problem:
+    except (NotDone, NoOutcome, TimeoutError, KafkaException) as problem:
         fail(str(problem))
 
 

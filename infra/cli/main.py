@@ -3,10 +3,9 @@
 import ast
 import os
 import sys
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 import typer.main
@@ -37,7 +36,7 @@ COMMANDS = {
     "topics": ("topics", "Contracts"),
     "audit": ("audit", "Audit"),
     "notebook": ("notebook", "Analytics"),
-    "failback": ("failback", "Two sites"),
+    "failback": ("site", "Two sites"),
     "analytics": ("analytics", "Analytics"),
     "sql": ("sql", "Analytics"),
     "sites": ("sites", "Two sites"),
@@ -68,11 +67,6 @@ Start with `./daybook up`, then `./daybook status`."""
 STORES = ("DAYBOOK_KAFKA", "DAYBOOK_DATABASE_URL")
 
 
-class Stack(StrEnum):
-    embedded = "embedded"
-    compose = "compose"
-
-
 class Commands(TyperGroup):
     """All commands, each imported when it is invoked. An expected error is one line and exit code 1."""
 
@@ -99,13 +93,16 @@ class Commands(TyperGroup):
 def summary(name: str) -> str:
     """The first paragraph of a command's help, from its source: all files together take two seconds to import.
 
-    It is the docstring of the function with the command's name, or the `help` of the group.
+    It is the docstring of the function with the command's name, or the `help` of the group, `app` or `<name>_app`.
     """
     for node in ast.parse(Path(__file__).with_name(f"{COMMANDS[name][0]}.py").read_text("utf-8")).body:
         match node:
             case ast.FunctionDef(name=function) if function.removesuffix("_command") == name:
                 return (ast.get_docstring(node) or "").partition("\n\n")[0]
-            case ast.Assign(value=ast.Call(keywords=options)):
+            case ast.Assign([ast.Name(target)], ast.Call(keywords=options)) if target in (
+                "app",
+                f"{name}_app",
+            ):
                 for option in options:
                     if option.arg == "help" and isinstance(option.value, ast.Constant):
                         return str(option.value.value)
@@ -116,6 +113,7 @@ def implementation(name: str) -> Any:
     """The command or group itself, from its file."""
     app = import_module(f"infra.cli.{COMMANDS[name][0]}").app
     own = {info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands}
+    own |= {info.name for info in app.registered_groups}
     cli = typer.Typer()
     cli.add_typer(app, name=None if name in own else name)
     return typer.main.get_group(cli).commands[name]
@@ -141,14 +139,14 @@ def chosen(
         str, typer.Option("--site", metavar="home|away", help="Act on one site of a stack with two.")
     ] = "",
     stack: Annotated[
-        Stack, typer.Option("--stack", help="Run as processes or as containers.")
-    ] = Stack.embedded,
+        Literal["embedded", "compose"], typer.Option(help="Run as processes or as containers.")
+    ] = "embedded",
 ) -> None:
     # No docstring: typer would show it in place of the help above.
     if "--help" not in sys.argv:
         require_sound_settings()
     _connect_as(PRINCIPALS.get(context.invoked_subcommand or "", "admin"))
-    if stack is Stack.compose:
+    if stack == "compose":
         _in_containers(context.invoked_subcommand or "", site)
     elif site:
         _at_site(site)
@@ -173,7 +171,7 @@ def _in_containers(command: str, site: str) -> None:
     home = compose_home(StackSettings().home)
     if not home.exists() and command not in in_containers.BEFORE_THE_FIRST_START:
         fail("the shop has never run in containers here: `./daybook --stack compose up` starts it")
-    os.environ |= {"DAYBOOK_STACK": Stack.compose, "DAYBOOK_HOME": str(home)}
+    os.environ |= {"DAYBOOK_STACK": "compose", "DAYBOOK_HOME": str(home)}
 
 
 def _at_site(name: str) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.text import Text
@@ -20,6 +20,7 @@ class Notes(Console):
         super().print(*(_typed(item) if isinstance(item, str) else item for item in objects), **how)
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="For other tools.")]
 results = Console()
 notes = Notes(stderr=True)
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 
 from analytics.terminal import Table, plain
 from infra.cli.acts import Why, operator_id, recorded
-from infra.cli.inspect import running_settings
+from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
 from infra.log.parked import (
     NotParked,
@@ -36,9 +36,6 @@ app = typer.Typer(
 HINT = "`./daybook up` starts the stack"
 NOT_RUN = "the projection has not run yet; `./daybook status` shows whether it does"
 
-Kafka = Annotated[
-    str, typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's.")
-]
 DatabaseUrl = Annotated[
     str, typer.Option(envvar="DAYBOOK_DATABASE_URL", help="postgresql://…; default: the running stack's.")
 ]

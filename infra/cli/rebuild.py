@@ -12,12 +12,11 @@ from asyncpg import InterfaceError, PostgresError, UndefinedColumnError, Undefin
 from confluent_kafka import KafkaException
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.cli.acts import Why, recorded
-from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.stack.shop import OWNER, database_url
+from infra.stack.site import as_started
 from services.projection.engine.position import LogReplaced
 from services.projection.engine.read_model import Stopped, TooManyParked
 from services.projection.engine.rebuild import (
@@ -111,14 +110,11 @@ def projection_settings() -> ProjectionSettings:
 
     Never the defaults: another checkout's shop may use them.
     """
-    stack = StackSettings()
-    journal = StackJournal(stack.home)
-    if stack.stack == "embedded" and not journal.supervised():
+    if (running := as_started(StackSettings())) is None:
         named = ProjectionSettings()
         if not {"kafka", "database_url"} <= named.model_fields_set:
             fail("the stack is not running: `./daybook up` starts it")
         return named
-    running = running_settings()
     return ProjectionSettings(kafka=running.kafka, database_url=database_url(running, OWNER))
 
 

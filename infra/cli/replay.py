@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from confluent_kafka import KafkaException
@@ -15,8 +14,9 @@ from confluent_kafka import KafkaException
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli.audit import default_lake
+from infra.cli.inspect import Kafka
 from infra.cli.output import fail, notes, results
-from infra.cli.parked import Kafka, address
+from infra.cli.parked import address
 from infra.cli.rebuild import NAMES, build, projection_settings
 from infra.log.positions import Rewind, plan, rewind
 from services.kernel.record.envelope import format_time, parse_time
@@ -29,11 +29,6 @@ app = typer.Typer()
 ALL = "all"
 
 
-class ReplaySource(StrEnum):
-    log = "log"
-    lake = "lake"
-
-
 @app.command()
 def replay(
     into: Annotated[
@@ -41,8 +36,8 @@ def replay(
         typer.Option(metavar="READ_MODEL", help=f"{', '.join(NAMES)}, or {ALL}; may be repeated."),
     ] = None,
     source: Annotated[
-        ReplaySource, typer.Option("--from", help="The lake as far as it goes, or the log alone.")
-    ] = ReplaySource.log,
+        Literal["log", "lake"], typer.Option("--from", help="The lake as far as it goes, or the log alone.")
+    ] = "log",
     lake: Annotated[
         Path | None, typer.Option(help="The lake's folder; default: DAYBOOK_LAKE, or in .daybook/.")
     ] = None,
@@ -72,12 +67,12 @@ def replay(
             fail("use either --into READ_MODEL, or --group, --topic and --since together")
 
 
-def _fill(into: list[str], source: ReplaySource, lake: Path | None) -> None:
+def _fill(into: list[str], source: Literal["log", "lake"], lake: Path | None) -> None:
     unknown = [name for name in into if name not in (*NAMES, ALL)]
     if unknown:
         fail(f"there is no read model {', '.join(unknown)}; there are {', '.join(NAMES)}")
     names = NAMES if ALL in into else into
-    folder = (lake or default_lake(StackSettings())).absolute() if source is ReplaySource.lake else None
+    folder = (lake or default_lake(StackSettings())).absolute() if source == "lake" else None
     began = time.perf_counter()
     settings = projection_settings()
     events = build(names, settings, _lake(settings, folder) if folder else None)

@@ -70,7 +70,9 @@ def _images(root: Path) -> Iterator[dict[str, Any]]:
     names = set(_BASE_IMAGE.findall((root / "Dockerfile").read_text("utf-8")))
     for file in sorted((root / "infra" / "compose").glob("*.yml")):
         services = yaml.load(file.read_text("utf-8"), _Compose).get("services", {}).values()
-        names |= {service["image"] for service in services if "image" in service}
+        # of `${VARIABLE:-image}` the image
+        images = (service["image"].rpartition(":-") for service in services if "image" in service)
+        names |= {image.removesuffix("}") for _, _, image in images}
     for image in names:
         if not image.startswith(_OWN_IMAGE):
             name, _, version = image.rpartition(":")

@@ -1,4 +1,4 @@
-"""`daybook site`: rebuilds one of two sites."""
+"""`daybook site rebuild` and `daybook failback`: a site that was lost becomes a copy, and the active one, again."""
 
 from typing import Annotated
 
@@ -8,27 +8,29 @@ import typer
 from infra.base.settings import StackSettings
 from infra.cli import failover
 from infra.cli.acts import Why, recorded
-from infra.cli.output import notes, results
-from infra.cli.precautions import Confirmed, confirm_site, only_command
+from infra.cli.failover import Confirmed, confirm_site, only_command
+from infra.cli.output import AsJson, fail, notes, results
 from infra.dr.incident import Incident, situation
-from infra.dr.rebuild import Rebuilt, rebuild_site, rebuildable
+from infra.dr.rebuild import Rebuilt, fail_back, open_incident, rebuild_site, rebuildable
 from infra.dr.report import make_report
 
-app = typer.Typer(no_args_is_help=True, help="One of two sites: rebuild it.")
+app = typer.Typer()
+site_app = typer.Typer(no_args_is_help=True, help="One of two sites: rebuild it.")
+app.add_typer(site_app, name="site")
 
 
-@app.callback()
-def site() -> None:
-    # A group, also while it has one command.
+@site_app.callback()
+def only_a_group() -> None:
+    # Also while it has one command.
     pass
 
 
-@app.command()
+@site_app.command()
 def rebuild(
     name: Annotated[str, typer.Argument(metavar="home|away", help="The site to empty and copy again.")],
     confirmed: Confirmed = "",
     force: Annotated[bool, typer.Option("--force", help="Although it is a healthy copy.")] = False,
-    as_json: failover.AsJson = False,
+    as_json: AsJson = False,
     why: Why = "",
 ) -> None:
     """Empty a site that is not active, and copy the active one into it while writes go on.
@@ -73,4 +75,42 @@ def show_rebuilt(done: Rebuilt) -> None:
     if done.archive is not None:
         results.print(
             f"Its old log and database are in {done.archive}; remove them when nobody needs them any more."
+        )
+
+
+@app.command()
+def failback(
+    confirmed: Confirmed = "",
+    timeout: failover.Timeout = 60.0,
+    as_json: AsJson = False,
+    why: Why = "",
+) -> None:
+    """After the loss of a site: rebuild it from the active one, and make it the active one again."""
+    settings = StackSettings()
+    with only_command(settings, "failback"), failover.failing(settings):
+        incident, rebuilding = open_incident(settings), None
+        lost = incident.switch.source
+        if not incident.rebuilt:
+            report_first(settings, incident)
+            rebuilding = rebuildable(settings, lost)
+            confirm_site(lost, f"{rebuilding.consequences} Then {lost} becomes the active site.", confirmed)
+        act = recorded("failback", lost, why)
+        with act, notes.status("Checking both sites") as status:
+            done = fail_back(settings, lost, rebuilding, timeout, status.update)
+    if as_json:
+        results.print(msgspec.json.encode(done, enc_hook=str).decode())
+    else:
+        if done.rebuilt is not None:
+            show_rebuilt(done.rebuilt)
+        failover.show(done.switchover)
+        comparison = done.comparison
+        results.print(
+            f"Both logs: {comparison.records} records equal, {len(comparison.different)} partitions differ, "
+            f"{comparison.missing} records not mirrored yet."
+        )
+    for partition in done.comparison.different:
+        notes.print(f"different: {partition}")
+    if done.comparison.different:
+        fail(
+            f"the logs differ: do not trust the passive site; `./daybook site rebuild {done.switchover.source} --force`"
         )

@@ -7,24 +7,23 @@ import msgspec
 import typer
 
 from analytics.terminal import Table
-from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
-from infra.cli.alone import alone
-from infra.cli.in_containers import failing
-from infra.cli.output import fail, notes, results
+from infra.cli.acts import Why, recorded
+from infra.cli.output import AsJson, fail, notes, results
 from infra.dr.overview import MirrorView, SitesView, SiteView, overview
+from infra.dr.plan import both_sites, control_at
+from infra.log.control import lift_hold, write_alone
 from infra.stack.link import LinkState, set_links
 from infra.stack.platform import platform_of
-from infra.stack.site import Site, home_settings
+from infra.stack.site import Site, as_started, home_settings
 
 app = typer.Typer(invoke_without_command=True)
-app.command()(alone)
 
 
 @app.callback()
 def sites(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="For other tools.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show roles, epoch, the mirror's lag, read models and standbys of both sites, in about two seconds."""
     if context.invoked_subcommand:
@@ -59,21 +58,11 @@ def heal(
 
 
 def _both() -> Mapping[str, Site]:
-    settings = StackSettings()
-    if settings.stack == "compose":
-        with failing():
-            pair = platform_of(settings).sites()
-        if len(pair) < 2:
-            fail(
-                "there are not two sites: `COMPOSE_PROFILES=sites ./daybook --stack compose up` makes a second"
-            )
-        return pair
-    home = home_settings(settings)
+    home = home_settings(StackSettings())
     # A running stack keeps the ports with which it was started.
-    state = StackJournal(home.home).running() if home.home.exists() else None
-    if state is not None:
-        home = StackSettings(home=home.home, port_base=state.port_base, site="home")
-    pair = platform_of(home).sites()
+    pair = platform_of(as_started(home) or home).sites()
+    if len(pair) < 2 and home.stack == "compose":
+        fail("there are not two sites: `COMPOSE_PROFILES=sites ./daybook --stack compose up` makes a second")
     if len(pair) < 2:
         fail("there is one site: `./daybook up --sites 2` creates a second one")
     return pair
@@ -135,3 +124,30 @@ def _mirror(mirror: MirrorView | None) -> str:
         return f"{way} caught up, exactly."
     most = "" if mirror.exact else "at most "
     return f"{way} {most}{mirror.events:,} events behind, the oldest {mirror.seconds:.2f} s old."
+
+
+RECORDED = (
+    "{site} writes without proof that it was not replaced, until the sites see each other again. If {other} is active "
+    "too, what {site} acknowledges from now on is lost to {other}."
+)
+
+
+@app.command()
+def alone(
+    site: Annotated[str, typer.Argument(metavar="home|away", help="The active site.")], why: Why = ""
+) -> None:
+    """Let the active site write although the other one is silent: you know that it is not active."""
+    sites = both_sites(StackSettings())
+    if site not in sites:
+        fail(f"there is no site {site}")
+    own, other = sites[site], next(other for name, other in sites.items() if name != site)
+    control = control_at(own.bootstrap)
+    if control is None or control.role.role != "active":
+        fail(f"{site} is not active" if control else f"{site} does not respond")
+    if control_at(other.link) is not None:
+        fail(f"{site} sees {other.name}: it proves itself, and nothing needs to be recorded")
+    with recorded("sites alone", site, why, own.bootstrap):
+        write_alone(own.bootstrap, control.role.epoch)
+        if control.held == "unproven":
+            lift_hold(own.bootstrap)
+    notes.print(RECORDED.format(site=site, other=other.name))

@@ -7,9 +7,10 @@ from analytics.terminal import Table, lines
 from infra.base.journal import Phase
 from infra.base.settings import StackSettings
 from infra.cli.inspect import memory, own_settings
-from infra.cli.lifecycle import start_detached, stop_detached, waiting_bar
+from infra.cli.lifecycle import shown, stop_detached, waiting_bar
 from infra.cli.output import fail, notes, results
 from infra.stack.embedded.java import jars_folder
+from infra.stack.embedded.platform import start_supervisor
 from infra.stack.embedded.spark import NAMES, cluster_journal, cluster_view, master_url
 
 app = typer.Typer(no_args_is_help=True, help="A Spark cluster: one master, two workers of one core each.")
@@ -30,7 +31,7 @@ def up() -> None:
     with waiting_bar() as progress:
         task = progress.add_task("Java's jars", total=len(NAMES))
         jars_folder("spark")
-        start_detached(settings, journal, "infra.stack.embedded.spark", [], progress, task)
+        start_supervisor(settings, journal, "infra.stack.embedded.spark", progress=shown(progress, task))
     results.print(f"DAYBOOK_SPARK_MASTER={master_url(settings)}")
     notes.print("With that setting, jobs run on the cluster. `./daybook spark down` stops it.")
 

@@ -9,6 +9,7 @@ from analytics.terminal import Table
 from infra.cli.audit import default_lake, default_marts
 from infra.cli.inspect import own_settings
 from infra.cli.output import fail, notes, results
+from infra.lab.retail.articles import write_articles
 
 app = typer.Typer()
 MOST_ROWS = 200
@@ -19,8 +20,9 @@ def sql(query: Annotated[str, typer.Argument(help="SQL; without it, standard inp
     """Query the events and the marts with SQL.
 
     Each event type is a view (order_placed, stock_reserved, …) of what counts, as of the lake's last update; each
-    mart that was built is a view; `calendar` has every day. Money is a decimal. `SHOW TABLES` lists them, `DESCRIBE
-    order_placed` its columns, `COPY (SELECT …) TO 'file.csv'` writes all rows. Needs neither Spark nor a running shop.
+    mart that was built is a view; `calendar` has every day, `articles` what each SKU is called. Money is a decimal.
+    `SHOW TABLES` lists them, `DESCRIBE order_placed` its columns, `COPY (SELECT …) TO 'file.csv'` writes all rows.
+    Needs neither Spark nor a running shop.
 
     Exit code 1: there is no lake, or a statement failed.
     """
@@ -32,8 +34,13 @@ def sql(query: Annotated[str, typer.Argument(help="SQL; without it, standard inp
     from analytics.marts.catalogue import money_columns
 
     settings = own_settings()
+    articles = settings.home.absolute() / "articles.csv"
     try:
-        connection = connect(default_lake(settings).absolute(), default_marts(settings), money_columns)
+        if not articles.exists() and settings.home.is_dir():
+            with notes.status("reading what the articles are called, once"):
+                write_articles(articles)
+        lake, marts = default_lake(settings).absolute(), default_marts(settings)
+        connection = connect(lake, marts, money_columns, articles if articles.exists() else None)
         for statement in connection.extract_statements(query or sys.stdin.read()):
             connection.execute(statement)
             table = Table(*(name for name, *_ in connection.description or ()))

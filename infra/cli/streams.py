@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -14,8 +13,9 @@ from analytics.terminal import Table, plain
 from contracts.kernel.records import RecordVerdict
 from infra.base.settings import StackSettings
 from infra.cli.acts import recorded
-from infra.cli.output import fail, notes, results
-from infra.cli.parked import DatabaseUrl, Kafka, address, since, store_errors
+from infra.cli.inspect import Kafka
+from infra.cli.output import AsJson, fail, notes, results
+from infra.cli.parked import DatabaseUrl, address, since, store_errors
 from infra.log.parked import query
 from infra.log.streams import (
     NoSuchRecord,
@@ -44,12 +44,6 @@ SHOWN_BYTES = 200
 AROUND = 1  # versions shown on either side of the one where a stream stopped
 
 Stream = Annotated[str, typer.Argument(help="order/<order id> or stock/<SKU>.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For other tools.")]
-
-
-class VerdictChoice(StrEnum):
-    foreign = "foreign"
-    genuine = "genuine"
 
 
 @app.command("list")
@@ -121,8 +115,8 @@ def resolve(
     ],
     event: Annotated[str, typer.Option(metavar="ID", help="The event id of the record.")] = "",
     verdict: Annotated[
-        VerdictChoice, typer.Option("--as", help="What the record is.")
-    ] = VerdictChoice.foreign,
+        Literal["foreign", "genuine"], typer.Option("--as", help="What the record is.")
+    ] = "foreign",
     keep: Annotated[
         str, typer.Option(metavar="ID", help="Instead: all other records of the version are foreign.")
     ] = "",
@@ -144,7 +138,7 @@ def resolve(
         _require_active(broker)
         records = at_version(records_of(broker, stream), version)
     named = _named(records, event or keep, digest, f"{plain(stream)} at version {version}")
-    decided: list[tuple[StreamRecord, RecordVerdict]] = [(named, verdict.value)]
+    decided: list[tuple[StreamRecord, RecordVerdict]] = [(named, verdict)]
     if keep:
         decided = [(record, "genuine" if record is named else "foreign") for record in records]
     for record, judged in decided:

@@ -19,7 +19,7 @@ app = typer.Typer()
 def token(
     name: Annotated[str, typer.Argument(help="Who will use it: alice. The token has an id instead.")] = "",
     scope: Annotated[list[str] | None, typer.Option(help="What it allows; may be repeated.")] = None,
-    hours: Annotated[float, typer.Option(min=0.01, max=24 * 30, help="How long it is valid.")] = 1.0,
+    hours: Annotated[int, typer.Option(min=1, max=24 * 30, help="How long it is valid.")] = 1,
     why: Why = "",
 ) -> None:
     """Print an access token for someone who tries the shop.

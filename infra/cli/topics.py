@@ -1,7 +1,6 @@
 """`daybook topics`: the catalogue, whether the broker agrees with it, and more partitions for a service."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from confluent_kafka import KafkaException
@@ -9,22 +8,15 @@ from confluent_kafka import KafkaException
 from analytics.terminal import Table
 from contracts.kafka_address import bootstrap_of
 from infra.cli.acts import Why, recorded
-from infra.cli.inspect import running_settings
+from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
 from infra.dr.inputs import close, switch
-from infra.dr.plan import NotDone
-from infra.dr.repartition import NotPossible, repartition_shop
+from infra.dr.repartition import repartition_shop
 from infra.dr.topic_copy import NotCopied
 from infra.log.topics import SERVICES, catalogue, drift
 from infra.stack.embedded.kafka import broker_ready
 from services.kernel.log.control import read_control
 from services.kernel.log.transactions import OwnershipLost
-
-
-class Move(StrEnum):
-    switch = "switch"
-    close = "close"
-
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -71,8 +63,6 @@ def repartition(
         with act, notes.status("") as status:
             topics = catalogue(settings.brokers)
             moved = repartition_shop(settings, service, partitions, topics, status.update)
-    except (NotPossible, NotDone) as reason:
-        fail(str(reason))
     except (NotCopied, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
         fail(f"{reason}; the same command continues where this one stopped")
     for topic in moved:
@@ -83,11 +73,10 @@ def repartition(
 
 @app.command("inputs")
 def move_inputs(
-    step: Annotated[Move | None, typer.Argument(help="What to do; without it, show the phase.")] = None,
-    kafka: Annotated[
-        str,
-        typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's."),
-    ] = "",
+    step: Annotated[
+        Literal["switch", "close"] | None, typer.Argument(help="What to do; without it, show the phase.")
+    ] = None,
+    kafka: Kafka = "",
     why: Why = "",
 ) -> None:
     """Move the workers of a running shop from the command topics to the inbox, in two steps.
@@ -98,11 +87,9 @@ def move_inputs(
     broker = kafka or running_settings().kafka
     try:
         if step is not None:
-            with recorded("topics inputs", step.value, why, broker):
-                {Move.switch: switch, Move.close: close}[step](broker)
+            with recorded("topics inputs", step, why, broker):
+                {"switch": switch, "close": close}[step](broker)
         results.print(read_control(broker).phase)
-    except NotDone as reason:
-        fail(str(reason))
     except (KafkaException, TimeoutError) as reason:
         fail(f"the broker at {broker} does not answer: {reason}")
 

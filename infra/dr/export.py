@@ -6,12 +6,11 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 
 from infra.dr.losses import FIGURES, Loss, Report
 from infra.dr.reconcile import ReconStanding
+from services.edge.requests import decimal_text
 
-MICROS = 1_000_000
 MONEY = ("gross", "refund")
 COLUMNS = (
     *("command_id", "command", "service", "entity", "customer_id", "outcome", "code", "at", "state"),
@@ -48,7 +47,7 @@ def totals(report: Report) -> LossTotals:
         len(orders),
         len(set(orders.values()) - {""}),
         sum(not customer for customer in orders.values()),
-        {sort: in_units(micros) for sort, micros in sorted(sums.items())},
+        {sort: decimal_text(micros) for sort, micros in sorted(sums.items())},
     )
 
 
@@ -88,23 +87,17 @@ def csv_lines(entries: Iterable[ReconStanding]) -> Iterator[str]:
         )
 
 
-def in_units(micros: int) -> str:
-    """Money as decimal text, exactly: at least two decimals, at most six."""
-    whole = f"{Decimal(micros) / MICROS:.6f}"
-    return whole[:-4] + whole[-4:].rstrip("0")
-
-
 def money(loss: Loss, name: str) -> str:
     """An amount with its currency, as text; empty where the loss has none of this name."""
     if name not in loss.amounts:
         return ""
-    return f"{in_units(int(loss.amounts[name]))} {loss.amounts.get('currency', '')}".rstrip()
+    return f"{decimal_text(int(loss.amounts[name]))} {loss.amounts.get('currency', '')}".rstrip()
 
 
 def _figure(loss: Loss, name: str) -> str:
     if name not in loss.amounts:
         return ""
-    return in_units(int(loss.amounts[name])) if name in MONEY else str(loss.amounts[name])
+    return decimal_text(int(loss.amounts[name])) if name in MONEY else str(loss.amounts[name])
 
 
 def _line(values: Iterable[str]) -> str:

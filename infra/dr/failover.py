@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka import KafkaException
 
 from contracts.kernel.records import SiteRole, SiteSwitch
+from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
 from infra.dr.incident import (
@@ -27,17 +28,7 @@ from infra.dr.incident import (
 from infra.dr.inputs import drain
 from infra.dr.losses import TornTransaction, torn_at
 from infra.dr.mirror import MirrorMeter
-from infra.dr.plan import (
-    NotDone,
-    Show,
-    SiteStep,
-    Steps,
-    both_sites,
-    control_at,
-    controls_at,
-    other_than,
-    passive_site,
-)
+from infra.dr.plan import Show, SiteStep, Steps, both_sites, control_at, controls_at, other_than, passive_site
 from infra.dr.promotion import mirror_running, promote, start_reverse, stop_mirror
 from infra.log.control import lift_hold, stand_down, write_hold, write_role
 from infra.stack.site import Site
@@ -159,7 +150,7 @@ def _look_at_mirror(source: Site, target: Site, steps: Steps) -> None:
         steps.step("mirror lag checked") as doing,
         MirrorMeter(source.link, target.bootstrap, source.name) as meter,
     ):
-        behind = meter.read(at_most=MOST_LAG).total
+        behind = meter.read().total
         if behind > MOST_LAG:
             raise NotDone(f"the mirror is {behind} events behind: wait until `./daybook sites` shows less")
         doing.detail = f"{behind} events behind"

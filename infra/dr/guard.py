@@ -33,7 +33,7 @@ from infra.log.control import (
     write_lease,
     write_role,
 )
-from services.edge.app import api_router, application
+from services.edge.app import api_router, health_application
 from services.edge.json_logs import configure_logging
 from services.edge.server import end_process, serve
 from services.kernel.log.control import Control
@@ -61,8 +61,8 @@ class GuardSettings(BaseSettings):
     kafka: str
     peer: str
     peer_kafka: str
-    http_host: str = "127.0.0.1"
-    http_port: int = 27414
+    health_host: str = "127.0.0.1"
+    health_port: int = 27414
     database_url: str
     lease_seconds: int = 0
     log_level: str = "INFO"
@@ -143,8 +143,8 @@ def main() -> int:
     for name, work in works.items():
         threading.Thread(target=_or_end, args=(work,), name=name, daemon=True).start()
     REGISTRY.register(MirrorMetrics(measure.status))
-    app = application([_mirror_routes(watch.pulse, measure)], watch.not_ready)
-    return serve(app, settings.http_host, settings.http_port)
+    app = health_application(watch.not_ready, _mirror_routes(watch.pulse, measure))
+    return serve(app, settings.health_host, settings.health_port)
 
 
 def _mirror_routes(pulse: MirrorPulse, measure: Measure) -> APIRouter:

@@ -16,9 +16,10 @@ from typing import NamedTuple
 import msgspec
 
 from contracts.kernel.records import LossReport, PartitionEnd, SiteSwitch, SwitchStep
+from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.dr.losses import Report
-from infra.dr.plan import NotDone, both_sites, controls, newest_active, split_partition
+from infra.dr.plan import both_sites, controls, newest_active, split_partition
 from infra.stack.site import Site
 from services.kernel.log.control import Control
 from services.kernel.log.journal import TOPIC, write_journal

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from confluent_kafka import ConsumerGroupTopicPartitions, Message, TopicPartition
 
 from contracts.topics import TOPICS
+from infra.base.errors import NotDone
 from infra.base.waiting import wait_until
-from infra.dr.plan import NotDone
 from infra.log.control import write_inputs
 from infra.log.parked import parked_commands
 from infra.log.topics import SERVICES

@@ -81,18 +81,18 @@ def forecast(source: str, target: str, last: LastLag | None, now: int) -> str:
     return f"{when}, {last.seconds:.1f} s ahead: {count} were not at {target}. {unknown}"
 
 
-def staleness(last: LastLag | None, epoch: int, now: int, limit: float = STALE_SECONDS) -> str | None:
+def staleness(last: LastLag | None, epoch: int, now: int) -> str | None:
     """Why a site in `epoch` is so stale that a promotion must be confirmed with its name; None if it is not.
 
-    Its log may lack what it lacked at the last measurement and everything since. `limit` is in seconds.
+    Its log may lack what it lacked at the last measurement and everything since.
     """
     if last is None:
         return "it is not known how old its log is"
     if last.epoch < epoch:
         return f"its log was last measured in epoch {last.epoch}, and the site is in epoch {epoch}"
     missing = last.age(now) + last.seconds
-    if missing > limit:
-        return f"its log may lack the last {in_words(missing)}; the limit is {in_words(limit)}"
+    if missing > STALE_SECONDS:
+        return f"its log may lack the last {in_words(missing)}; the limit is {in_words(STALE_SECONDS)}"
     return None
 
 

@@ -69,7 +69,7 @@ class Loss:
     `outcome` is the one that clients received (accepted, refused, …), `acknowledged` whether it came over HTTP:
     orders and stock repeat their own commands by themselves. `amounts` holds money in micros of
     `currency`, and units. `version` is that of the stream before the first lost event; 0 for refusals. `customer_id`
-    is empty for guests, `repeat` is what a repeat of a refusal would return now (`infra/dr/repeats.py`). Only
+    is empty for guests, `repeat` is what a repeat of a refusal would return now (`infra/dr/report.py`). Only
     acknowledged commands have a `command_type` in every case.
     """
 

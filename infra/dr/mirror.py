@@ -22,19 +22,18 @@ import msgspec
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import NewTopic, OffsetSpec
+from confluent_kafka.admin import NewTopic
 
 from infra.base.waiting import wait_until
-from infra.log.delivery import NewRecord, deliver
 from infra.log.topics import mirrored_topics
 from infra.stack.mirror_settings import CANARY, positions_topic
 from services.kernel.log import clients
-from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
+from services.kernel.log.clients import NewRecord, deliver
+from services.kernel.log.reader import WINDOW, LogTail, NotKnown, high_watermarks, partitions_of, read_to_end
 
 Partition = tuple[str, int]
 """Topic and partition."""
@@ -44,7 +43,7 @@ Partition = tuple[str, int]
 class MirrorLag:
     """`events`: committed at the source and not yet at the target, for every mirrored partition but the
     canary's, which always grows. `oldest_seconds`: the age of the oldest of them, 0 where there is none.
-    `exact` is false where counting was cut short: `events` then counts offsets, markers included.
+    `exact` is false where a partition has too many to count: there `events` counts offsets, markers included.
     """
 
     events: Mapping[Partition, int]
@@ -62,39 +61,25 @@ class MirrorMeter:
     `source` is the site's name, `source_bootstrap` its broker's address (its link, from the other site).
     """
 
-    def __init__(
-        self, source_bootstrap: str, target_bootstrap: str, source: str, topics: Sequence[str] | None = None
-    ) -> None:
-        self._topics = [topic for topic in topics or mirrored_topics() if topic != CANARY]
-        self._source = source_bootstrap
+    def __init__(self, source_bootstrap: str, target_bootstrap: str, source: str) -> None:
+        self._topics = [topic for topic in mirrored_topics() if topic != CANARY]
         self._positions = _Positions(target_bootstrap, source)
-        self._reader = _consumer(source_bootstrap)
-        self._admin = clients.admin(source_bootstrap, {"log_level": 0})
-        self._mirrored: list[Partition] = []
+        self._tail = LogTail(source_bootstrap)
 
-    def read(self, seconds: float = 30.0, at_most: int | None = None) -> MirrorLag:
-        """The lag now. `at_most` bounds the records that are read to count them.
-
-        Raises TimeoutError where a site does not respond within `seconds`.
-        """
+    def read(self, seconds: float = 30.0) -> MirrorLag:
+        """The lag now. Raises TimeoutError where a site does not respond within `seconds`."""
         until = time.monotonic() + seconds
         reached = self._positions.read(until)
         try:
-            ends = self._stable_ends(until)
-        except KafkaException as error:
-            raise TimeoutError(f"the source of the mirror does not respond: {error.args[0].str()}") from error
-        starts = {partition: reached.get(partition, -1) + 1 for partition in ends}
-        behind = {partition: start for partition, start in starts.items() if ends[partition] > start}
-        if (
-            at_most is not None
-            and sum(ends[partition] - start for partition, start in behind.items()) > at_most
-        ):
-            _, oldest = self._count(behind, until, stop_at=1)
-            return MirrorLag(
-                {at: max(0, end - starts[at]) for at, end in ends.items()}, _age(oldest), exact=False
-            )
-        counts, oldest = self._count(behind, until, stop_at=None)
-        return MirrorLag({at: counts.get(at, 0) for at in ends}, _age(oldest))
+            partitions = self._tail.partitions(self._topics, max(0.1, until - time.monotonic()))
+            starts = [(partition, reached.get(partition, -1) + 1) for partition in partitions]
+            behind = self._tail.behind(starts, max(0.1, until - time.monotonic()))
+        except NotKnown as error:
+            raise TimeoutError(f"the source of the mirror does not respond: {error}") from error
+        times = [left.oldest_ms for left in behind.values() if left.oldest_ms is not None]
+        oldest = max(0.0, time.time() - min(times) / 1000) if times else 0.0
+        exact = all(left.records < WINDOW for left in behind.values())
+        return MirrorLag({partition: left.records for (partition, _), left in behind.items()}, oldest, exact)
 
     def __enter__(self) -> MirrorMeter:
         return self
@@ -104,41 +89,7 @@ class MirrorMeter:
 
     def close(self) -> None:
         self._positions.close()
-        self._reader.close()
-
-    def _stable_ends(self, until: float) -> dict[Partition, int]:
-        """The end of the committed records of each partition at the source."""
-        seconds = max(0.1, until - time.monotonic())
-        if not self._mirrored:
-            existing = self._admin.list_topics(timeout=seconds).topics
-            self._mirrored = [(t, p) for t in self._topics if t in existing for p in existing[t].partitions]
-        requests = {
-            TopicPartition(topic, partition): OffsetSpec.latest() for topic, partition in self._mirrored
-        }
-        futures = self._admin.list_offsets(
-            requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds
-        )
-        return {(at.topic, at.partition): future.result().offset for at, future in futures.items()}
-
-    def _count(
-        self, starts: Mapping[Partition, int], until: float, stop_at: int | None
-    ) -> tuple[dict[Partition, int], int | None]:
-        """Committed records from `starts` on, by place, and the oldest timestamp (ms) among them."""
-        counts, oldest, todo = dict.fromkeys(starts, 0), None, set(starts)
-        self._reader.assign([TopicPartition(*partition, start) for partition, start in starts.items()])
-        while todo:
-            for record in _records(self._reader, until):
-                partition = (record.topic(), record.partition())
-                if record.error() is not None:
-                    todo.discard(partition)
-                    continue
-                counts[partition] += 1
-                sent = record.timestamp()[1]
-                oldest = sent if oldest is None else min(oldest, sent)
-                if stop_at is not None and counts[partition] >= stop_at:
-                    todo.discard(partition)
-        self._reader.unassign()
-        return counts, oldest
+        self._tail.close()
 
 
 class _Positions:
@@ -192,11 +143,11 @@ class _Positions:
             self._reached[partition] = msgspec.json.decode(value)["offset"]
 
 
-def mirror_positions(target_bootstrap: str, source: str, seconds: float = 30.0) -> Mapping[Partition, int]:
+def mirror_positions(target_bootstrap: str, source: str) -> Mapping[Partition, int]:
     """The source offset of the last mirrored record of each partition. Raises TimeoutError."""
     positions = _Positions(target_bootstrap, source)
     try:
-        return positions.read(time.monotonic() + seconds)
+        return positions.read(time.monotonic() + SECONDS)
     finally:
         positions.close()
 
@@ -207,9 +158,9 @@ def mirror_lag(source_bootstrap: str, target_bootstrap: str, source: str, second
         return meter.read(seconds)
 
 
-def caught_up(source_bootstrap: str, target_bootstrap: str, source: str, seconds: float = 30.0) -> bool:
+def caught_up(source_bootstrap: str, target_bootstrap: str, source: str) -> bool:
     """Whether all that is committed at the source is committed at the target. Raises TimeoutError."""
-    return mirror_lag(source_bootstrap, target_bootstrap, source, seconds).total == 0
+    return mirror_lag(source_bootstrap, target_bootstrap, source).total == 0
 
 
 def _consumer(bootstrap: str) -> Consumer:
@@ -228,10 +179,6 @@ def _records(consumer: Consumer, until: float) -> list[Any]:
         for message in messages
         if message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
     ]
-
-
-def _age(sent: int | None) -> float:
-    return 0.0 if sent is None else max(0.0, time.time() - sent / 1000)
 
 
 CONNECTOR = "MirrorSourceConnector"

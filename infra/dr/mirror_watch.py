@@ -34,7 +34,6 @@ from services.kernel.record.envelope import now_micros
 STOPPED_SECONDS = 10.0
 EVERY_SECONDS = 1.0
 LAG_SECONDS = 5.0
-COUNTED_EVENTS = 5_000  # above that a mirror's lag is bounded, not counted, each second
 OUTDATED_SECONDS = LAG_SECONDS + 2 * EVERY_SECONDS
 LATE_SECONDS, ALARM_SECONDS = 2.0, 5.0  # as in infra/monitoring/rules.yml
 
@@ -313,7 +312,7 @@ class Measure:
             self._meter = MirrorMeter(self._other.bootstrap, self._site.bootstrap, self._other.name)
             self._metered_epoch = epoch
         try:
-            measured = self._meter.read(LAG_SECONDS, at_most=COUNTED_EVENTS)
+            measured = self._meter.read(LAG_SECONDS)
         except TimeoutError:
             self._forget()
             return None

@@ -24,10 +24,11 @@ from confluent_kafka import KafkaException, Message
 
 from contracts.kernel.records import Outcome, SwitchKind
 from contracts.topics import INPUTS, TOPICS
+from infra.base.errors import NotDone
 from infra.base.waiting import wait_until
 from infra.dr.comparison import record_digest
 from infra.dr.mirror import mirror_positions
-from infra.dr.plan import NotDone, Show, control_at, split_partition
+from infra.dr.plan import Show, control_at, split_partition
 from infra.log.event_log import kind_in_any_epoch, read_log
 from infra.log.topics import SERVICES, mirrored_topics
 from infra.stack.platform import platform_of

@@ -37,7 +37,6 @@ from services.kernel.record.envelope import now_micros
 
 ANSWER_SECONDS = 2.0
 VIEW_SECONDS = 1.1  # with the start of the command, about two seconds
-COUNTED_EVENTS = 5_000  # above that the mirror's lag is bounded, not counted
 HEARD = "daybook_router_heard_timestamp_seconds"
 
 
@@ -178,7 +177,7 @@ def mirror_state(platform: Platform, site: Site) -> str:
         return "down"
     if mirror.ready:
         return "ready"
-    return "stopped" if health(site.settings.url("guard"), "mirror") == 503 else "starting"
+    return "stopped" if health(site.settings.health_url("guard"), "mirror") == 503 else "starting"
 
 
 def workers(control: Control, service: str) -> list[str]:
@@ -188,7 +187,7 @@ def workers(control: Control, service: str) -> list[str]:
 
 def worker_health(site: Site, worker: str) -> tuple[bool, Mapping[str, Any]]:
     """Whether the worker is ready, and the body of its response; empty where it does not respond."""
-    response = _get(f"{site.settings.url(worker)}/health/ready")
+    response = _get(f"{site.settings.health_url(worker)}/health/ready")
     return (False, {}) if response is None else (response.status_code == 200, response.json())
 
 
@@ -234,18 +233,21 @@ def _way(sites: Sequence[str], roles: Mapping[str, str]) -> tuple[str, str] | No
 
 def _lag(source: Site, target: Site) -> MirrorView:
     with MirrorMeter(source.link, target.bootstrap, source.name) as meter:
-        lag = meter.read(VIEW_SECONDS, at_most=COUNTED_EVENTS)
+        lag = meter.read(VIEW_SECONDS)
     return MirrorView(source.name, target.name, lag.total, lag.oldest_seconds, exact=lag.exact)
 
 
 def _seen(sites: Mapping[str, Site]) -> dict[str, str]:
     """When each site's broker responded to the router last; empty where there is no router."""
     home = home_settings(next(iter(sites.values())).settings)
-    return {labels["site"]: _time(value) for labels, value in _samples(f"{home.url(ROUTER)}/metrics", HEARD)}
+    return {
+        labels["site"]: _time(value)
+        for labels, value in _samples(f"{home.health_url(ROUTER)}/metrics", HEARD)
+    }
 
 
 def _canary(site: Site) -> float | None:
-    response = _get(f"{site.settings.url('guard')}/mirror")
+    response = _get(f"{site.settings.health_url('guard')}/mirror")
     if response is None or response.status_code != 200:
         return None
     return msgspec.json.decode(response.content, type=MirrorStatus).delay_seconds

@@ -1,4 +1,4 @@
-"""A failover's steps as an operator sees them, and the two sites that it is about."""
+"""A failover's steps as an operator sees them, the two sites that it is about, and where clients reach the shop."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from infra.base.errors import DaybookError
+from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.log.control import SiteSilent, read_site
 from infra.stack.platform import platform_of
-from infra.stack.site import Site
+from infra.stack.shop import ROUTED, ROUTER, addresses, http_ready
+from infra.stack.site import Site, home_settings, own_site
 from services.kernel.log.control import Control
 
 Show = Callable[[str], None]
-
-
-class NotDone(DaybookError):
-    """A failover cannot start, or a step did not finish; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -110,3 +107,38 @@ def passive_site(sites: Mapping[str, Site], states: Mapping[str, Control | None]
         reason = "both sites are passive" if passive else "no passive site responds"
         raise NotDone(f"{reason}: name the site that is to become active with --to")
     return sites[passive[0]]
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """The addresses for clients as `addresses` names them, and in words whose they are; no words for one site."""
+
+    addresses: Mapping[str, str]
+    about: str = ""
+
+
+def entrance(settings: StackSettings) -> Entrance:
+    """The addresses for clients of a stack, given the settings of either site."""
+    sites = platform_of(settings).sites()
+    if len(sites) < 2:
+        return Entrance(addresses(settings))
+    active = active_site(sites)
+    own = addresses((active or own_site(settings)).settings)
+    whose = f"{active.name}, the active site" if active else f"{settings.site}: no active site responds"
+    home = home_settings(settings)
+    if not http_ready(home.health_url(ROUTER), "live"):
+        return Entrance(own, f"The router does not run. All addresses are those of {whose}.")
+    routed = {_variable(api): home.url(name) for api, name in ROUTED.items()}
+    return Entrance(
+        own | routed, f"The APIs' addresses follow the active site. The others are those of {whose}."
+    )
+
+
+def active_site(sites: Mapping[str, Site]) -> Site | None:
+    """The active site of the newest epoch; None where none responds."""
+    name = newest_active(controls(sites))
+    return None if name is None else sites[name]
+
+
+def _variable(api: str) -> str:
+    return f"DAYBOOK_{api.removesuffix('-api').upper()}_URL"

@@ -1,27 +1,38 @@
 """Promotion: stops the mirror, makes a site the active one, and reverses the mirror.
 
-It is the same in a planned switchover and after a loss.
+It is the same in a planned switchover and after a loss. Between announcing its epoch and giving the role, it sees to it
+that only one site writes (ADR 24).
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 
 import asyncpg
+from confluent_kafka import KafkaException
 
 from contracts.kernel.records import HoldKind, SiteRole
+from infra.base.errors import NotDone
 from infra.base.waiting import wait_until
-from infra.dr.lease import fence_site
 from infra.dr.mirror import last_data, reset_internal, seed
 from infra.dr.overview import worker_health, workers
-from infra.dr.plan import NotDone, Steps, split_partition
-from infra.log.control import Address, lift_hold, read_site, write_hold, write_role
+from infra.dr.plan import Steps, control_at, split_partition
+from infra.log.control import (
+    Address,
+    lift_hold,
+    read_site,
+    stand_down,
+    write_alone,
+    write_hold,
+    write_role,
+)
 from infra.log.topics import SERVICES, catalogue, mirrored_topics
 from infra.stack.mirror_settings import mirror_transactional_id
 from infra.stack.platform import platform_of
 from infra.stack.shop import MIRROR, OWNER, database_url
 from infra.stack.site import Site
-from services.kernel.log.transactions import Transactions
+from services.kernel.log.transactions import OwnershipLost, Transactions
 
 NOTHING = -1  # the offset before the first
 STOP_SECONDS = 40.0
@@ -140,3 +151,35 @@ def start_reverse(source: Site, target: Site, ends: dict[str, int], steps: Steps
         seed(target.bootstrap, source.name, positions)
         platform.start(target, MIRROR)
         doing.detail = f"{len(positions)} positions, {len(forgotten)} old topics removed"
+
+
+MARGIN_SECONDS = 1.0  # clocks of two machines do not run equally fast
+
+
+def fence_site(target: str, source: Address, epoch: int) -> str:
+    """Return once the site `source` cannot act for itself any more in an epoch before `epoch`; how, in words.
+
+    Call it after the write block of `epoch` is written at the broker `target`, and before the role. Whoever compares
+    the sites from then on sees that block. Who compared them before either did not run meanwhile, which is a gap, or
+    has a lease, whose end this awaits. What the operator decided about a silent site is recorded: the new active site
+    needs no proof from it. Raises SiteSilent or TimeoutError for `target`.
+    """
+    began, seconds = time.monotonic(), read_site(target).lease_seconds
+    theirs = control_at(source.bootstrap)
+    if theirs is not None and theirs.role.role == "passive":
+        return f"{source.name} is passive"
+    if theirs is None or not _demoted(source, epoch):
+        write_alone(target, epoch)
+    if seconds:
+        time.sleep(max(0.0, began + seconds + MARGIN_SECONDS - time.monotonic()))
+        return f"a lease of {seconds} s has ended"
+    return f"{source.name} does not respond" if theirs is None else f"{source.name} came back"
+
+
+def _demoted(source: Address, epoch: int) -> bool:
+    """Demote a site that came back meanwhile. False where it is silent again."""
+    try:
+        stand_down(source.bootstrap, source.name, epoch)
+        return True
+    except (TimeoutError, OwnershipLost, KafkaException):
+        return False

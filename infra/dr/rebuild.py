@@ -1,20 +1,25 @@
-"""Rebuilds a site from the active one while writes continue: with its old disk, which is archived, or without."""
+"""Rebuilds a site from the active one while writes continue, with its old disk, which is archived, or without; and
+fails back to it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from contracts.kernel.records import SiteRole
+from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
-from infra.base.waiting import wait_until
-from infra.dr.incident import SwitchHistory, record_following, situation
+from infra.base.waiting import TooLate, wait_until
+from infra.dr.comparison import SiteComparison, compare
+from infra.dr.failover import Failover, switch_over
+from infra.dr.incident import Incident, SwitchHistory, record_following, situation
 from infra.dr.mirror import MirrorMeter
 from infra.dr.overview import read_models, worker_health
-from infra.dr.plan import NotDone, Show, SiteStep, Steps, other_than
+from infra.dr.plan import Show, SiteStep, Steps, both_sites, other_than
 from infra.log.control import write_inputs, write_role
 from infra.log.event_log import about_events
 from infra.log.topics import SERVICES, Topic, catalogue, create_topics, ensure_site
@@ -26,7 +31,6 @@ from services.kernel.log.control import Control
 CLOSE_EVENTS = 100  # behind, while writes go on: close enough to switch
 REBUILD_SECONDS = 1800.0
 EVENTS_PER_SECOND = 20_000  # at least, of one mirror
-MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ def _await_mirror(active: Site, old: Site, show: Show) -> int:
     """Wait until the mirror is close. Returns its lag in events."""
 
     def behind() -> int:
-        lag = meter.read(at_most=CLOSE_EVENTS).total
+        lag = meter.read().total
         show(f"{about_events(old.bootstrap):,} events at {old.name}, {lag:,} to go")
         return lag
 
@@ -186,3 +190,60 @@ def _models_behind(site: Site) -> float:
 def _standing_by(site: Site, service: str) -> bool:
     ready, body = worker_health(site, f"{service}-worker")
     return ready and body.get("status") == "standby"
+
+
+COMPARE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Failback:
+    """`rebuilt` is None where that was done before; `comparison` is of both logs at the end."""
+
+    rebuilt: Rebuilt | None
+    switchover: Failover
+    steps: tuple[SiteStep, ...]
+    comparison: SiteComparison
+
+
+def open_incident(settings: StackSettings) -> Incident:
+    """The loss that a failback would end. Raises NotDone where no site was lost."""
+    incident = situation(settings).history.incident
+    if incident is None:
+        raise NotDone(
+            "no site was lost, so there is nothing to go back from. `./daybook failover --planned` moves the shop to "
+            "the other site and loses nothing"
+        )
+    return incident
+
+
+def fail_back(
+    settings: StackSettings,
+    lost: str,
+    rebuilding: Rebuilding | None,
+    timeout: float = 60.0,
+    show: Show = lambda _: None,
+) -> Failback:
+    """Rebuild the site `lost`, unless that is done, and switch over to it. Raises NotDone.
+
+    If it is interrupted, run it again: it continues with what is not done.
+    """
+    rebuilt = None if rebuilding is None else rebuild_site(rebuilding, show)
+    switched = switch_over(settings, lost, timeout, show)
+    sites, steps = both_sites(settings), Steps(show)
+    with steps.step("logs compared") as doing:
+        comparison = _compare(sites[switched.target], sites[switched.source])
+        doing.detail = f"{comparison.records} records equal, {len(comparison.different)} partitions differ"
+    return Failback(rebuilt, switched, tuple(steps.done), comparison)
+
+
+def _compare(active: Site, passive: Site) -> SiteComparison:
+    """Compare both logs when the reversed mirror runs: this proves that it started at the right positions."""
+    # while the mirror starts, its positions may not be readable for a while
+    with MirrorMeter(active.link, passive.bootstrap, active.name) as meter, suppress(TooLate):
+        wait_until(
+            lambda: meter.read().total <= CLOSE_EVENTS,
+            f"the mirror into {passive.name} is close",
+            COMPARE_SECONDS,
+            later=(TimeoutError,),
+        )
+    return compare(active.bootstrap, passive.bootstrap)

@@ -13,13 +13,13 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 
 from contracts.kernel.records import LossReissued, LossWrittenOff, Outcome, OutcomeBatch
 from contracts.topics import TOPICS
-from infra.base.errors import DaybookError
+from infra.base.errors import DaybookError, NotDone
 from infra.base.files import write_whole
 from infra.dr.losses import Loss, LostRequest, Report
 from infra.dr.plan import split_partition
-from infra.log.delivery import NewRecord, deliver
 from infra.log.event_log import EVENT_TOPICS, event_in_any_epoch
 from services.kernel.log import clients
+from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.control import read_control
 from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
 from services.kernel.record.codec import decode, encode
@@ -36,10 +36,6 @@ STREAM_SECONDS = 5.0
 
 class NoOutcome(DaybookError, TimeoutError):
     """A command that was sent again has no outcome yet; it may still be executed, once."""
-
-
-class Undecidable(DaybookError):
-    """The command cannot be sent again or written off; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +69,12 @@ def standings(bootstrap: str, report: Report) -> list[ReconStanding]:
 
 
 def chosen(entries: Iterable[ReconStanding], ids: Sequence[str]) -> list[ReconStanding]:
-    """The entries with these command ids, which can be abbreviated. Raises Undecidable."""
+    """The entries with these command ids, which can be abbreviated. Raises NotDone."""
     entries, selected = list(entries), []
     for prefix in ids:
         matching = [entry for entry in entries if entry.loss.command_id.startswith(prefix)]
         if len(matching) != 1:
-            raise Undecidable(f"{prefix} names {len(matching)} entries of the report")
+            raise NotDone(f"{prefix} names {len(matching)} entries of the report")
         selected += matching
     return selected
 
@@ -93,12 +89,12 @@ def reissue(
     """Send commands again under their old ids, in their old order, one at a time, and record the outcomes. They name
     their principal as before, and the `operator`.
 
-    A command that is sent twice is executed once. Raises `Undecidable`, `NoOutcome` or TimeoutError; what was
+    A command that is sent twice is executed once. Raises `NotDone`, `NoOutcome` or TimeoutError; what was
     decided before stays decided.
     """
     control = read_control(bootstrap)
     if not control.taking:
-        raise Undecidable(
+        raise NotDone(
             f"the site {control.role.site} does not take commands ({control.held or control.role.role})"
         )
     for entry in entries:
@@ -112,12 +108,12 @@ def reissue(
 
 
 def write_off(bootstrap: str, entries: Sequence[ReconStanding], reason: str) -> list[ReconStanding]:
-    """Drop commands. Raises Undecidable for one that was decided already, TimeoutError."""
+    """Drop commands. Raises NotDone for one that was decided already, TimeoutError."""
     done = []
     for entry in entries:
         loss = entry.loss
         if entry.decision is not None:
-            raise Undecidable(f"{loss.command_id} is {entry.state} already")
+            raise NotDone(f"{loss.command_id} is {entry.state} already")
         about = loss.command_id, loss.command_type, loss.subject, loss.epoch
         done.append(ReconStanding(loss, "written off", LossWrittenOff(*about, reason, now_micros())))
     with Desk(bootstrap, {}, {}) as desk:
@@ -140,13 +136,13 @@ def _standing(loss: Loss, decision: Decision | None) -> ReconStanding:
 def _check(entry: ReconStanding) -> None:
     loss = entry.loss
     if entry.state == "written off":
-        raise Undecidable(f"{loss.command_id} is written off already")
+        raise NotDone(f"{loss.command_id} is written off already")
     if loss.outcome != "accepted":
-        raise Undecidable(f"{loss.command_id} was {loss.outcome}: its client was promised nothing")
+        raise NotDone(f"{loss.command_id} was {loss.outcome}: its client was promised nothing")
     if not loss.acknowledged:
-        raise Undecidable(f"{loss.command_id} is part of a conversation, which goes on by itself")
+        raise NotDone(f"{loss.command_id} is part of a conversation, which goes on by itself")
     if loss.request is None:
-        raise Undecidable(f"{loss.command_id} is no longer in the old site's commands: write it off")
+        raise NotDone(f"{loss.command_id} is no longer in the old site's commands: write it off")
 
 
 def _reissue(desk: Desk, loss: Loss, epoch: int, operator: str) -> ReconStanding:
@@ -155,7 +151,7 @@ def _reissue(desk: Desk, loss: Loss, epoch: int, operator: str) -> ReconStanding
     A delivery or a correction of stock depends on nothing before it, and its stream continues differently now.
     """
     if loss.request is None:
-        raise Undecidable(f"{loss.command_id} has no command")
+        raise NotDone(f"{loss.command_id} has no command")
     if loss.service == "order":
         desk.await_version("order.events", loss.subject, loss.version, STREAM_SECONDS)
     request = replace(loss.request, headers=tuple(sent_again(loss.request.headers, operator)))

@@ -24,11 +24,10 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient
 
 from contracts.topics import TOPICS
-from infra.base.errors import DaybookError
+from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
 from infra.dr.inputs import drain
-from infra.dr.plan import NotDone
 from infra.dr.topic_copy import Digest, NotCopied, copy, digest, require_same
 from infra.log.control import close_layout, lift_hold, open_layout, write_hold
 from infra.log.topics import Topic, create_topics
@@ -56,16 +55,12 @@ class Moved:
     partitions: int
 
 
-class NotPossible(DaybookError):
-    """The topics cannot be written again now; the text says why and what to do."""
-
-
 def repartition(
     bootstrap: str, service: str, partitions: int, catalogue: Mapping[str, Topic], show: Show
 ) -> list[Moved]:
     """Move the service's topics to `partitions`. `catalogue` has the topics' settings.
 
-    The shop's processes must be down and the conversations over. Raises NotPossible, NotCopied, NotCaughtUp,
+    The shop's processes must be down and the conversations over. Raises NotDone, NotCopied, NotCaughtUp,
     OwnershipLost, KafkaException or TimeoutError; until the switch of a topic its old one is untouched.
     """
     admin = clients.admin(bootstrap)
@@ -97,11 +92,11 @@ def _moved(service: str) -> tuple[str, ...]:
 
 
 def require_more(bootstrap: str, service: str, partitions: int) -> None:
-    """Raises NotPossible where the service has as many already."""
+    """Raises NotDone where the service has as many already."""
     for topic in _moved(service):
         before = len(partitions_of(bootstrap, topic))
         if partitions <= before:
-            raise NotPossible(f"{topic} has {before} partitions already: they can only become more")
+            raise NotDone(f"{topic} has {before} partitions already: they can only become more")
 
 
 def _done(admin: AdminClient, topic: Topic) -> bool:
@@ -195,7 +190,7 @@ def repartition_shop(
     """Refuse orders, let conversations end, write the topics again, and accept orders again.
 
     At the return the processes run, and restore. After a failure they stay down until a second call, which continues
-    where this one stopped. Raises NotPossible, NotDone and what `repartition` raises.
+    where this one stopped. Raises NotDone and what `repartition` raises.
     """
     site = own_site(settings)
     with site.journal.sole_change(f"topics repartition {service}"):
@@ -207,14 +202,14 @@ def _repartition(
 ) -> list[Moved]:
     platform = platform_of(site.settings)
     if len(platform.sites()) > 1:
-        raise NotPossible("the log is mirrored: offsets of both sites would no longer be those of one log")
+        raise NotDone("the log is mirrored: offsets of both sites would no longer be those of one log")
     control = read_control(site.bootstrap)
     epoch = control.role.epoch
     if epoch > 1:
-        raise NotPossible("a promotion's record names offsets of this log: it must stay as it is")
+        raise NotDone("a promotion's record names offsets of this log: it must stay as it is")
     if closed(site.bootstrap, service) and not control.held:
         slots = control.layout(service).slots
-        raise NotPossible(f"a change of slots was interrupted: first run `./daybook scale {service} {slots}`")
+        raise NotDone(f"a change of slots was interrupted: first run `./daybook scale {service} {slots}`")
     asyncio.run(_require_no_decisions(site))
     if not closed(site.bootstrap, service):
         require_more(site.bootstrap, service, partitions)
@@ -256,7 +251,7 @@ async def _require_no_decisions(site: Site) -> None:
             if await connection.fetchval(f"SELECT to_regclass('{table}') IS NOT NULL"):
                 count = await connection.fetchval(f"SELECT count(*) FROM {table}")
                 if count:
-                    raise NotPossible(f"{count} events are {table}: decide first, see `./daybook parked`")
+                    raise NotDone(f"{count} events are {table}: decide first, see `./daybook parked`")
     finally:
         await connection.close()
 

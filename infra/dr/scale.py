@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from contracts.topics import TOPICS
-from infra.base.errors import DaybookError
+from infra.base.errors import NotDone
 from infra.base.ports import require_free
 from infra.base.settings import FURTHER, MOST, StackSettings
 from infra.base.waiting import wait_until
@@ -27,10 +27,6 @@ from services.kernel.log.reader import partitions_of
 READY_SECONDS = 180.0
 # What can be scaled: slots under the name of their service, everything else under the name of the process.
 SCALABLE = (*WORKERS, *(kind for kind in FURTHER if kind not in WORKERS.values()))
-
-
-class NotScaled(DaybookError):
-    """The number of processes cannot be changed now, or they do not become ready; the text says what to do."""
 
 
 def scale(settings: StackSettings, what: str, count: int, show: Callable[[str], None]) -> list[str]:
@@ -53,7 +49,7 @@ def scale(settings: StackSettings, what: str, count: int, show: Callable[[str], 
             "the processes are ready",
             READY_SECONDS,
             enough=lambda missing: not missing,
-            error=lambda late: NotScaled(
+            error=lambda late: NotDone(
                 f"after {late.seconds:.0f} s {', '.join(late.last)}: see `./daybook status`, then repeat the command"
             ),
         )
@@ -75,21 +71,21 @@ def _change_slots(
 
 
 def _require_possible(platform: Platform, site: Site) -> Control:
-    """The site's control records. Raises NotScaled unless the site runs and accepts writes."""
+    """The site's control records. Raises NotDone unless the site runs and accepts writes."""
     if not platform.up(site):
-        raise NotScaled("the stack is not running: `./daybook up` starts it")
+        raise NotDone("the stack is not running: `./daybook up` starts it")
     if site.settings.stack == "compose" and len(platform.sites()) > 1:
-        raise NotScaled("two sites in containers cannot be scaled: use the embedded stack")
+        raise NotDone("two sites in containers cannot be scaled: use the embedded stack")
     control = read_site(site.bootstrap)
     if control.role.role != "active":
-        raise NotScaled(f"{site.name} is {control.role.role}: scale the active site, see `./daybook sites`")
+        raise NotDone(f"{site.name} is {control.role.role}: scale the active site, see `./daybook sites`")
     if control.held:
-        raise NotScaled(f"{site.name} refuses writes ({control.held}): try again when it accepts them")
+        raise NotDone(f"{site.name} refuses writes ({control.held}): try again when it accepts them")
     return control
 
 
 def _require_partitions(bootstrap: str, what: str, count: int) -> None:
-    """Raises NotScaled where some of the processes would have nothing to do."""
+    """Raises NotDone where some of the processes would have nothing to do."""
     service = what.removesuffix("-api")
     topics: tuple[str, ...] = ()
     remedy = ""
@@ -103,17 +99,16 @@ def _require_partitions(bootstrap: str, what: str, count: int) -> None:
     partitions = {topic: len(partitions_of(bootstrap, topic)) for topic in topics}
     if partitions and count > max(partitions.values()):
         named = " and ".join(f"{topic} has {number} partitions" for topic, number in partitions.items())
-        raise NotScaled(f"{named}, and each process needs one{remedy}")
+        raise NotDone(f"{named}, and each process needs one{remedy}")
     if count > MOST:
-        raise NotScaled(f"at most {MOST} processes of a kind have ports on one machine")
+        raise NotDone(f"at most {MOST} processes of a kind have ports on one machine")
 
 
 def _require_ports(platform: Platform, site: Site, names: list[str]) -> None:
     """Raises PortTaken where another program has the port of a process that is to be started."""
-    processes = platform.processes(site)
-    for name in names:
-        if name not in processes:
-            require_free(site.settings.port(name), name, "DAYBOOK_PORT_BASE")
+    for name in sorted({*names} - {*platform.processes(site)}):
+        for port in site.settings.ports(name):
+            require_free(port, name, "DAYBOOK_PORT_BASE")
 
 
 def _missing(platform: Platform, site: Site, kind: str, count: int, layout: int) -> list[str]:

@@ -1,11 +1,14 @@
-"""The certificate authority of a shop's Kafka, and who may connect: a certificate for brokers, passwords for the rest.
+"""The certificate authority of a shop's Kafka, and who may connect: a certificate for brokers, passwords for the rest,
+who also have a certificate for the other site.
 
 Everything lies in one folder of each site (0700), which contains only files that their owner may read:
 
 - `authority.pem`, `authority.key`: the authority (an EC key on P-256; ten years)
 - `broker.pem`, `broker.json`: the certificate with which brokers and controllers prove themselves to each other, and by
   which the start of a site creates the users (a year; renewed at a start in its last 90 days)
-- `USER.json`: an `KafkaIdentity` with a password, for each principal of `contracts/topics.yaml`
+- `USER.json`: an `KafkaIdentity` with a password and a certificate (ten years), for each principal of
+  `contracts/topics.yaml`
+- `SERVER.pem`: key and certificate of a server that is no broker: of PostgreSQL, in containers
 
 Both sites of a shop share the authority and the passwords, and each has a copy, so that they outlive the other's disk.
 """
@@ -34,6 +37,8 @@ AUTHORITY_DAYS, BROKER_DAYS, RENEWED_DAYS = 3650, 365, 90
 # Clocks differ: a certificate that begins now is not valid yet for a machine that is behind.
 BACKDATED = timedelta(days=1)
 NAMES, ADDRESSES = ("localhost",), ("127.0.0.1", "::1")
+# The purposes of a certificate: RFC 5280, section 4.2.1.12.
+SERVER, CLIENT = "1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"
 
 
 @dataclass(frozen=True)
@@ -71,17 +76,30 @@ class Authority:
                     kept_secret(self.folder / file.name, file.read_text())
         if not self.certificate.exists():
             self._found()
-        if not self._current():
+        if not (self.identity(BROKER).exists() and _lasts(self.keystore)):
             self.replace(self.brokers())
-        missing = [user for user in users if not self.identity(user).exists()]
-        for name, content in self.passwords(missing).items():
+        identities = {user: self._identity_of(user) for user in users}
+        fresh = self.passwords([user for user, own in identities.items() if own is None])
+        for name, content in fresh.items():
             kept_secret(self.folder / name, content)
+        # of a version of ours without certificates for users
+        older = [own for own in identities.values() if own is not None and not own.certificate]
+        self.replace({self.identity(own.user).name: _json(self._certified_user(own)) for own in older})
 
     def passwords(self, users: Iterable[str]) -> dict[str, str]:
-        """Contents of a file for each of `users`, by its name, with a new password."""
+        """Contents of a file for each of `users`, by its name, with a new password and certificate."""
         authority = self.certificate.read_text()
-        identities = {user: KafkaIdentity(authority, user, token_urlsafe(24)) for user in users}
-        return {self.identity(user).name: _json(identity) for user, identity in identities.items()}
+        fresh = [KafkaIdentity(authority, user, token_urlsafe(24)) for user in users]
+        return {self.identity(own.user).name: _json(self._certified_user(own)) for own in fresh}
+
+    def _identity_of(self, user: str) -> KafkaIdentity | None:
+        file = self.identity(user)
+        return msgspec.json.decode(file.read_bytes(), type=KafkaIdentity) if file.exists() else None
+
+    def _certified_user(self, own: KafkaIdentity) -> KafkaIdentity:
+        """With a certificate that is good for a client alone: nobody is a broker with it."""
+        key, certificate = self._certified(own.user, usage=CLIENT, days=AUTHORITY_DAYS)
+        return msgspec.structs.replace(own, certificate=certificate, key=key)
 
     def replace(self, files: Mapping[str, str]) -> None:
         """Write these contents by file name, each file as a whole, where there may be others."""
@@ -105,16 +123,29 @@ class Authority:
         kept_secret(self.folder / "authority.key", _pem_of_key(key))
         kept_secret(self.certificate, _pem(_signed(fresh, key)))
 
-    def _current(self) -> bool:
-        from cryptography import x509
-
-        if not (self.keystore.exists() and self.identity(BROKER).exists()):
-            return False
-        expires = x509.load_pem_x509_certificates(self.keystore.read_bytes())[0].not_valid_after_utc
-        return expires - datetime.now(UTC) > timedelta(days=RENEWED_DAYS)
-
     def brokers(self) -> dict[str, str]:
         """Contents of the files of brokers, by their names: a new key, and the authority's certificate for it."""
+        authority = self.certificate.read_text()
+        key, certificate = self._certified(BROKER, (*NAMES, *self.names))
+        return {
+            self.identity(BROKER).name: _json(KafkaIdentity(authority, certificate=certificate, key=key)),
+            self.keystore.name: key + certificate + authority,
+        }
+
+    def server(self, name: str, names: Sequence[str]) -> Path:
+        """The file with key and certificate of a server under these names, after `prepare`. It makes or renews them.
+
+        The certificate is good for nothing else: with it, nobody is a client of a broker. Raises OSError.
+        """
+        file = self.folder / f"{name}.pem"
+        if not _lasts(file):
+            self.replace({file.name: "".join(self._certified(name, (*NAMES, *names), usage=SERVER))})
+        return file
+
+    def _certified(
+        self, name: str, names: Sequence[str] = (), *, usage: str = "", days: int | None = None
+    ) -> tuple[str, str]:
+        """A new key, and the authority's certificate for it. `usage`: what alone it is good for, an OID."""
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -123,19 +154,28 @@ class Authority:
         signing = load_pem_private_key((self.folder / "authority.key").read_bytes(), None)
         assert isinstance(signing, ec.EllipticCurvePrivateKey)
         key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, BROKER)])
-        addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES]
-        names = x509.SubjectAlternativeName([*map(x509.DNSName, (*NAMES, *self.names)), *addresses])
-        fresh = _builder(name, key, BROKER_DAYS).issuer_name(authority.subject)
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        fresh = _builder(subject, key, days or BROKER_DAYS).issuer_name(authority.subject)
         fresh = fresh.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
         fresh = fresh.add_extension(issuer, critical=False)  # Python 3.13 insists on it
-        certificate = _pem(_signed(fresh.add_extension(names, critical=False), signing))
-        own = KafkaIdentity(_pem(authority), certificate=certificate, key=_pem_of_key(key))
-        return {
-            self.identity(BROKER).name: _json(own),
-            self.keystore.name: own.key + own.certificate + own.authority,
-        }
+        if usage:
+            fresh = fresh.add_extension(x509.ExtendedKeyUsage([x509.ObjectIdentifier(usage)]), critical=False)
+        if names:
+            addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES]
+            alternatives = x509.SubjectAlternativeName([*map(x509.DNSName, names), *addresses])
+            fresh = fresh.add_extension(alternatives, critical=False)
+        return _pem_of_key(key), _pem(_signed(fresh, signing))
+
+
+def _lasts(file: Path) -> bool:
+    """Whether the certificate in the file exists, and need not be renewed yet."""
+    from cryptography import x509
+
+    if not file.exists():
+        return False
+    expires = x509.load_pem_x509_certificates(file.read_bytes())[0].not_valid_after_utc
+    return expires - datetime.now(UTC) > timedelta(days=RENEWED_DAYS)
 
 
 def _json(identity: KafkaIdentity) -> str:

@@ -40,9 +40,13 @@ class NoToken(DaybookError):
 
 @dataclass(frozen=True)
 class TokenIssuer:
-    """The issuer whose state is in `folder`; `prepare` makes its key."""
+    """The issuer whose state is in `folder`; `prepare` makes its key.
+
+    The APIs find the public keys in the folder `published`, if that is another one: in a container.
+    """
 
     folder: Path
+    published: Path | None = None
 
     @property
     def keys(self) -> Path:
@@ -55,7 +59,7 @@ class TokenIssuer:
     def settings(self) -> dict[str, str]:
         """The environment with which the APIs verify this issuer's tokens."""
         return {
-            "DAYBOOK_TOKEN_KEYS": str(self.keys.absolute()),
+            "DAYBOOK_TOKEN_KEYS": str(self._published_keys),
             "DAYBOOK_TOKEN_ISSUER": ISSUER,
             "DAYBOOK_TOKEN_AUDIENCE": AUDIENCE,
         }
@@ -111,6 +115,10 @@ class TokenIssuer:
         self._publish(self.folder / "openid-configuration.json", self._metadata())
 
     @property
+    def _published_keys(self) -> Path:
+        return (self.published or self.folder).absolute() / self.keys.name
+
+    @property
     def _private(self) -> Path:
         return self.folder / "signing-key.json"
 
@@ -125,7 +133,7 @@ class TokenIssuer:
     def _metadata(self) -> dict[str, object]:
         return {
             "issuer": ISSUER,
-            "jwks_uri": self.keys.absolute().as_uri(),
+            "jwks_uri": self._published_keys.as_uri(),
             "scopes_supported": [*SCOPES],
             "response_types_supported": [],
             "grant_types_supported": [],

@@ -25,8 +25,8 @@ from contracts.kernel.records import (
 from contracts.topics import INPUTS as COMMAND_INPUTS
 from contracts.topics import TOPICS
 from infra.base.errors import DaybookError
-from infra.log.delivery import NewRecord, deliver
 from services.kernel.log import clients
+from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.control import (
     ALONE,
     HOLD,

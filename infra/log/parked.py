@@ -6,7 +6,7 @@ A command's position is `topic/partition/offset`, a key's is `<read model>:<key>
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,9 +16,8 @@ import asyncpg
 from contracts.kernel.records import InboxBatch, OutcomeBatch, ParkedCommand
 from contracts.topics import SERVICE_OF, TOPICS
 from infra.base.errors import DaybookError
-from infra.log.delivery import NewRecord, deliver
-from infra.log.topics import SERVICES
 from services.kernel.log import clients
+from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.control import read_control
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import LARGEST_RECORD
@@ -64,16 +63,17 @@ class Parked:
             return f"not readable ({error}): {self.command.value[:200].hex()}"
 
 
-def parked_commands(bootstrap: str, services: Sequence[str] = SERVICES) -> list[Parked]:
+def parked_commands(bootstrap: str) -> list[Parked]:
     """The parked commands, oldest first."""
     by_position: dict[str, Parked] = {}
-    for topic in (TOPICS[service].parked for service in services):
+    for topic in (own.parked for own in TOPICS.values()):
         starts = dict.fromkeys(partitions_of(bootstrap, topic), 0)
         for record in read_to_end(bootstrap, topic, starts):
-            position = (record.key() or b"").decode()
+            position = (record.key() or b"").decode(errors="replace")
             by_position.pop(position, None)
-            if record.value() is not None:
-                by_position[position] = Parked(position, topic, decode(record.value()))
+            with suppress(Undecodable):  # a foreign record
+                if isinstance(command := record.value() and decode(record.value()), ParkedCommand):
+                    by_position[position] = Parked(position, topic, command)
     return sorted(by_position.values(), key=lambda parked: parked.command.recorded_at)
 
 

@@ -18,7 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from infra.base.errors import DaybookError
+from infra.base.errors import NotDone
 from services.kernel.log import clients
 from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
 
@@ -32,14 +32,6 @@ _REFUSED = {
 }
 
 Partition = tuple[str, int]
-
-
-class NotRewindable(DaybookError):
-    """This group must not, or cannot now, be moved; the text says why and what to do."""
-
-
-class NoSuchTopic(DaybookError):
-    """The broker has no such topic."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +57,13 @@ class Rewind:
 def plan(bootstrap: str, group: str, topics: Sequence[str], since_ms: int) -> list[Rewind]:
     """What a new start at `since_ms` (milliseconds since 1970) means; changes nothing.
 
-    A position before that moment stays: continuing from there skips nothing. Raises NotRewindable, NoSuchTopic,
+    A position before that moment stays: continuing from there skips nothing. Raises NotDone,
     TimeoutError, KafkaException where the broker does not respond.
     """
     admin = clients.admin(bootstrap, {"log_level": 0})
     existing = admin.list_topics(timeout=FIRST_SECONDS).topics  # fails soon where the broker is away
     if unknown := [topic for topic in topics if topic not in existing]:
-        raise NoSuchTopic(f"there is no topic {', '.join(unknown)}")
+        raise NotDone(f"there is no topic {', '.join(unknown)}")
     _require_idle(admin, group)
     ends = {
         (topic, number): end
@@ -94,7 +86,7 @@ def _rewind(bootstrap: str, partition: Partition, committed: int | None, start: 
 
 
 def rewind(bootstrap: str, group: str, planned: Iterable[Rewind]) -> None:
-    """Store the new positions. Raises NotRewindable where the group was started meanwhile."""
+    """Store the new positions. Raises NotDone where the group was started meanwhile."""
     positions = [TopicPartition(move.topic, move.partition, move.start) for move in planned if move.moves]
     if not positions:
         return
@@ -103,16 +95,16 @@ def rewind(bootstrap: str, group: str, planned: Iterable[Rewind]) -> None:
     try:
         stored = futures[group].result(SECONDS)
     except KafkaException as error:
-        raise NotRewindable(f"{group} was not moved: {error.args[0].str()}") from error
+        raise NotDone(f"{group} was not moved: {error.args[0].str()}") from error
     for position in stored.topic_partitions:
         if position.error is not None:
             where = f"{position.topic}/{position.partition}"
-            raise NotRewindable(f"{group} was not moved on {where}: {position.error}")
+            raise NotDone(f"{group} was not moved on {where}: {position.error}")
 
 
 def _require_idle(admin: AdminClient, group: str) -> None:
     if reason := _REFUSED.get(group):
-        raise NotRewindable(f"{group} {reason}")
+        raise NotDone(f"{group} {reason}")
     try:
         state = admin.describe_consumer_groups([group], request_timeout=SECONDS)[group].result(SECONDS)
     except KafkaException as error:
@@ -121,7 +113,7 @@ def _require_idle(admin: AdminClient, group: str) -> None:
         raise
     if state.state not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
         count = len(state.members)
-        raise NotRewindable(f"{group} is being read by {count} consumer{'s' * (count != 1)}: stop them first")
+        raise NotDone(f"{group} is being read by {count} consumer{'s' * (count != 1)}: stop them first")
 
 
 def _committed(admin: AdminClient, group: str, partitions: Sequence[Partition]) -> dict[Partition, int]:

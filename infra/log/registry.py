@@ -23,8 +23,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from contracts.lock import Entry, Lock, load_lock
 from infra.log.contracts.schemas import fingerprint
 from services.edge.app import api_router, application
+from services.edge.identity import scopes
 from services.edge.json_logs import configure_logging
-from services.edge.server import serve
+from services.edge.server import serve_api
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 APICURIO = "/apis/registry/v2/ids/contentIds"
@@ -38,12 +39,14 @@ _NUMBER = re.compile("[0-9]{1,9}")
 
 
 class RegistrySettings(BaseSettings):
-    """Environment variables: DAYBOOK_HTTP_HOST, DAYBOOK_HTTP_PORT, DAYBOOK_LOG_LEVEL."""
+    """Environment variables: DAYBOOK_ before each. `health_host` and `health_port` serve health and metrics."""
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     http_host: str = "127.0.0.1"
     http_port: Annotated[int, Field(ge=1, le=65535)] = 27404
+    health_host: str = "127.0.0.1"
+    health_port: Annotated[int, Field(ge=1, le=65535)] = 27408
     log_level: str = "INFO"
 
 
@@ -122,7 +125,9 @@ async def uses_of(schema_id: str, lock: Served) -> list[Entry]:
 
 Version: TypeAlias = Annotated[Entry, Depends(version_of)]
 Uses: TypeAlias = Annotated[list[Entry], Depends(uses_of)]
-router = api_router(default_response_class=RegistryResponse, dependencies=[Depends(ClientParameters)])
+router = api_router(
+    default_response_class=RegistryResponse, dependencies=[scopes("ops:read"), Depends(ClientParameters)]
+)
 
 
 @router.get("/subjects")
@@ -235,7 +240,8 @@ def main() -> int:
     """The process's exit code."""
     settings = RegistrySettings()
     configure_logging("registry", settings.log_level)
-    return serve(create(load_lock()), settings.http_host, settings.http_port)
+    clients = settings.http_host, settings.http_port
+    return serve_api(create(load_lock()), clients, (settings.health_host, settings.health_port))
 
 
 if __name__ == "__main__":

@@ -104,8 +104,8 @@ def _rights(section: Mapping[str, Mapping[str, Any]]) -> Iterator[Right]:
         )
         yield from (Right(principal, "topic", topic.name, "read") for principal in [*topic.read_by, *mirror])
     for principal, own in section.items():
-        # Every client of librdkafka names a group, also one that joins none.
-        yield Right(principal, "group", NO_GROUP, "describe")
+        if principal not in (MIRROR, "connect"):  # Java: librdkafka names a group also where it joins none
+            yield Right(principal, "group", NO_GROUP, "describe")
         for name in own.get("transactional_ids", ()):
             yield Right(principal, "transactional_id", name, "write")
         for kind in ("group", "topic"):

@@ -16,9 +16,9 @@ from contracts.lock import ROOT
 from contracts.topics import TOPICS
 from infra.base.errors import DaybookError
 from infra.base.waiting import wait_until
-from infra.log.delivery import NewRecord, deliver
 from infra.log.event_log import record_epochs
 from services.kernel.log import clients
+from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import now_micros

@@ -19,7 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from contracts.kernel.records import SiteRole
 from infra.log.control import ControlReader, SiteSilent
 from infra.router.relay import ClientConnection, Relay, Target
-from services.edge.app import application
+from services.edge.app import health_application
 from services.edge.json_logs import configure_logging
 from services.edge.server import end_process, serve
 from services.kernel.log.control import Control
@@ -38,14 +38,16 @@ class Route(BaseModel, frozen=True):
 
 
 class RouterSettings(BaseSettings):
-    """Environment variables: DAYBOOK_ before each. `router_sites`: each site's broker; `routes` by API. As JSON."""
+    """Environment variables: DAYBOOK_ before each. `router_sites`: each site's broker; `routes` by API. As JSON.
+    `http_host`: where the addresses of the APIs are."""
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     router_sites: Mapping[str, str]
     router_routes: Mapping[str, Route]
     http_host: str = "127.0.0.1"
-    http_port: int = 27416
+    health_host: str = "127.0.0.1"
+    health_port: int = 27416
     log_level: str = "INFO"
 
 
@@ -142,8 +144,8 @@ def main() -> int:
     settings = RouterSettings()  # type: ignore[call-arg] # from the environment
     configure_logging("router", settings.log_level)
     router = Router(settings)
-    app = application([], router.not_ready, router.lifespan)
-    return serve(app, settings.http_host, settings.http_port)
+    app = health_application(router.not_ready, lifespan=router.lifespan)
+    return serve(app, settings.health_host, settings.health_port)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What secures the nodes of Kafka: TLS 1.3 on every listener, and who may connect to each.
 
-Clients and the other site's processes have users and passwords (SCRAM-SHA-512). Brokers, controllers and the start of a
-site have the authority's certificate for brokers, on listeners of their own.
+Clients have users and passwords (SCRAM-SHA-512), and those of the other site, its mirror too, a certificate as well.
+Brokers, controllers and the start of a site have the authority's certificate for brokers, on listeners of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from services.kernel.log.clients import Connection
 
 INTERNAL = "internal"
 # HOST and PEERHOST are for this machine's clients of a broker in a container, which they reach by another name.
-_SASL = ("CLIENTS", "PEER", "HOST", "PEERHOST")
+_LINK = ("PEER", "PEERHOST")
+_SASL = ("CLIENTS", "HOST", *_LINK)
 _CERTIFIED = ("INTERNAL", "CONTROLLER")
 _PLAIN = ",".join(f"{name}:PLAINTEXT" for name in ("PLAINTEXT", *_SASL, *_CERTIFIED))
 _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -103,7 +104,7 @@ def security_properties(authority: Authority | None, *, broker: bool = True) -> 
     return {
         "listener.security.protocol.map": ",".join(protocols),
         **({"inter.broker.listener.name": "INTERNAL"} if broker else {}),
-        **{f"listener.name.{name.lower()}.ssl.client.auth": "required" for name in _CERTIFIED},
+        **{f"listener.name.{name.lower()}.ssl.client.auth": "required" for name in (*_CERTIFIED, *_LINK)},
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(authority.keystore.absolute()),
         "ssl.truststore.type": "PEM",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from infra.base.files import kept_secret, socket_folder
@@ -106,14 +107,22 @@ def further_addresses(settings: StackSettings, counts: Mapping[str, int]) -> dic
 def database_url(settings: StackSettings, role: str = AUDITOR, database: str = DATABASE) -> str:
     """`postgresql://…` from this machine for a role, with its password.
 
-    On the embedded stack only the auditor's address is TCP; the others are a socket's. Raises FileNotFoundError before
-    the first start of containers.
+    On the embedded stack only the auditor's address is TCP; the others are a socket's. In containers all have TLS.
+    Raises FileNotFoundError before the first start of containers.
     """
     account, port = f"{role}:{quote(role_password(settings, role))}", settings.port("postgres")
-    if settings.stack == "compose" or role == AUDITOR:
+    if settings.stack == "compose":
+        authority = settings.kafka_identities.absolute() / "authority.pem"
+        return f"postgresql://{account}@{HOST}:{port}/{database}?{verified(authority)}"
+    if role == AUDITOR:
         return f"postgresql://{account}@{HOST}:{port}/{database}"
     socket = urlencode({"host": str(socket_folder(settings.home / "postgres" / "socket")), "port": port})
     return f"postgresql://{account}@/{database}?{socket}"
+
+
+def verified(authority: Path) -> str:
+    """The parameters of an address of PostgreSQL that must prove its name by a certificate of the authority."""
+    return urlencode({"sslmode": "verify-full", "sslrootcert": str(authority)})
 
 
 def role_password(settings: StackSettings, role: str) -> str:
@@ -124,7 +133,7 @@ def role_password(settings: StackSettings, role: str) -> str:
 
 
 def http_ready(url: str, what: str = "ready") -> bool:
-    """Whether the process at `url` reports that it is ready (or live)."""
+    """Whether the process with health at `url` reports that it is ready (or live)."""
     return health(url, what) == 200
 
 

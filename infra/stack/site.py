@@ -92,6 +92,17 @@ def own_site(settings: StackSettings) -> Site:
     return Site(settings.site, settings)
 
 
+def as_started(settings: StackSettings) -> StackSettings | None:
+    """These settings with the ports that the site chose when it started; None where it does not run.
+
+    Containers have the ports of the settings, and are not asked.
+    """
+    if settings.stack == "compose":
+        return settings
+    state = own_site(settings).journal.running() if settings.home.exists() else None
+    return None if state is None else settings.model_copy(update={"port_base": state.port_base})
+
+
 def peer(settings: StackSettings) -> Site | None:
     """The other site; None where there is only one."""
     others = [site for name, site in sites_of(settings).items() if name != settings.site]

@@ -1,4 +1,4 @@
-"""Builds the HTTP application of each API: FastAPI with problem responses, health, metrics and offline docs."""
+"""Builds the HTTP applications of each process: an API with problem responses and offline docs; health and metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from services.edge.identity import TOKENS, Identity
 from services.edge.limits import RATE_LIMITED, Limits, RateHeaders
@@ -43,7 +43,6 @@ _FRONT = """<!doctype html>
 <li><a href="/docs">Try it in the browser</a> <code>/docs</code></li>
 <li><a href="/openapi.json">OpenAPI 3.1 document</a> <code>/openapi.json</code></li>
 <li><a href="/health/ready">Is it ready?</a> <code>/health/ready</code></li>
-<li><a href="/metrics">Metrics for Prometheus</a> <code>/metrics</code></li>
 </ul></html>
 """
 
@@ -55,17 +54,41 @@ def application(
     *,
     title: str = "",
     about: str = "",
-    not_live: NotReady = lambda: None,
-    status: Status = lambda: {"status": "ready"},
     max_pending: float = inf,
 ) -> FastAPI:
-    """Returns an application with `routers`, health and metrics; with a `title`, also the API document.
+    """Returns an application with `routers`; with a `title`, also the API document.
 
-    Every error becomes a problem response. `not_ready` and `not_live` return the reason or None; `status` is
-    the body of `/health/ready` when the process is ready. `max_pending`: commands in progress (`Limits`).
+    Every error becomes a problem response. `not_ready` returns the reason or None; clients learn only whether there is
+    one, the rest is on another listener (`serve_api`). `max_pending`: commands in progress (`Limits`).
     """
+    app = _bare([*routers, _one_word(not_ready)], title or "Daybook", about, lifespan)
+    if title:
+        app.router.routes.extend(pages(app).routes)
+    app.state.not_ready = not_ready
+    app.state.identity = Identity(TokenSettings())
+    app.state.limits = Limits(LimitSettings(), max_pending)
+    app.add_middleware(RateHeaders)
+    return app
+
+
+def health_application(
+    not_ready: NotReady,
+    *routers: APIRouter,
+    not_live: NotReady = lambda: None,
+    status: Status = lambda: {"status": "ready"},
+    lifespan: Lifespan | None = None,
+) -> FastAPI:
+    """Returns an application for a listener that clients do not reach, with health, metrics and `routers`.
+
+    `not_ready` and `not_live` return the reason or None; `status` is the body of `/health/ready` when the process is
+    ready.
+    """
+    return _bare([*routers, operations(not_ready, not_live, status)], "Daybook", "", lifespan)
+
+
+def _bare(routers: Sequence[APIRouter], title: str, about: str, lifespan: Lifespan | None) -> FastAPI:
     app = FastAPI(
-        title=title or "Daybook",
+        title=title,
         description=about,
         version="1",
         openapi_url=None,
@@ -76,11 +99,7 @@ def application(
         exception_handlers=exception_handlers(),
         telemetry={"tracing": False, "metrics": False, "logs": False},  # structlog and Prometheus are enough
     )
-    app.state.identity = Identity(TokenSettings())
-    app.state.limits = Limits(LimitSettings(), max_pending)
     app.add_middleware(ReadMethods)
-    app.add_middleware(RateHeaders)
-    routers = [*routers, operations(not_ready, not_live, status), *([pages(app)] if title else [])]
     # Adds the routes themselves: an included router costs each request 12 µs.
     app.router.routes.extend(route for router in routers for route in router.routes)
     return app
@@ -97,6 +116,21 @@ def api_router(*tags: str, dependencies: Sequence[params.Depends] = (), **option
         generate_unique_id_function=lambda route: route.name,
         **options,
     )
+
+
+def _one_word(not_ready: NotReady) -> APIRouter:
+    """Adds `/health/live` and `/health/ready` for load balancers: a status code and one word."""
+    router = api_router(include_in_schema=False)
+
+    @router.get("/health/live")
+    async def live() -> Response:
+        return PlainTextResponse("live")
+
+    @router.get("/health/ready")
+    async def ready() -> Response:
+        return PlainTextResponse("unavailable", 503) if not_ready() else PlainTextResponse("ready")
+
+    return router
 
 
 def operations(not_ready: NotReady, not_live: NotReady, status: Status) -> APIRouter:

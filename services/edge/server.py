@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from types import FrameType
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from services.edge.app import health_application
 from services.edge.middleware import Admission
 from services.edge.protocol import BoundedProtocol, Connections
 from services.edge.settings import EdgeSettings
@@ -27,10 +30,39 @@ KEEP_ALIVE_SECONDS = 75  # longer than a client's pool or a proxy usually keeps 
 log = structlog.get_logger(__name__)
 
 
+class _HealthServer(uvicorn.Server):
+    """Leaves signals to what it stands beside."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def health_listener(app: ASGIApp, host: str, port: int) -> AsyncIterator[None]:
+    """Serves health and metrics during the block, in its event loop: a loop that stands still does not respond. A port
+    in use ends the process."""
+    server = _HealthServer(server_config(app, host, port))
+    serving = asyncio.create_task(server.serve())
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
 class _Server(uvicorn.Server):
-    """Treats a signal as a request to stop; uvicorn would raise it again at the end."""
+    """Treats a signal as a request to stop; uvicorn would raise it again at the end. Serves in the block `beside`."""
 
     stop_requested = False
+
+    def __init__(self, config: uvicorn.Config, beside: AbstractAsyncContextManager[None]) -> None:
+        super().__init__(config)
+        self._beside = beside
+
+    async def main_loop(self) -> None:
+        async with self._beside:
+            await super().main_loop()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.stop_requested = True
@@ -74,11 +106,16 @@ def server_config(app: ASGIApp, host: str, port: int) -> uvicorn.Config:
     )
 
 
-def serve(app: ASGIApp, host: str, port: int) -> int:
+def serve_api(app: FastAPI, clients: tuple[str, int], health: tuple[str, int]) -> int:
+    """Serves an API (`application`) on two listeners: for clients, and for health and metrics. As `serve` does."""
+    return serve(app, *clients, health_listener(health_application(app.state.not_ready), *health))
+
+
+def serve(app: ASGIApp, host: str, port: int, beside: AbstractAsyncContextManager[None] | None = None) -> int:
     """Serves until SIGTERM or SIGINT, then gives running requests `GRACE_SECONDS`. Returns the exit code. Signals
     stop it only in the main thread."""
     keep_what_is_here()
-    server = _Server(server_config(app, host, port))
+    server = _Server(server_config(app, host, port), beside or nullcontext())
     try:
         server.run()
     except SystemExit:  # uvicorn's exit code for a failed start has another meaning here

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from services.kernel.settings import Positive, ProcessSettings
+from services.kernel.settings import Port, Positive, ProcessSettings
 
 
 def _split(value: Any) -> Any:
@@ -72,7 +72,7 @@ class LimitSettings(BaseSettings):
 
 
 class ApiSettings(ProcessSettings):
-    """A write API.
+    """A write API. `http_host` and `http_port`: where its clients call it.
 
     `replica`: its own partition of `<service>.outcomes`. `hash_key`: a secret of at least 16 characters,
     the same for all replicas and over restarts, with which requests are fingerprinted. `query_url`: where
@@ -82,6 +82,8 @@ class ApiSettings(ProcessSettings):
     start, the API looks for what a request did under an id of the version before.
     """
 
+    http_host: str = "127.0.0.1"
+    http_port: Port = 8080
     replica: Annotated[int, Field(ge=0)] = 0
     hash_key: Annotated[SecretStr, Field(min_length=16)]
     query_url: str = "http://127.0.0.1:27403"

@@ -8,7 +8,13 @@ from services.inventory.process import inventory_process
 from services.service import Service
 
 INVENTORY = Service(
-    "inventory", stock_decider, inventory_process, (Stock,), api_port=27402, worker_port=27412
+    "inventory",
+    stock_decider,
+    inventory_process,
+    (Stock,),
+    api_port=27402,
+    health_port=27496,
+    worker_port=27412,
 )
 
 if __name__ == "__main__":

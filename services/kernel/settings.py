@@ -16,7 +16,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class ProcessSettings(BaseSettings):
-    """What all share: `kafka` is host:port[,host:port…], `http_host` the address to listen on.
+    """What all share: `kafka` is host:port[,host:port…], `health_host` and `health_port` serve health and metrics.
 
     `peer_kafka`: the other site's broker for this site, where there are two. `lease_seconds`: how long a site may write
     after it has seen the other one, the same at both; 0: as long as it runs.
@@ -30,8 +30,8 @@ class ProcessSettings(BaseSettings):
     peer_kafka: str = ""
     lease_seconds: Annotated[int, Field(ge=0)] = 0
     site: str = "home"
-    http_host: str = "127.0.0.1"
-    http_port: Port = 8080
+    health_host: str = "127.0.0.1"
+    health_port: Port = 8090
     log_level: str = "INFO"
 
 

@@ -7,7 +7,9 @@ from services.order.domain.state import STATES
 from services.order.process import order_process
 from services.service import Service
 
-ORDER = Service("order", order_decider, order_process, STATES, api_port=27401, worker_port=27411)
+ORDER = Service(
+    "order", order_decider, order_process, STATES, api_port=27401, health_port=27428, worker_port=27411
+)
 
 if __name__ == "__main__":
     raise SystemExit(ORDER.main())

@@ -6,16 +6,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import structlog
-import uvicorn
 import uvloop
 
-from services.edge.app import application
+from services.edge.app import health_application
 from services.edge.json_logs import configure_logging
-from services.edge.server import serve, server_config
+from services.edge.server import health_listener, serve_api
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_REBUILT, EXIT_STOPPED, EXIT_USAGE
 from services.projection.engine.database import pool
 from services.projection.engine.read_model import OtherCode
@@ -24,14 +21,6 @@ from services.projection.engine.settings import MigrationSettings, ProjectionSet
 from services.projection.read_models import READ_MODELS
 
 log = structlog.get_logger(__name__)
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to the projection."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def project(settings: ProjectionSettings) -> None:
@@ -44,14 +33,9 @@ async def project(settings: ProjectionSettings) -> None:
     health, stop = Health(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    app = application((), health.not_ready)
-    server = _Server(server_config(app, settings.http_host, settings.http_port))
-    server_task = asyncio.create_task(server.serve())
-    try:
+    app = health_application(health.not_ready)
+    async with health_listener(app, settings.health_host, settings.health_port):
         await run(settings, stop, health)
-    finally:
-        server.should_exit = True
-        await server_task
 
 
 def _project(settings: ProjectionSettings) -> int:
@@ -75,7 +59,8 @@ def _query(settings: QuerySettings) -> int:
     from services.projection.engine.visibility import TABLES_CHANGED
 
     configure_logging("query-api", settings.log_level)
-    exit_code = serve(query_app(settings), settings.http_host, settings.http_port)
+    clients = settings.http_host, settings.http_port
+    exit_code = serve_api(query_app(settings), clients, (settings.health_host, settings.health_port))
     if TABLES_CHANGED.is_set():
         return EXIT_REBUILT
     return EXIT_STOPPED if exit_code == EXIT_STOPPED else EXIT_FAILED

@@ -46,6 +46,10 @@ def run(effort: Effort, say: Say) -> list[Measured]:
                 rig.parts[name].stop()
             for row, where in zip(rows, latency.measure(rig, TRACED, effort.seconds, PATIENT), strict=False):
                 row.parts = where
+                if not where:
+                    row.notes.append(
+                        "no traced order was complete: this run does not tell where its time goes"
+                    )
         return rows
 
 

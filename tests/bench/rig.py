@@ -19,7 +19,7 @@ from infra.base.ports import HOST, free_ports
 from infra.base.settings import INSECURE, StackSettings
 from infra.log.topics import Topic, catalogue, create_topics, ensure_site
 from infra.stack.embedded.child import Child, Program
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import NodeServer, site_nodes
 from infra.stack.security import apply_security, prepare_identities
 from infra.stack.shop import http_ready, principal_of
 from infra.stack.tokens import issuer_of, verification
@@ -65,8 +65,8 @@ class Rig:
         self._site = StackSettings(home=self._folder, port_base=free_base())
         if os.environ.get("DAYBOOK_BENCH_SECURED") != "1":
             (self._folder / INSECURE).touch()
-        self.broker = EmbeddedBroker.of_site(self._site)
-        self.broker.layout = replace(self.broker.layout, heap_megabytes=heap_megabytes)
+        ((node,),) = site_nodes(self._site, linked=False)
+        self.broker = NodeServer(replace(node, heap_megabytes=heap_megabytes))
         self.postgres = EmbeddedPostgres(self._folder / "postgres", *free_ports(1)) if postgres else None
         self.parts: dict[str, Part] = {}
 
@@ -120,7 +120,7 @@ class Rig:
 
     def start(self, name: str, module: str, *arguments: str, **settings: object) -> Part:
         """A Python process; `settings` become DAYBOOK_ variables. Returns at once, see `await_ready`."""
-        (port,) = free_ports(1)
+        port, health = free_ports(2)
         environment = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
@@ -128,6 +128,8 @@ class Rig:
             "DAYBOOK_DATABASE_URL": self.database_url if self.postgres else "",
             "DAYBOOK_HTTP_HOST": HOST,
             "DAYBOOK_HTTP_PORT": str(port),
+            # what is no API has health alone
+            "DAYBOOK_HEALTH_PORT": str(port if arguments in (("worker",), ("project",)) else health),
             "DAYBOOK_HASH_KEY": "a key for benchmarks alone",
             **verification(self._site),
             **{f"DAYBOOK_{key.upper()}": str(value) for key, value in settings.items()},

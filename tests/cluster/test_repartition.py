@@ -9,7 +9,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from contracts.kernel.records import EpochOpened, OutcomeBatch
-from infra.dr.repartition import NotPossible, repartition
+from infra.base.errors import NotDone
+from infra.dr.repartition import repartition
 from infra.dr.topic_copy import NotCopied, digest, require_same
 from infra.log.event_log import read_log
 from infra.log.topics import catalogue, create_topics, ensure_site
@@ -126,7 +127,7 @@ def test_a_move_that_died_goes_on_where_it_stopped(kafka: str, log: dict[str, li
 
 
 def test_partitions_never_become_fewer(kafka: str, log: dict[str, list[str]]) -> None:
-    with pytest.raises(NotPossible, match="only become more"):
+    with pytest.raises(NotDone, match="only become more"):
         repartition(kafka, "order", 2, catalogue(), print)
     assert ids_by_key(kafka) == log
 

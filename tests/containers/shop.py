@@ -85,8 +85,11 @@ class ContainerShop:
         return self._said("docker", *arguments, more=more)
 
     def status(self) -> tuple[int, str]:
-        """Exit code and output of the command."""
-        command = [sys.executable, "-m", "infra.cli", "--stack", "compose", "status"]
+        return self.ended("status")
+
+    def ended(self, *arguments: str) -> tuple[int, str]:
+        """Exit code and output of a command."""
+        command = [sys.executable, "-m", "infra.cli", "--stack", "compose", *arguments]
         done = subprocess.run(
             command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False
         )

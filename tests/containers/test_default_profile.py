@@ -50,18 +50,22 @@ def test_a_nearly_full_disk_refuses_writes_until_there_is_room(shop: ContainerSh
         "currency": "EUR",
         "lines": [{"sku": "x", "quantity": 1, "unit_price": "1.00"}],
     }
-    url = f"{api_urls(shop.settings)[Api.ORDER]}/orders"
+    urls = api_urls(shop.settings)
+
+    def status() -> int:
+        return httpx.post(f"{urls[Api.ORDER]}/orders", json=order, auth=urls.caller).status_code
+
     try:
         shop.docker(
             "compose", "up", "-d", "--wait", "storage", more={"DAYBOOK_STORAGE_RESERVE_MB": "999000000"}
         )
-        eventually(lambda: httpx.post(url, json=order).status_code == 507, "writes are refused")
+        eventually(lambda: status() == 507, "writes are refused")
         code, output = shop.status()
         assert code == 1
         assert re.search(r"storage: /disks/\w+ has [\d,]+ MB \([\d,]+ bytes\) free", output)
     finally:
         shop.docker("compose", "up", "-d", "--wait", "storage")
-    eventually(lambda: httpx.post(url, json=order).status_code == 201, "writes are taken again")
+    eventually(lambda: status() == 201, "writes are taken again")
     assert shop.status()[0] == 0
 
 

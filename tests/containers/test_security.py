@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import ssl
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import msgspec
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from infra.base.ports import HOST
+from infra.base.settings import ROOT
+from infra.identity.authority import Authority
 from infra.log.rights import ADMIN, principals
-from infra.stack.shop import principal_of, role_password
+from infra.stack.shop import USER, database_url, principal_of, role_password
 from services.kernel.log.clients import Connection, KafkaIdentity
 from tests.containers.shop import PROCESSES, STORES, ContainerShop
 from tests.integration.security.attempts import REFUSED
@@ -28,7 +33,7 @@ API_VERSIONS = b"\0\0\0\x0a\0\x12\0\0" + CORRELATION + b"\xff\xff"
 LISTENERS = {9091, 9092, 9093, 9094, 19092, 19094}
 CERTIFIED = (9091, 9093)
 JMX_HELLO = b"JRMI\0\2K"
-JMX, DATABASE, API = 9999, 5432, 8080
+JMX, DATABASE, API, HEALTH = 9999, 5432, 8080, 8090
 SECONDS = 5.0
 LISTENING = "0A"  # the state in /proc/net/tcp
 ROLES = ("daybook", "owner", "projection", "query", "guard", "auditor")
@@ -73,10 +78,13 @@ def response(at: tuple[str, int], request: bytes) -> bytes:
 
 def test_containers_listen_where_they_should_and_nowhere_else(shop: ContainerShop) -> None:
     expected = {"broker": {*LISTENERS, JMX}, "postgres": {DATABASE}}
+    expected |= {
+        service: {API, HEALTH} for service in ("order-api", "inventory-api", "query-api", "registry")
+    }
     for service in (*STORES, *PROCESSES):
         ports = listening(shop, service)
-        assert ports >= expected.get(service, {API}), service
-        for port in ports - expected.get(service, {API}):
+        assert ports >= expected.get(service, {HEALTH}), service
+        for port in ports - expected.get(service, {HEALTH}):
             # Java's own, for tools in the same container: it hangs up on everybody else
             assert service == "broker" and response((address(shop), port), JMX_HELLO) == b"", (service, port)
 
@@ -111,6 +119,80 @@ def test_brokers_take_nobody_without_a_certificate(shop: ContainerShop) -> None:
             tls.settimeout(SECONDS)
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 assert tls.recv(1) != b"", "closed without a word"
+
+
+def test_brokers_do_not_take_postgres_for_one_of_them(shop: ContainerShop) -> None:
+    context = trusting(shop)
+    context.load_cert_chain(shop.settings.kafka_identities / "postgres.pem")
+    for port in CERTIFIED:
+        with connected(address(shop), port) as plain, context.wrap_socket(plain) as tls:
+            tls.settimeout(SECONDS)
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                assert tls.recv(1) != b"", "closed without a word"
+
+
+def test_postgres_takes_nobody_in_clear_text(shop: ContainerShop) -> None:
+    """Also with a password that is right."""
+    for role in ROLES:
+        with pytest.raises(asyncpg.InvalidAuthorizationSpecificationError, match="no encryption"):
+            rows(without_tls(shop, role), ssl=False)
+
+
+def test_postgres_takes_the_newest_tls_alone(shop: ContainerShop) -> None:
+    context = ssl.create_default_context(cafile=shop.settings.kafka_identities / "authority.pem")
+    assert rows(without_tls(shop), ssl=context)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        rows(without_tls(shop), ssl=context)
+
+
+def test_postgres_proves_its_name(shop: ContainerShop, tmp_path: Path) -> None:
+    stranger = Authority(tmp_path)
+    stranger.prepare([])
+    own = str(shop.settings.kafka_identities.absolute()).replace("/", "%2F")
+    elsewhere = database_url(shop.settings).replace(own, str(tmp_path).replace("/", "%2F"))
+    assert elsewhere != database_url(shop.settings)
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"signature|issuer|self-signed"):
+        rows(elsewhere)
+    networks = inspected(shop, "postgres")["NetworkSettings"]["Networks"].values()
+    at = f"{HOST}:{shop.settings.port('postgres')}"
+    unnamed = database_url(shop.settings).replace(at, f"{next(iter(networks))['IPAddress']}:{DATABASE}")
+    with pytest.raises(ssl.SSLCertVerificationError, match="IP address mismatch"):
+        rows(unnamed)
+
+
+def test_every_session_of_the_shop_is_encrypted(shop: ContainerShop) -> None:
+    query = (
+        "SELECT usename, version FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)"
+        " WHERE backend_type = 'client backend'"
+    )
+    sessions = rows(database_url(shop.settings, USER), query)
+    assert {"projection", "query"} <= {row["usename"] for row in sessions}
+    assert {row["version"] for row in sessions} == {"TLSv1.3"}
+
+
+def test_the_address_of_the_database_is_for_shells_and_for_tools(shop: ContainerShop) -> None:
+    """`eval "$(./daybook --stack compose env)"`, as the documents have it."""
+    shown = 'eval "$(./daybook --stack compose env)"; printf %s "$DAYBOOK_DATABASE_URL"'
+    done = subprocess.run(
+        ["bash", "-c", shown], cwd=ROOT, env=shop.environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == database_url(shop.settings)
+
+
+def without_tls(shop: ContainerShop, role: str = "auditor") -> str:
+    return database_url(shop.settings, role).partition("?")[0]
+
+
+def rows(url: str, query: str = "SELECT 1", **options: Any) -> list[asyncpg.Record]:
+    async def fetch() -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(url, timeout=30, **options)
+        try:
+            return list(await connection.fetch(query))
+        finally:
+            await connection.close(timeout=30)
+
+    return asyncio.run(fetch())
 
 
 @pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED.keys())

@@ -134,7 +134,7 @@ async def test_the_front_page_leads_to_all_other_pages(name: str) -> None:
         front = await client.get("/")
         assert front.headers["content-type"] == "text/html; charset=utf-8"
         links = re.findall(r'href="([^"]+)"', front.text)
-        assert {"/docs", "/openapi.json", "/health/ready", "/metrics"} <= set(links)
+        assert {"/docs", "/openapi.json", "/health/ready"} <= set(links)
         page = (await client.get("/docs")).text
         loaded = re.findall(r'(?:href|src)="([^"]+)"', page)
         assert [link for link in [*links, *loaded] if not link.startswith("/")] == [], "it needs a network"

@@ -11,7 +11,7 @@ from infra.base.ports import free_ports
 from infra.base.waiting import TooLate, wait_until
 from infra.log.topics import create_topics, mirrored_topics
 from infra.stack.embedded.child import Child
-from infra.stack.embedded.kafka import EmbeddedBroker, prepare_mirror
+from infra.stack.embedded.kafka import NodeServer, lone_broker, prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace
 from services.kernel.log.reader import high_watermarks, partitions_of
 
@@ -24,7 +24,7 @@ QUIET_SECONDS = 5.0
 @contextmanager
 def broker(folder: Path) -> Iterator[str]:
     port, controller_port = free_ports(2)
-    running = EmbeddedBroker(folder, port, controller_port, heap_megabytes=256)
+    running = NodeServer(lone_broker(folder, port, controller_port, heap_megabytes=256))
     running.start()
     try:
         create_topics(running.bootstrap)

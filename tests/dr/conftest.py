@@ -48,7 +48,7 @@ def pair_after_loss(own_pair: Pair) -> Pair:
     if whole(own_pair):
         active, passive, _ = own_pair.roles()
         damage(own_pair, active, Kind.DEAD, Random(SEED))
-        own_pair.run("failover", "--unplanned", "--to", passive.name, "--confirm", passive.name)
+        own_pair.fail_over(passive)
     return own_pair
 
 

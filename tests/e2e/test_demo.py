@@ -12,9 +12,7 @@ from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_se
 from infra.lab.demo import census
 from infra.lab.load.shop import Shop as Reader
 from infra.lab.load.shop import api_urls
-from infra.lab.source_check.checks import Outputs
 from infra.lab.source_check.checks import check as check_marts
-from infra.lab.source_check.source import read_source
 from infra.stack.shop import NAMES
 from infra.stack.site import own_site
 from tests.e2e.shop import SECONDS, Shop
@@ -93,14 +91,13 @@ def test_log_read_models_spark_and_the_data_agree(shop: Shop) -> None:
     assert "Identical" in output
 
 
+@pytest.mark.full
 def test_the_marts_agree_with_the_retail_file(shop: Shop) -> None:
     """Compares every mart. Other code computes the figures of the file."""
     shop.run("analytics", "run")
     days = ("--from", "2010-12-19", "--to", "2010-12-22")
     shop.run("analytics", "check-source", *days)
-    comparisons = check_marts(
-        read_source(), Outputs(shop.settings.home / "marts"), date(2010, 12, 19), date(2010, 12, 22)
-    )
+    comparisons = list(check_marts(shop.settings.home / "marts", date(2010, 12, 19), date(2010, 12, 22)))
     assert {
         comparison.figure: comparison.differing for comparison in comparisons if comparison.differing
     } == {}

@@ -133,6 +133,7 @@ def test_writes_stop_while_there_is_room_and_resume_by_themselves(
         nothing_is_lost(shop, load)
 
 
+@pytest.mark.full
 def test_a_disk_that_is_full_at_once_stops_nothing_for_good(small_shop: SmallShop, tmp_path: Path) -> None:
     shop, disk = small_shop, small_shop.disk
     supervisor, broker = shop.state().supervisor, shop.member("broker").pid

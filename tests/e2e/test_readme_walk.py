@@ -11,11 +11,13 @@ from tests.pages import check, run_walk, walk
 @pytest.mark.timeout(600)
 def test_the_walk(shop: Shop) -> None:
     steps = walk("README.md")
-    # Every step is repeatable: each call runs all previous ones again.
-    runs = [check(run_walk(steps[:count], shop.environment))[-1] for count in range(1, len(steps) + 1)]
-    assert [re.findall(r'"status": ?"(\w+)"', run.output)[-1:] for run in runs] == [
-        [],
-        ["stocked"],
-        ["confirmed"],
-        ["shipped"],
-    ]
+    for _ in ("for the first time", "every step is repeatable"):
+        runs = check(run_walk(steps, shop.environment))
+        for run in runs:
+            shop.observe(run.step.command, run.output)
+        assert [re.findall(r'"status": ?"(\w+)"', run.output)[-1:] for run in runs] == [
+            [],
+            ["stocked"],
+            ["confirmed"],
+            ["shipped"],
+        ]

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from infra.base.errors import NotDone
 from infra.base.settings import ROOT
 from infra.base.waiting import wait_until
-from infra.dr.repartition import NotPossible, repartition_shop
-from infra.dr.scale import NotScaled, scale
+from infra.dr.repartition import repartition_shop
+from infra.dr.scale import scale
 from infra.lab.load.load import Load
 from infra.log.control import lift_hold, write_hold
 from infra.log.topics import catalogue
@@ -40,6 +41,7 @@ def kill(shop: Shop, name: str) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.full
 def test_scaling_under_load_loses_nothing(shop: Shop, tmp_path: Path) -> None:
     with load(shop.settings, tmp_path, "scaled") as clients:
         for slots, steps in STEPS.items():
@@ -84,18 +86,18 @@ def apis_and_projections(shop: Shop, clients: Load) -> None:
     ],
 )
 def test_too_many_are_refused(shop: Shop, process: str, count: int, reason: str) -> None:
-    with pytest.raises(NotScaled, match=re.escape(reason)):
+    with pytest.raises(NotDone, match=re.escape(reason)):
         scale(shop.settings, process, count, print)
 
 
 def test_what_was_interrupted_and_a_write_block_stand_in_the_way(shop: Shop) -> None:
     killed(shop, 2, "scale", "order", "2")
-    with pytest.raises(NotPossible, match=re.escape("first run `./daybook scale order 1`")):
+    with pytest.raises(NotDone, match=re.escape("first run `./daybook scale order 1`")):
         repartition_shop(shop.settings, "order", 4, catalogue(), print)
     scale(shop.settings, "order", 1, print)
     write_hold(shop.settings.kafka, "quiesced", read_control(shop.settings.kafka).role.epoch)
     try:
-        with pytest.raises(NotScaled, match=re.escape("refuses writes (quiesced)")):
+        with pytest.raises(NotDone, match=re.escape("refuses writes (quiesced)")):
             scale(shop.settings, "order", 2, print)
     finally:
         lift_hold(shop.settings.kafka)

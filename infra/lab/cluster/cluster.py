@@ -24,7 +24,7 @@ from infra.lab.cluster.administration import (
     require_durable,
 )
 from infra.stack.embedded.child import POLL_SECONDS, Child
-from infra.stack.embedded.cluster import Node, first_voters, kept_cluster_id
+from infra.stack.embedded.kafka import Node, first_voters, kept_cluster_id
 from services.kernel.log import clients
 
 BROKERS, CONTROLLERS = (1, 2, 3), (11, 12, 13)
@@ -156,15 +156,15 @@ class Cluster:
 
         self._wait(all_there, f"brokers {sorted(numbers)} are members")
 
-    def await_in_sync(self, seconds: float = READY_SECONDS) -> None:
+    def await_in_sync(self) -> None:
         """Wait until every replica is in sync again. Raises NotReady."""
-        self._wait(lambda: not self.layout().behind(), "all replicas are in sync", seconds)
+        self._wait(lambda: not self.layout().behind(), "all replicas are in sync")
 
-    def await_quorum(self, seconds: float = READY_SECONDS) -> None:
+    def await_quorum(self) -> None:
         """Wait until a controller leads and the others follow. Raises NotReady."""
-        self._wait(lambda: read_quorum(self.controllers).complete, "all controllers follow", seconds)
+        self._wait(lambda: read_quorum(self.controllers).complete, "all controllers follow")
 
-    def _wait(self, done: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
+    def _wait(self, done: Callable[[], bool], what: str) -> None:
         def done_by_living_nodes() -> bool:
             if done():
                 return True
@@ -174,7 +174,7 @@ class Cluster:
                     raise NotReady(f"{name} ended with {child.exit_code}:\n{child.last_lines()}")
             return False
 
-        wait_until(done_by_living_nodes, what, seconds, every=POLL_SECONDS * 4, error=NotReady)
+        wait_until(done_by_living_nodes, what, READY_SECONDS, every=POLL_SECONDS * 4, error=NotReady)
 
     def _node(self, number: int) -> Node:
         port, quorum = self._base + PORTS + number, (self.controllers, self._cluster_id)

@@ -208,10 +208,7 @@ def report_outages(
         report.figures[f"{name}: until every container answered, s after it was mended"] = healthy
         report.figures[f"{name}: slowest answer to a command under way, s"] = slowest
         report.figures[f"{name}: longest time without a read, s"] = reads.gap(broken.began, outage.over)
-        report.story.append(
-            f"{outage.fault}, for {broken.mended - broken.began:.1f} s: no write was acknowledged for "
-            f"{gap:.1f} s; {healthy:.1f} s after it was mended every container answered."
-        )
+        report.figures[f"{name}: until it was mended, s"] = broken.mended - broken.began
 
 
 def without_writes(responses: Iterable[CommandResponse], began: float, over: float) -> tuple[float, float]:

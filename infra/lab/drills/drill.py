@@ -83,6 +83,7 @@ class Course(Generic[R]):
     rig: R
     random: Random
     running: ExitStack
+    began: float = field(default_factory=time.monotonic)
     loads: list[Load] = field(default_factory=list)
     without_outcome: list[Request] = field(default_factory=list)
     _reads: Probe | None = None
@@ -108,6 +109,8 @@ class Course(Generic[R]):
         return self._reads
 
     def show(self, step: str) -> None:
+        """Name a step as it begins: to who watches, and in the report."""
+        self.report.story.append(f"{time.monotonic() - self.began:.0f} s: {step}")
         self.run.show(step)
 
     def sleep(self, seconds: Range) -> None:
@@ -155,7 +158,7 @@ class Drill(Generic[R, Observed]):
         with ExitStack() as running:
             course = Course(run, rig, Random(f"{self.name} {seed}"), running)
             if self.clients is not None:
-                show("clients at work")
+                course.show("clients at work")
                 course.start_reads()
                 course.start(self.clients, rig.site)
             observed: Any = self.faults(course) if self.faults is not None else None

@@ -12,6 +12,7 @@ import httpx
 
 from infra.base.waiting import TooLate, wait_until
 from infra.dr.comparison import compare
+from infra.dr.export import MONEY, money
 from infra.dr.losses import NONE_LOST, Loss, LostRecord, Report, TornTransaction
 from infra.dr.reconcile import load as load_report
 from infra.lab.checker import Acknowledged, Evidence, check, read_evidence, read_seen, read_sent
@@ -24,7 +25,6 @@ from infra.stack.site import Site
 from services.kernel.log.rule import FIRST_EPOCH
 from services.projection.read_models import READ_MODELS
 
-MICROS = 1_000_000
 INVARIANTS = {
     "I1": "what was acknowledged is logged",
     "I2": "one command, one effect, one outcome",
@@ -163,14 +163,9 @@ def _described(loss: Loss) -> str:
 
 def _amounts(loss: Loss) -> str:
     """Money in its currency and units, in brackets; empty where there are none."""
-    currency = loss.amounts.get("currency", "")
-    money = [
-        f"{name} {int(loss.amounts[name]) / MICROS:.2f} {currency}".rstrip()
-        for name in ("gross", "refund")
-        if name in loss.amounts
-    ]
+    amounts = [f"{name} {money(loss, name)}" for name in MONEY if name in loss.amounts]
     units = [f"{loss.amounts[name]} units" for name in ("units", "quantity") if name in loss.amounts]
-    return f" ({', '.join([*money, *units])})" if money or units else ""
+    return f" ({', '.join([*amounts, *units])})" if amounts or units else ""
 
 
 def _event(record: LostRecord) -> str:

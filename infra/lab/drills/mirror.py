@@ -71,7 +71,6 @@ def _kill(course: Course[Sides], kills: int) -> Aborts:
         course.sleep(BETWEEN)
         back = _killed(course.rig.pair, passive)
         course.report.at_most(f"kill {number}: from the kill to a mirror that copies", back, BACK_SECONDS)
-    course.report.story.append(f"The mirror {active.name} → {passive.name} was killed {kills} times.")
     return aborts
 
 
@@ -101,9 +100,6 @@ def _killed(pair: Pair, passive: Site) -> float:
 
 def _aborts_are_counted(course: Course[Sides], aborts: Aborts) -> None:
     course.report.figures["records in aborted transactions"] = aborts.records
-    course.report.story.append(
-        f"{len(course.load.responses)} commands were answered, {aborts.records} records written and aborted."
-    )
 
 
 def _cut_and_delay(course: Course[Sides]) -> None:
@@ -129,9 +125,6 @@ def _cut_and_delay(course: Course[Sides]) -> None:
     pair.reconnect()
     reported = canary is not None and LATE_MS / 1000 <= canary < 5
     report.promise(f"the canary's delay, {LATE_MS} ms away", "reported", f"{canary} s", reported)
-    report.story.append(
-        f"Cut off for {apart:.1f} s, {behind} events behind then, close again after {took:.1f} s."
-    )
 
 
 def _await_caught_up(active: Site, passive: Site) -> int:

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
+import msgspec
+
 from infra.base.background import Background
 from infra.base.settings import ROOT, StackSettings
 from infra.base.waiting import wait_until
+from infra.dr.failover import Failover
 from infra.dr.mirror import caught_up
 from infra.dr.plan import controls
 from infra.lab.drills.drill import DrillFailed, Run
@@ -108,6 +111,11 @@ class Pair:
             raise DrillFailed(f"`daybook {' '.join(arguments)}` ended with {process.returncode}:\n{output}")
         return process.stdout
 
+    def fail_over(self, to: Site) -> Failover:
+        """Type the failover to the other site than the lost one. Raises DrillFailed."""
+        output = self.run("failover", "--unplanned", "--to", to.name, "--confirm", to.name, "--json")
+        return msgspec.json.decode(output, type=Failover)
+
     def roles(self) -> tuple[Site, Site, int]:
         """The active site, the passive one, and the epoch. Raises DrillFailed unless both sites confirm it."""
         states = controls(self.sites)
@@ -119,12 +127,12 @@ class Pair:
         assert state is not None
         return self.sites[active[0]], self.sites[passive[0]], state.role.epoch
 
-    def await_mirrored(self, active: Site, passive: Site, seconds: float = MIRRORED_SECONDS) -> None:
+    def await_mirrored(self, active: Site, passive: Site) -> None:
         """Wait until a mirror copies and is exactly caught up. Raises DrillFailed."""
         wait_until(
             lambda: copying(passive) and caught_up(active.link, passive.bootstrap, active.name),
             f"the mirror into {passive.name} is caught up",
-            seconds,
+            MIRRORED_SECONDS,
             later=(TimeoutError,),
             error=DrillFailed,
         )
@@ -138,7 +146,7 @@ class Pair:
 
         def roles() -> dict[str, object]:
             _, passive, newest = self.roles()
-            workers = all(http_ready(site.settings.url(name)) for name in WORKERS)
+            workers = all(http_ready(site.settings.health_url(name)) for name in WORKERS)
             return {"passive": passive.name, "epoch": newest, "workers ready": workers}
 
         wait_until(

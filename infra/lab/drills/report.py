@@ -28,8 +28,9 @@ class Promise:
 
 @dataclass
 class DrillReport:
-    """`figures` are numbers for other tools; `story` is what happened, in order; `lost` has a line for each
-    acknowledged command that did not cross; `typed` is the command, where name and seed are not all of it."""
+    """`figures` are numbers for other tools; `story` is what happened, in order: each step with the seconds since the
+    drill began; `lost` has a line for each acknowledged command that did not cross; `typed` is the command, where name
+    and seed are not all of it."""
 
     drill: str
     seed: int

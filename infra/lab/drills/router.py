@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from infra.base.waiting import wait_until
-from infra.dr.entrance import entrance
+from infra.dr.plan import entrance
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all_have_outcomes
 from infra.lab.drills.judgement import check_equal, not_logged
 from infra.lab.drills.pair import Pair, copying

@@ -44,18 +44,13 @@ def _destroy(course: Course[Sides]) -> Destroyed:
     course.show(f"failover to {survivor.name}")
     course.load.switch(survivor.name)
     before = list(course.load.responses)
-    to = ("--to", survivor.name, "--confirm", survivor.name)
-    done = msgspec.json.decode(pair.run("failover", "--unplanned", *to, "--json"), type=Failover)
+    done = pair.fail_over(survivor)
     gone = not_logged(survivor.bootstrap, before)
     time.sleep(AFTER_SECONDS)
     course.show(f"rebuilding {lost.name} while writes go on")
     output = pair.run("site", "rebuild", lost.name, "--confirm", lost.name, "--json")
     rebuilt = msgspec.json.decode(output, type=Rebuilt)
-    course.report.story += [
-        f"{lost.name} was active in epoch {course.rig.epoch}; {len(before)} commands were answered. Then everything on "
-        "its disks was removed.",
-        *map(step_line, (*done.steps, *rebuilt.steps)),
-    ]
+    course.report.story += map(step_line, (*done.steps, *rebuilt.steps))
     return Destroyed(damaged.at, done, rebuilt, before, gone)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from infra.dr.failback import Failback
 from infra.dr.failover import Failover
 from infra.dr.plan import controls, newest_active
+from infra.dr.rebuild import Failback
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all_have_outcomes
 from infra.lab.drills.judgement import check_equal, check_nothing_lost, check_repeats, judge, not_logged
 from infra.lab.drills.pair import Following, Kind, Pair, Sides, both_sites
@@ -35,7 +35,7 @@ class Switched:
 
 
 def _switch_over(course: Course[Sides]) -> Switched:
-    active, passive, epoch = course.rig.active, course.rig.other, course.rig.epoch
+    passive, epoch = course.rig.other, course.rig.epoch
     course.sleep(WARM)
     course.show(f"switchover to {passive.name}")
     typed = time.time()
@@ -43,16 +43,12 @@ def _switch_over(course: Course[Sides]) -> Switched:
         output = course.rig.pair.run("failover", "--planned", "--to", passive.name, "--json")
     time.sleep(AFTER_SECONDS)
     done = msgspec.json.decode(output, type=Failover)
-    course.report.story += [
-        f"{active.name} was active in epoch {epoch}; {len(course.load.responses)} commands were answered in all.",
-        f"`daybook failover --planned --to {passive.name}` was typed.",
-        *map(step_line, done.steps),
-    ]
+    course.report.story += map(step_line, done.steps)
     return Switched(typed, done.epoch)
 
 
 def _fail_back(course: Course[Sides]) -> Switched:
-    active, old, epoch = course.rig.active, course.rig.other, course.rig.epoch
+    old, epoch = course.rig.other, course.rig.epoch
     course.sleep(WARM_BEFORE_FAILBACK)
     course.show(f"failback to {old.name}")
     typed = time.time()
@@ -61,11 +57,7 @@ def _fail_back(course: Course[Sides]) -> Switched:
     time.sleep(AFTER_SECONDS)
     done = msgspec.json.decode(output, type=Failback, dec_hook=lambda _, text: Path(text))
     rebuilt = done.rebuilt.steps if done.rebuilt is not None else ()
-    course.report.story += [
-        f"{active.name} was active in epoch {epoch}; {len(course.load.responses)} commands were answered in all.",
-        "`daybook failback` was typed.",
-        *map(step_line, (*rebuilt, *done.switchover.steps, *done.steps)),
-    ]
+    course.report.story += map(step_line, (*rebuilt, *done.switchover.steps, *done.steps))
     return Switched(typed, done.switchover.epoch)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import msgspec
 
 from infra.dr.failover import Failover
 from infra.dr.losses import Report
 from infra.dr.reconcile import load as load_report
-from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, all_have_outcomes
+from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Range, all_have_outcomes
 from infra.lab.drills.judgement import (
     check_losses,
     check_nothing_lost,
@@ -66,20 +65,16 @@ def _lose_the_active_site(course: Course[Sides], kind: Kind | None) -> TakenOver
     # Clients are sent to the other site when the command begins.
     course.load.switch(passive.name)
     typed = time.time()
-    output = course.rig.pair.run(
-        "failover", "--unplanned", "--to", passive.name, "--confirm", passive.name, "--json"
-    )
+    failover = course.rig.pair.fail_over(passive)
     time.sleep(AFTER_SECONDS)
-    return TakenOver(done, typed, msgspec.json.decode(output, type=Failover))
+    return TakenOver(done, typed, failover)
 
 
 def _reads_go_on(course: Course[Sides], taken: TakenOver) -> None:
     report, active = course.report, course.rig.active
     taken.responses = list(course.load.responses)
     report.story += [
-        f"{active.name} was active in epoch {course.rig.epoch}; {len(taken.responses)} commands were answered.",
         f"{active.name} was {taken.damage.kind}: {', '.join(taken.damage.order)}.",
-        f"{taken.typed - taken.damage.at:.1f} s later it was typed: `daybook failover --unplanned`.",
         *map(step_line, taken.done.steps),
     ]
     report.at_most("longest time without reads at the passive site", course.reads.gap(), READ_GAP_SECONDS)
@@ -94,11 +89,8 @@ def _writes_go_on(course: Course[Sides], taken: TakenOver) -> None:
         raise DrillFailed(f"{course.rig.other.name} has acknowledged nothing since the failover")
     bound = FIRST_WRITE_SECONDS + lost_broker_seconds(course)
     report.at_most("from the command to the first acknowledged write", min(new) - taken.typed, bound)
-    gap = course.write_gap(taken.damage.at)
-    report.figures[RTO] = gap
-    report.story.append(
-        f"No write was acknowledged for {gap:.1f} s, which includes the operator's hesitation."
-    )
+    # It includes the operator's hesitation.
+    report.figures[RTO] = course.write_gap(taken.damage.at)
 
 
 def lost_broker_seconds(course: Course[Sides]) -> float:
@@ -194,18 +186,24 @@ class BothWrote:
 
 
 def _cut_off(course: Course[Sides]) -> BothWrote:
-    pair, old, new = course.rig.pair, course.rig.active, course.rig.other
+    pair = course.rig.pair
     check_nothing_lost(course.report, pair, course.run.folder)
     course.sleep(APART_WARM)
     course.show("cut off from each other")
     pair.cut()
-    pair.run("failover", "--unplanned", "--to", new.name, "--confirm", new.name)
+    return _replace(course, APART, pair.reconnect)
+
+
+def _replace(course: Course[Sides], apart: Range, reconnect: Callable[[], None]) -> BothWrote:
+    """Promote the other site, which has clients of its own, and let the old one return. Its clients remain there."""
+    pair, old, new = course.rig.pair, course.rig.active, course.rig.other
+    pair.fail_over(new)
     promoted = time.time()
     new_clients = course.start(NEW_CLIENTS, new.name)
-    course.sleep(APART)
-    course.show("reconnected")
+    course.sleep(apart)
+    course.show(f"{old.name} returns")
     reconnected = time.time()
-    pair.reconnect()
+    reconnect()
     pair.await_demoted(old, course.rig.epoch + 1)
     demoted = time.time()
     time.sleep(WATCHED_SECONDS)
@@ -214,7 +212,7 @@ def _cut_off(course: Course[Sides]) -> BothWrote:
 
 
 def _old_site_stops_writing(course: Course[Sides], both: BothWrote) -> None:
-    report, old, new = course.report, course.rig.active, course.rig.other
+    report, old = course.report, course.rig.active
     by_old = [response for response in both.old_clients.responses if response.site == old.name]
     accepted = [response.at for response in by_old if response.accepted]
     between = sum(both.promoted < at < both.reconnected for at in accepted)
@@ -227,12 +225,7 @@ def _old_site_stops_writing(course: Course[Sides], both: BothWrote) -> None:
     report.at_most("from contact to the old site's last acknowledgement", last, LAST_WRITE_SECONDS)
     late = [response.command_id for response in by_old if response.at > both.demoted + 1]
     report.none("responses of the old site after it was demoted", late)
-    report.story += [
-        f"{old.name} and {new.name} were cut off, and {new.name} was promoted.",
-        f"{old.name} acknowledged {between} more commands of its own clients meanwhile.",
-        f"They were reconnected; {old.name} acknowledged its last command {last:.2f} s later, and "
-        f"{both.demoted - both.reconnected:.2f} s later both its workers stood by.",
-    ]
+    report.figures["from contact to an old site that stands by, s"] = both.demoted - both.reconnected
 
 
 def _losses_of_the_old_site_are_listed(course: Course[Sides], both: BothWrote) -> None:
@@ -265,8 +258,8 @@ SPLIT_BRAIN = Drill(
 
 
 def _replace_a_frozen_site(course: Course[Sides]) -> BothWrote:
-    """The clients of the old site remain there. It is replaced while its broker and some other processes are frozen."""
-    pair, old, new = course.rig.pair, course.rig.active, course.rig.other
+    """It is replaced while its broker and some other processes are frozen."""
+    pair, old = course.rig.pair, course.rig.active
     course.sleep(APART_WARM)
     others = sorted({*pair.platform.processes(old)} - {"broker", MIRROR})
     frozen = ["broker", *course.random.sample(others, course.random.randint(0, len(others)))]
@@ -275,22 +268,12 @@ def _replace_a_frozen_site(course: Course[Sides]) -> BothWrote:
     began = time.time()
     pair.platform.pause_site(old, frozen, lambda: None)
     course.sleep(NOTICED)
-    pair.run("failover", "--unplanned", "--to", new.name, "--confirm", new.name)
-    promoted = time.time()
-    new_clients = course.start(NEW_CLIENTS, new.name)
-    course.sleep(FROZEN)
-    course.show(f"{old.name} runs again")
-    resumed = time.time()
-    pair.platform.resume_site(old)
-    pair.await_demoted(old, course.rig.epoch + 1)
-    demoted = time.time()
-    time.sleep(WATCHED_SECONDS)
-    course.load.switch(new.name)
-    course.report.story.append(
-        f"{', '.join(frozen)} of {old.name} were frozen for {resumed - began:.1f} s; {new.name} was promoted "
-        f"meanwhile, and {demoted - resumed:.1f} s after they ran again {old.name} stood by."
+    both = _replace(course, FROZEN, lambda: pair.platform.resume_site(old))
+    course.report.figures["frozen, s"] = both.reconnected - began
+    course.report.figures["from its return to an old site that stands by, s"] = (
+        both.demoted - both.reconnected
     )
-    return BothWrote(course.load, new_clients, promoted, resumed, demoted)
+    return both
 
 
 def _replaced_site_acknowledges_nothing(course: Course[Sides], both: BothWrote) -> None:

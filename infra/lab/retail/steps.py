@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from infra.lab.load.clients import Api, Request
+from services.edge.requests import decimal_text
 
 MICROS = 1_000_000
 CURRENCY = "GBP"
@@ -135,10 +136,10 @@ def _order(step: Place, order_id: str, at: str) -> Request:
         "currency": CURRENCY,
         "occurred_at": at,
         "lines": [
-            {"sku": line.sku, "quantity": line.quantity, "unit_price": to_decimal(line.unit_price)}
+            {"sku": line.sku, "quantity": line.quantity, "unit_price": decimal_text(line.unit_price)}
             for line in step.lines
         ],
-        "charges": [{"code": charge.code, "amount": to_decimal(charge.amount)} for charge in step.charges],
+        "charges": [{"code": charge.code, "amount": decimal_text(charge.amount)} for charge in step.charges],
     }
     key = f"order-{order_id}"
     return Request(
@@ -151,10 +152,3 @@ def _order(step: Place, order_id: str, at: str) -> Request:
         settles=True,
         correlation=CORRELATION + key,
     )
-
-
-def to_decimal(micros: int) -> str:
-    """Micros as the shortest exact decimal with at least two places: 2,550,000 is "2.55"."""
-    sign = "-" if micros < 0 else ""
-    whole, rest = divmod(abs(micros), MICROS)
-    return f"{sign}{whole}.{f'{rest:06d}'.rstrip('0').ljust(2, '0')}"

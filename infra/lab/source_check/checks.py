@@ -1,54 +1,34 @@
-"""Compares the marts with the retail file, figure by figure."""
+"""Compares the marts with the retail file, figure by figure: both are counted in SQL (`figures.sql`)."""
 
-from collections.abc import Mapping, Sequence
+import lzma
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
+import duckdb
 import msgspec
-import pyarrow.parquet as pq
+import pyarrow as pa
+from pyarrow import csv
 
+from analytics.marts.customers import LEAST_BASKETS, LEAST_SUPPORT, MOST_SKUS
 from infra.base.errors import DaybookError
-from infra.lab.source_check.figures import FIGURES, Figures, Row, micros
-from infra.lab.source_check.source import InvoiceSource, LoadedSource
+from infra.base.settings import ROOT
 
+RETAIL_CSV = ROOT / "infra" / "data" / "online-retail.csv.xz"
+FIGURES = Path(__file__).with_name("figures.sql")
 NEEDED = (
     *("orders", "daily_revenue", "order_funnel", "stock_ledger", "stockouts", "customers"),
     *("customer_cohorts", "guests", "customer_skus", "basket_pairs", "saga_health"),
 )
-
-
-class Marts(Protocol):
-    """The rows of each mart, by its name."""
-
-    def __getitem__(self, mart: str, /) -> Sequence[Row]: ...
+SHOWN = 5
+_FIGURE = re.compile(r"^-- figure (\w+): (.*)$", re.MULTILINE)
 
 
 class NotTogether(DaybookError):
     """Marts are missing, or were not read to the same offsets, or not to the end of the log."""
-
-
-class Outputs:
-    """The folder of `daybook analytics run`. Raises NotTogether."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        absent = [name for name in NEEDED if not (folder / name / "_log.json").is_file()]
-        if absent:
-            raise NotTogether(f"not in {folder}: {', '.join(absent)}; `./daybook analytics run` makes them")
-        logs = [msgspec.json.decode((folder / name / "_log.json").read_bytes()) for name in NEEDED]
-        if any(log["as_of"] for log in logs):
-            raise NotTogether("a mart is of an earlier moment: the file is compared with all that was loaded")
-        if any(log["ends"] != logs[0]["ends"] for log in logs):
-            raise NotTogether("the marts were read to different offsets: run them together")
-
-    def __getitem__(self, mart: str) -> Sequence[Row]:
-        rows: list[Row] = pq.read_table(self._folder / mart).to_pylist()
-        return rows
-
-
-SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -62,49 +42,62 @@ class Check:
     first: Sequence[str]
 
 
-def check(source: InvoiceSource, marts: Marts, first: date, last: date) -> list[Check]:
+def require_together(folder: Path) -> None:
+    """Raises NotTogether unless the marts in `folder` (of `daybook analytics run`) are of the same, whole log."""
+    absent = [name for name in NEEDED if not (folder / name / "_log.json").is_file()]
+    if absent:
+        raise NotTogether(f"not in {folder}: {', '.join(absent)}; `./daybook analytics run` makes them")
+    logs = [msgspec.json.decode((folder / name / "_log.json").read_bytes()) for name in NEEDED]
+    if any(log["as_of"] for log in logs):
+        raise NotTogether("a mart is of an earlier moment: the file is compared with all that was loaded")
+    if any(log["ends"] != logs[0]["ends"] for log in logs):
+        raise NotTogether("the marts were read to different offsets: run them together")
+
+
+def loaded_days(marts: Path) -> tuple[date, date] | None:
+    """The first and the last day on which the shop has an order; None where it has none."""
+    query = f"SELECT min(day), max(day) FROM read_parquet('{marts}/order_funnel/*.parquet')"
+    with duckdb.connect() as connection:
+        first, last = connection.execute(query).fetchall()[0]
+    return None if first is None else (first, last)
+
+
+def check(marts: Path, first: date, last: date, file: Path = RETAIL_CSV) -> Iterator[Check]:
     """Compare every figure that must agree exactly, for the days that are loaded."""
-    days = source.between(first, last)
-    orders = marts["orders"]
-    cancelled = {row["order_id"]: row for row in orders if row["cancelled_at"] is not None}
-    loaded = LoadedSource(source, days, frozenset(cancelled))
-    checks = [_cancellations(days, cancelled), _refunds(loaded, marts["customer_skus"])]
-    for mart, figure, by_file, by_mart in FIGURES:
-        checks.append(_compare(mart, figure, by_file(loaded), by_mart(marts[mart])))
-    return checks
+    views, *figures = _FIGURE.split(FIGURES.read_text("utf-8"))
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("sheet", _sheet(file))
+        for name in NEEDED:
+            connection.execute(f"CREATE VIEW {name} AS FROM read_parquet('{marts}/{name}/*.parquet')")
+        connection.execute(
+            "CREATE TABLE cancelled AS SELECT order_id AS name FROM orders WHERE cancelled_at IS NOT NULL"
+        )
+        variables = {"most_skus": MOST_SKUS, "least_baskets": LEAST_BASKETS, "least_support": LEAST_SUPPORT}
+        for name, value in {**variables, "first": f"DATE '{first}'", "last": f"DATE '{last}'"}.items():
+            connection.execute(f"SET VARIABLE {name} = {value}")
+        connection.execute(views)
+        for mart, figure, queries in zip(figures[::3], figures[1::3], figures[2::3], strict=True):
+            by_file, by_mart = (_counted(connection, query) for query in queries.split("-- mart\n"))
+            yield _compare(mart, figure, by_file, by_mart)
 
 
-def _compare(mart: str, figure: str, by_file: Figures, by_mart: Figures) -> Check:
+def _sheet(file: Path) -> pa.Table:
+    """The rows of the file, every value as text, and the `place` of each."""
+    with lzma.open(file) as content:
+        names = csv.open_csv(content).schema.names
+    texts = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+    with lzma.open(file) as content:
+        rows = csv.read_csv(content, convert_options=texts)
+    return rows.append_column("place", pa.array(range(len(rows)), pa.int64()))
+
+
+def _counted(connection: duckdb.DuckDBPyConnection, query: str) -> Mapping[Any, tuple[Any, ...]]:
+    return {key: tuple(values) for key, *values in connection.execute(query).fetchall()}
+
+
+def _compare(mart: str, figure: str, by_file: Mapping[Any, Any], by_mart: Mapping[Any, Any]) -> Check:
     keys = by_file.keys() | by_mart.keys()
     wrong = sorted((key for key in keys if by_file.get(key) != by_mart.get(key)), key=str)
     first = [f"{key}: file {by_file.get(key)}, mart {by_mart.get(key)}" for key in wrong[:SHOWN]]
     return Check(mart, figure, len(keys), len(wrong), first)
-
-
-def _cancellations(source: InvoiceSource, cancelled: Mapping[str, Row]) -> Check:
-    """The loader derives which order a note cancels; a note of that customer, time and goods must exist."""
-    notes = {(note.customer, note.at, frozenset(note.units.items())) for note in source.credits.values()}
-    proven = {}
-    for number, row in cancelled.items():
-        sale = source.sales.get(number)
-        mirrored = sale and (sale.customer, row["cancelled_at"], frozenset(sale.by_sku().items()))
-        proven[number] = mirrored in notes
-    return _compare(
-        "orders", "a credit note for each cancelled order", dict.fromkeys(cancelled, True), proven
-    )
-
-
-def _refunds(loaded: LoadedSource, rows: Sequence[Row]) -> Check:
-    """A refund is at a price that the customer has paid: exactly it, where there was only one."""
-    paid: dict[tuple[str | None, str], set[int]] = {}
-    for _, sale in loaded.sold():
-        for sku, _, price in sale.goods:
-            paid.setdefault((sale.customer, sku), set()).add(micros(price))
-    by_file, by_mart = {}, {}
-    for row in rows:
-        if units := row["returned_units"]:
-            key = (row["customer_id"], row["sku"])
-            lowest, highest = (units * bound(paid.get(key, {0})) for bound in (min, max))
-            by_mart[key] = row["refund"]
-            by_file[key] = min(max(row["refund"], lowest), highest)
-    return _compare("customer_skus", "refunds at the price paid", by_file, by_mart)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contracts.avro import long
 from contracts.lock import ROOT, Schema
 from infra.log.contracts.schemas import ContractError, SchemaFile, references, schema_files, schemas_of_topics
 
@@ -122,7 +121,7 @@ def _render(module: Module) -> str:
 
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_HELPERS = ("LENGTHS", "array", "binary", "int32", "join", "long")
+_HELPERS = ("LENGTHS", "array", "binary", "int32", "join", "long", "symbols")
 
 
 def render_encoders(modules: Sequence[Module]) -> str:
@@ -138,7 +137,7 @@ def render_encoders(modules: Sequence[Module]) -> str:
     records = [(module.alias, name) for module in modules for name in module.top]
     entries = "".join(f"    {alias}.{name}: {_snake(name)},\n" for alias, name in records)
     encoders = f"\nENCODERS: dict[Any, Callable[[Any], bytes]] = {{\n{entries}}}\n"
-    body = "\n".join([*tables, *functions, encoders])
+    body = "\n".join([*tables, "", *functions, encoders])
     helpers = [name for name in _HELPERS if re.search(rf"(?<!\.)\b{name}\b", body)]
     head = f'"""{HEADER}"""\n# fmt: off\n\nfrom __future__ import annotations\n\n'
     head += "from collections.abc import Callable\nfrom typing import Any\n\n"
@@ -152,14 +151,8 @@ def render_encoders(modules: Sequence[Module]) -> str:
 
 def _table(schema: Schema) -> str:
     """The symbols of an enum, each encoded as its number."""
-    rows = "".join(
-        f'    "{symbol}": {_literal(long(number))},\n' for number, symbol in enumerate(schema["symbols"])
-    )
-    return f"{_constant(schema['name'])} = {{\n{rows}}}\n"
-
-
-def _literal(value: bytes) -> str:
-    return 'b"' + "".join(f"\\x{byte:02x}" for byte in value) + '"'
+    names = ", ".join(f'"{symbol}"' for symbol in schema["symbols"])
+    return f"{_constant(schema['name'])} = symbols({names})"
 
 
 def _function(module: str, schema: Schema) -> str:

@@ -25,6 +25,8 @@ from infra.stack.shop import ROUTED
 # The profile of the second site, and the file that keeps it on.
 SITES, TWO_SITES = "sites", "two-sites"
 HOME_PEER = "away-link:9095"  # the other site's broker for the processes of home
+# Of the compose files: Kafka is in clear text, or tokens are not verified, if one of these is empty.
+EMPTY_IF_INSECURE = ("DAYBOOK_KAFKA_SCHEME", "DAYBOOK_TOKEN_KEYS")
 NO_DOCKER = "there is no docker on the path: install Docker with its compose plugin"
 START_SECONDS, PAUSE_SECONDS = 300.0, 0.5
 CALL_SECONDS, PROBE_SECONDS, POLL_SECONDS = 120.0, 60.0, 0.05
@@ -78,11 +80,11 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
         first = os.environ.get("COMPOSE_FILE", "docker-compose.yml")
         files["COMPOSE_FILE"] = f"{first}:{further.absolute()}"
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if value or name not in EMPTY_IF_INSECURE},
+        **({} if settings.secured else dict.fromkeys(EMPTY_IF_INSECURE, "")),
         **files,
         "COMPOSE_PROFILES": ",".join(profiles),
         "DAYBOOK_HOME": str(settings.named_home),
-        **({} if settings.secured else {"DAYBOOK_KAFKA_SCHEME": ""}),
         "DAYBOOK_HOME_PEER": HOME_PEER if SITES in profiles else "",
         "DAYBOOK_PORTS": str(settings.port_base // 100),
         "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),

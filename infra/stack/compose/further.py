@@ -13,6 +13,8 @@ from infra.base.files import write_whole
 from infra.base.settings import OFFSETS, ROOT
 from infra.stack.shop import instances
 
+# As in the Dockerfile. A process that is no API serves nothing but health and metrics.
+HTTP_PORT, HEALTH_PORT = 8080, 8090
 _SERVICE = """\
   {name}:
     extends: {{ file: {shop}, service: {kind} }}
@@ -21,7 +23,7 @@ _SERVICE = """\
       DAYBOOK_REPLICA: {number}
       DAYBOOK_PROJECTION_INSTANCE: {number}
       DAYBOOK_ALLOWED_HOSTS: 127.0.0.1,localhost,{name}
-    ports: !override ["127.0.0.1:${{DAYBOOK_PORTS:-274}}{port:02}:8080"]
+    ports: !override ["127.0.0.1:${{DAYBOOK_PORTS:-274}}{port:02}:{inside}"]
 """
 
 
@@ -34,7 +36,12 @@ def write_further(home: Path, counts: Mapping[str, int]) -> None:
     """Replace the file: as many containers of each kind as in `counts`."""
     services = [
         _SERVICE.format(
-            name=name, kind=kind, number=number, port=OFFSETS[name], shop=ROOT / "infra/compose/shop.yml"
+            name=name,
+            kind=kind,
+            number=number,
+            port=OFFSETS[name],
+            inside=HTTP_PORT if kind.endswith("-api") else HEALTH_PORT,
+            shop=ROOT / "infra/compose/shop.yml",
         )
         for kind, count in counts.items()
         for number, name in enumerate(instances(kind, count))

@@ -4,6 +4,7 @@
 
 - `kafka-identities`: Kafka's authority, certificates and passwords (`infra/identity/authority.py`)
 - `secrets`: the passwords of the database's roles, and other secrets, one in a file
+- `identity`: the issuer of access tokens (`infra/identity/issuer.py`)
 - `containers/NAME`: what the container NAME gets, which sees this folder and no other
 - `home`, `away`: what the containers of each site see of it: its link's state, and what is held down
 
@@ -28,23 +29,31 @@ from contracts.kafka_address import secured
 from infra.base.files import kept_secret, write_whole
 from infra.base.settings import INSECURE
 from infra.identity.authority import BROKER, Authority
+from infra.identity.issuer import TokenIssuer
 from infra.log.rights import ADMIN, MIRROR, principals
 from infra.stack.mirror_settings import property_lines
 from infra.stack.security import security_properties
-from infra.stack.shop import AUDITOR, DATABASE, OWNER, USER
+from infra.stack.shop import AUDITOR, DATABASE, OWNER, USER, verified
 from services.kernel.log.clients import Connection
 
 # Under these names the brokers' certificate is shown.
 NAMES = ("broker", "broker-1", "broker-2", "broker-3", "controller", "away-broker", "link", "away-link")
 # Where a broker's image looks for its settings; its folder is mounted there.
 BROKER_CONFIG = Path("/mnt/shared/config")
-KAFKA = "kafka.json"
+# Where every other container finds its files.
+RUN_SECRETS = Path("/run/secrets")
+KAFKA, AUTHORITY = "kafka.json", "authority.pem"
 DATABASES = {"": "postgres", "away-": "away-postgres"}
 ROLES = (OWNER, "projection", "query", "guard", AUDITOR)
 # What holds for each kind of node (infra/kafka), by its container's folder.
 NODES = {"broker": "broker", "node": "replicated"}
-# Who reads a broker's JMX. Java refuses a file of passwords that others than its own user may read.
-JMX, JMX_PASSWORDS, JMX_OWNER = "metrics", "jmx.password", 1000
+# Who reads a broker's JMX.
+JMX, JMX_PASSWORDS = "metrics", "jmx.password"
+DATABASE_KEY = "server.pem"
+# Java and PostgreSQL refuse such a file if others than their own user may read it: its number in the image.
+OWNERS = {JMX_PASSWORDS: 1000, DATABASE_KEY: 999}
+# The token of Kafka Connect for the registry. Every start makes a new one.
+TOKEN_HOURS = 24.0 * 365
 Files: TypeAlias = Iterator[tuple[str, dict[str, str]]]
 """A container's folder, and the content of each file in it."""
 
@@ -75,6 +84,15 @@ class Secrets:
     def authority(self) -> Authority:
         return Authority(self.shop / "kafka-identities", NAMES)
 
+    @property
+    def issuer(self) -> TokenIssuer:
+        return TokenIssuer(self.shop / "identity", RUN_SECRETS)
+
+    @property
+    def token_keys(self) -> dict[str, str]:
+        """The file by which an API verifies tokens."""
+        return {self.issuer.keys.name: self.issuer.keys.read_text()}
+
     def kept(self, name: str) -> str:
         """A secret without another form: hexadecimal."""
         return kept_secret(self.shop / "secrets" / name, token_hex(24))
@@ -83,8 +101,13 @@ class Secrets:
         """Of a role of the database."""
         return self.kept(f"{'database' if role == USER else role}_password")
 
-    def database_url(self, role: str, host: str) -> str:
-        return f"postgresql://{role}:{self.password(role)}@{host}:5432/{DATABASE}"
+    def database(self, role: str, host: str) -> dict[str, str]:
+        """The files by which a process connects to the database as `role`."""
+        address = f"postgresql://{role}:{self.password(role)}@{host}:5432/{DATABASE}"
+        return {
+            "daybook_database_url": f"{address}?{verified(RUN_SECRETS / AUTHORITY)}",
+            AUTHORITY: self.authority.certificate.read_text(),
+        }
 
     def identity(self, user: str) -> str:
         """The file by which a process connects to Kafka as `user`."""
@@ -125,7 +148,8 @@ def _nodes(secrets: Secrets, infra: Path) -> Files:
     jmx = (infra / "monitoring" / "jmx.yml").read_text()
     yield "broker-metrics", {"jmx.yml": f"{jmx}username: {JMX}\npassword: {secrets.kept('jmx_password')}\n"}
     yield "controller-proof", {"client.properties": secrets.java(BROKER, "")}
-    yield "postgres", {"password": secrets.password(USER)}
+    certificate = secrets.authority.server("postgres", [*DATABASES.values()])
+    yield "postgres", {"password": secrets.password(USER), DATABASE_KEY: certificate.read_text()}
 
 
 def _processes(secrets: Secrets) -> Files:
@@ -133,7 +157,9 @@ def _processes(secrets: Secrets) -> Files:
     for name in ("order-worker", "inventory-worker", "storage", "router"):
         yield name, {KAFKA: secrets.identity(name)}
     for name in ("order-api", "inventory-api"):
-        yield name, {KAFKA: secrets.identity(name), "daybook_hash_key": secrets.kept("daybook_hash_key")}
+        hash_key = {"daybook_hash_key": secrets.kept("daybook_hash_key")}
+        yield name, {KAFKA: secrets.identity(name), **hash_key, **secrets.token_keys}
+    yield "registry", secrets.token_keys
     everybody = (BROKER, ADMIN, *principals())
     yield "topics", {f"{user}.json": secrets.identity(user) for user in everybody}
     steps = ("operator-failover", MIRROR)
@@ -142,29 +168,20 @@ def _processes(secrets: Secrets) -> Files:
 
 def _with_database(secrets: Secrets, site: str, host: str) -> Files:
     passwords = {role: secrets.password(role) for role in ROLES}
-    yield (
-        f"{site}migrations",
-        {
-            "daybook_database_url": secrets.database_url(USER, host),
-            "daybook_role_passwords": msgspec.json.encode(passwords).decode(),
-        },
-    )
+    all_roles = {"daybook_role_passwords": msgspec.json.encode(passwords).decode()}
+    yield f"{site}migrations", {**secrets.database(USER, host), **all_roles}
     for name, role in (("projection", "projection"), ("query-api", "query"), ("guard", "guard")):
-        url = secrets.database_url(role, host)
-        yield f"{site}{name}", {KAFKA: secrets.identity(role), "daybook_database_url": url}
+        keys = secrets.token_keys if name == "query-api" else {}
+        yield f"{site}{name}", {KAFKA: secrets.identity(role), **secrets.database(role, host), **keys}
 
 
 def _profiles(secrets: Secrets) -> Files:
-    office, connect = secrets.kept("daybook_office_password"), ("", "producer.", "consumer.", "admin.")
-    yield (
-        "office",
-        {
-            "daybook_database_url": secrets.database_url(USER, "postgres"),
-            "daybook_office_password": office,
-        },
-    )
-    properties = {"kafka.properties": secrets.java("connect", *connect)}
-    yield "connect", {**properties, "daybook_office_password": office}
+    office = {"daybook_office_password": secrets.kept("daybook_office_password")}
+    yield "office", {**secrets.database(USER, DATABASES[""]), **office}
+    properties = {"kafka.properties": secrets.java("connect", "", "producer.", "consumer.", "admin.")}
+    reads = {"registry_token": secrets.issuer.token("connect", ["ops:read"], TOKEN_HOURS)}
+    certificate = {AUTHORITY: secrets.authority.certificate.read_text()}
+    yield "connect", {**properties, **office, **reads, **certificate}
     yield "price-lists", properties
     yield "marts", {KAFKA: secrets.identity("analytics")}
 
@@ -174,6 +191,7 @@ def make(settings: SecretSettings) -> None:
     shop, secured_shop = settings.shop, bool(settings.kafka_scheme)
     secrets = Secrets(shop, secured_shop)
     secrets.authority.prepare([ADMIN, *principals()])
+    secrets.issuer.prepare()
     for container, files in container_files(secrets, settings.infra).items():
         folder = shop / "containers" / container
         folder.mkdir(parents=True, exist_ok=True)
@@ -202,14 +220,15 @@ def _write(file: Path, content: bytes) -> None:
 def _give(shop: Path, owner: os.stat_result) -> None:
     """To the owner of the checkout, and let others read only what containers get. Docker makes folders as root."""
     open_to_all = {shop / name for name in ("home", "away", "containers")}
-    own = [shop / name for name in ("kafka-identities", "secrets", *(path.name for path in open_to_all))]
+    private_folders = {shop / name for name in ("kafka-identities", "identity", "secrets")}
+    own = private_folders | open_to_all
     for path in (shop, shop / INSECURE, *own, *(inner for folder in own for inner in folder.rglob("*"))):
         if not path.exists():
             continue
         is_open = path in open_to_all or not open_to_all.isdisjoint(path.parents)
-        private = not is_open or path.name == JMX_PASSWORDS
+        private = not is_open or path.name in OWNERS
         path.chmod((0o755 if path.is_dir() else 0o644) & (0o700 if private else 0o777))
-        os.chown(path, JMX_OWNER if path.name == JMX_PASSWORDS else owner.st_uid, owner.st_gid)
+        os.chown(path, OWNERS.get(path.name, owner.st_uid), owner.st_gid)
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.stack.storage import LOOK_SECONDS, MEGABYTE, StorageWatch
-from services.edge.app import application
+from services.edge.app import health_application
 from services.edge.json_logs import configure_logging
 from services.edge.server import end_process, serve
 
@@ -35,8 +35,8 @@ class StorageSettings(BaseSettings):
     kafka: str
     disks: Path = Path("/disks")
     storage_reserve_mb: Annotated[int, Field(ge=128)] = 512
-    http_host: str = "127.0.0.1"
-    http_port: int = 8080
+    health_host: str = "127.0.0.1"
+    health_port: int = 8090
     log_level: str = "INFO"
 
 
@@ -61,7 +61,7 @@ def main() -> int:
     FREE.set_function(lambda: watch.space.free)
     SHORT.set_function(lambda: watch.short)
     threading.Thread(target=follow, args=(watch, settings.kafka), name="storage", daemon=True).start()
-    return serve(application([], lambda: None), settings.http_host, settings.http_port)
+    return serve(health_application(lambda: None), settings.health_host, settings.health_port)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from infra.base.files import rotate
 from infra.base.waiting import wait_until
 
 POLL_SECONDS = 0.05
+LAST_LINES = 15
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
 
-    def last_lines(self, count: int = 15) -> str:
+    def last_lines(self) -> str:
         """The end of the log, for an error's text."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
 
 
 class Server(ABC):

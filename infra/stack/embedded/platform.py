@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,12 +18,9 @@ import psutil
 from infra.base.errors import NotReady
 from infra.base.journal import MemberState, Phase, StackJournal, StackState
 from infra.base.settings import ROOT, StackSettings
-from infra.log.rights import ADMIN
-from infra.stack.embedded.cluster import cluster_alone, kept_cluster_id
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import brokers_alone, kept_cluster_id
 from infra.stack.embedded.supervisor import site_storage
 from infra.stack.platform import Platform, SiteProcess
-from infra.stack.security import apply_security, prepare_identities
 from infra.stack.site import AWAY, Site, peer, sites_of
 
 
@@ -92,23 +89,11 @@ class EmbeddedPlatform(Platform):
     def has_log(self, site: Site) -> bool:
         return (site.settings.home / "broker").is_dir()
 
-    @contextmanager
-    def broker_alone(self, site: Site) -> Iterator[str]:
+    def broker_alone(self, site: Site) -> AbstractContextManager[str]:
         settings, other = site.settings, peer(site.settings)
         if other is not None and other.settings.brokers > settings.brokers and not self.has_log(site):
             kept_cluster_id(settings.home)  # an empty machine becomes what the other site is
-        if settings.brokers > 1:
-            with cluster_alone(settings) as bootstrap:
-                yield bootstrap
-            return
-        prepare_identities(settings)
-        broker = EmbeddedBroker.of_site(settings)
-        broker.start()
-        try:
-            apply_security(settings)
-            yield settings.kafka_as(ADMIN)  # whoever starts a broker may do everything on it
-        finally:
-            broker.stop()
+        return brokers_alone(settings)
 
     def lose_disks(self, site: Site, kept: Path) -> None:
         for store in (*site.settings.nodes("broker"), *site.settings.nodes("controller"), "postgres"):

@@ -32,9 +32,9 @@ def router_member(settings: StackSettings) -> Member:
         (settings.port(ROUTER), *map(settings.port, ROUTED.values())),
         lambda: Program(ROUTER, (sys.executable, "-m", "infra.router.router"), _environment(settings)),
         # it also responds while no site is active
-        lambda: http_ready(settings.url(ROUTER), "live"),
+        lambda: http_ready(settings.health_url(ROUTER), "live"),
         READY_SECONDS,
-        alive=lambda: http_ready(settings.url(ROUTER), "live"),
+        alive=lambda: http_ready(settings.health_url(ROUTER), "live"),
     )
 
 
@@ -56,7 +56,8 @@ def _environment(settings: StackSettings) -> dict[str, str]:
         **os.environ,
         "PYTHONUNBUFFERED": "1",
         "DAYBOOK_HTTP_HOST": HOST,
-        "DAYBOOK_HTTP_PORT": str(settings.port(ROUTER)),
+        "DAYBOOK_HEALTH_HOST": HOST,
+        "DAYBOOK_HEALTH_PORT": str(settings.health_port(ROUTER)),
         **{name: msgspec.json.encode(value).decode() for name, value in own.items()},
     }
 

@@ -19,8 +19,7 @@ from infra.log.control import Address
 from infra.log.topics import Unsafe, catalogue, mirrored_topics
 from infra.stack.database import database_open
 from infra.stack.embedded.child import Program
-from infra.stack.embedded.cluster import NODE_SECONDS, Node, site_nodes
-from infra.stack.embedded.kafka import broker_ready, mirror_ready, prepare_broker, prepare_mirror, site_broker
+from infra.stack.embedded.kafka import NODE_SECONDS, Node, mirror_ready, prepare_mirror, site_nodes
 from infra.stack.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
 from infra.stack.mirror_settings import MirrorPlace
 from infra.stack.security import apply_security, starting_address
@@ -129,27 +128,12 @@ def _stores(settings: StackSettings) -> list[list[Member]]:
         lambda: postgres_ready(database) and database_open(settings),
         seconds=120,
     )
-    if settings.brokers == 1:
-        return [[_single_broker(settings), postgres]]
-    controllers, brokers = site_nodes(settings, linked=peer(settings) is not None)
-    return [list(map(_node, controllers)), [*map(_node, brokers), postgres]]
-
-
-def _single_broker(settings: StackSettings) -> Member:
-    broker = site_broker(settings, linked=peer(settings) is not None)
-    ports = broker.port, broker.controller_port, broker.peer_port, broker.internal_port
-    return Member(
-        "broker",
-        tuple(port for port in ports if port),
-        lambda: prepare_broker(broker),
-        lambda: broker_ready(broker.own_address),
-        seconds=120,
-    )
+    *controllers, brokers = site_nodes(settings, linked=peer(settings) is not None)
+    return [*(list(map(_node, row)) for row in controllers), [*map(_node, brokers), postgres]]
 
 
 def _node(node: Node) -> Member:
-    ports = tuple(port for port in (node.port, node.peer_port, node.authority and node.internal_port) if port)
-    return Member(node.name, ports, node.prepare, node.ready, NODE_SECONDS)
+    return Member(node.name, node.ports, node.prepare, node.ready, NODE_SECONDS)
 
 
 def _link(settings: StackSettings) -> Member:
@@ -185,7 +169,7 @@ def _mirror(settings: StackSettings, source: Site) -> Member:
         lambda: mirror_ready(mirror),
         seconds=120 if settings.brokers == 1 else NODE_SECONDS,
         # only the guard can tell
-        alive=lambda: health(settings.url("guard"), "mirror") != 503,
+        alive=lambda: health(settings.health_url("guard"), "mirror") != 503,
         awaited=False,
     )
 
@@ -208,12 +192,12 @@ def _service(settings: StackSettings, service: ShopProcess, seconds: float = 300
     command = (sys.executable, "-m", service.module, *filter(None, [service.part]))
     return Member(
         service.name,
-        (settings.port(service.name),),
+        settings.ports(service.name),
         lambda: Program(service.name, command, _environment(settings, service.name, service.number)),
-        lambda: http_ready(settings.url(service.name)),
+        lambda: http_ready(settings.health_url(service.name)),
         seconds,
         # clients of this machine may have all connections of its address: a refusal is a sign of life
-        alive=lambda: health(settings.url(service.name), "live") in (200, 429),
+        alive=lambda: health(settings.health_url(service.name), "live") in (200, 429),
     )
 
 
@@ -246,6 +230,8 @@ def _environment(settings: StackSettings, name: str, number: int = 0) -> dict[st
         "DAYBOOK_PROJECTION_INSTANCE": str(number),
         "DAYBOOK_HTTP_HOST": HOST,
         "DAYBOOK_HTTP_PORT": str(settings.port(name)),
+        "DAYBOOK_HEALTH_HOST": HOST,
+        "DAYBOOK_HEALTH_PORT": str(settings.health_port(name)),
         "DAYBOOK_HOME": str(settings.home.absolute()),
         "DAYBOOK_PORT_BASE": str(settings.port_base),
         "DAYBOOK_SITE": settings.site,

@@ -9,12 +9,12 @@ An address is in clear text, or names the file of an `KafkaIdentity` (`contracts
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from contracts.kafka_address import bootstrap_of, identity_file
@@ -54,7 +54,9 @@ _WRITER = {"acks": "all", "enable.idempotence": True, "partitioner": "murmur2_ra
 
 class KafkaIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who connects, as a file of JSON contains it: the certificate of the authority (PEM) by which a broker is known,
-    and either a user with a password (SCRAM-SHA-512), or a certificate and its key (PEM, PKCS #8)."""
+    and a user with a password (SCRAM-SHA-512), or a certificate and its key (PEM, PKCS #8), or both.
+
+    A broker has no user. A user's certificate is for the other site, whose listener for the link insists on both."""
 
     authority: str
     user: str = ""
@@ -96,11 +98,7 @@ class Connection:
             case None:
                 return options
             case KafkaIdentity(user="") as own:
-                own_options = {
-                    "security.protocol": "SSL",
-                    "ssl.certificate.pem": own.certificate,
-                    "ssl.key.pem": own.key,
-                }
+                own_options = {"security.protocol": "SSL"}
             case own:
                 own_options = {
                     "security.protocol": "SASL_SSL",
@@ -108,34 +106,26 @@ class Connection:
                     "sasl.username": own.user,
                     "sasl.password": own.password,
                 }
+        if own.certificate:
+            own_options |= {"ssl.certificate.pem": own.certificate, "ssl.key.pem": own.key}
         return options | own_options | {"ssl.ca.pem": own.authority}
 
     def java(self, prefix: str = "") -> dict[str, str]:
-        """For Kafka's own tools, Connect (`prefix` none) and MirrorMaker2 (`<cluster>.`)."""
+        """For Kafka's own tools, Connect (`prefix` none), MirrorMaker2 (`<cluster>.`) and Spark (`kafka.`)."""
         options = {"bootstrap.servers": self.bootstrap}
         match self.identity:
             case None:
                 own_options = {}
             case KafkaIdentity(user="") as own:
-                own_options = {
-                    "security.protocol": "SSL",
-                    "ssl.keystore.type": "PEM",
-                    "ssl.keystore.certificate.chain": own.certificate,
-                    "ssl.keystore.key": own.key,
-                    **_trust(own),
-                }
+                own_options = {"security.protocol": "SSL", **_tls(own)}
             case own:
                 own_options = {
                     "security.protocol": "SASL_SSL",
                     "sasl.mechanism": _MECHANISM,
                     "sasl.jaas.config": f'{_LOGIN} username="{own.user}" password="{own.password}";',
-                    **_trust(own),
+                    **_tls(own),
                 }
         return {f"{prefix}{name}": value for name, value in (options | own_options).items()}
-
-    def spark(self) -> dict[str, str]:
-        """For Spark's Kafka source."""
-        return self.java("kafka.")
 
     def faust(self) -> dict[str, Any]:
         """For a Faust app, which hands them on to aiokafka."""
@@ -171,8 +161,13 @@ def _trusting(own: KafkaIdentity) -> SSLContext:
     return trusted
 
 
-def _trust(own: KafkaIdentity) -> dict[str, str]:
-    return {
+def _tls(own: KafkaIdentity) -> dict[str, str]:
+    certified = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": own.certificate,
+        "ssl.keystore.key": own.key,
+    }
+    return (certified if own.certificate else {}) | {
         "ssl.truststore.type": "PEM",
         "ssl.truststore.certificates": own.authority,
         "ssl.enabled.protocols": "TLSv1.3",
@@ -201,3 +196,29 @@ def writer(address: str, options: Options | None = None) -> Producer:
 
 def admin(address: str, options: Options | None = None) -> AdminClient:
     return AdminClient(Connection(address).librdkafka() | dict(options or {}))
+
+
+class NewRecord(NamedTuple):
+    """A record to append; without a `value` it is a tombstone."""
+
+    topic: str
+    key: str | bytes
+    value: bytes | None
+    partition: int = -1  # chosen by the key
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
+def deliver(producer: Producer, records: Iterable[NewRecord], seconds: float) -> None:
+    """Append the records. Raises TimeoutError, with the broker's reason, unless all are written in time."""
+    refused: list[str] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            refused.append(f"{message.topic()} did not take a record: {error.str()}")
+
+    for topic, key, value, partition, headers in records:
+        producer.produce(topic, value, key, partition, headers=list(headers), on_delivery=delivered)
+    if (waiting := producer.flush(seconds)) or refused:
+        raise TimeoutError(
+            refused[0] if refused else f"{waiting} records were not written within {seconds:.0f} s"
+        )

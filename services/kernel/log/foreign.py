@@ -1,4 +1,4 @@
-"""Counting and naming records that are not of our log. Which ones they are: `log_rule.py` for events, and
+"""Counting and naming records that are not of our log. Which ones they are: `rule.py` for events, and
 `answer_of` for recorded outcomes."""
 
 from __future__ import annotations

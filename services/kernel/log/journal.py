@@ -7,20 +7,17 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 
-import structlog
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
-from contracts.kafka_address import bootstrap_of
 from contracts.kernel.records import EpochsRecorded, LossReport, OperatorActed, RecordJudged, SiteSwitch
 from services.kernel.log import clients
+from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.rule import Journal, Judged, stream_of
 from services.kernel.record.codec import Undecodable, decode, encode
 
 TOPIC = "site.journal"
 WRITE_SECONDS = 20.0
-
-log = structlog.get_logger()
 
 
 def with_record(journal: Journal, value: bytes | None) -> Journal:
@@ -98,14 +95,6 @@ def write_journal(
     records: Iterable[tuple[str, RecordJudged | EpochsRecorded | SiteSwitch | LossReport | OperatorActed]],
 ) -> None:
     """Append records (key and value). Raises TimeoutError where the broker does not take them."""
-    refused: list[KafkaError] = []
-
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            refused.append(error)
-
     producer = clients.writer(bootstrap, {"message.timeout.ms": int(WRITE_SECONDS * 1000), "log_level": 0})
-    for key, record in records:
-        producer.produce(TOPIC, encode(TOPIC, record), key, partition=0, on_delivery=delivered)
-    if producer.flush(WRITE_SECONDS + 1) or refused:
-        raise TimeoutError(f"{TOPIC} at {bootstrap_of(bootstrap)} did not take the record: is the broker up?")
+    new = (NewRecord(TOPIC, key, encode(TOPIC, record), 0) for key, record in records)
+    deliver(producer, new, WRITE_SECONDS + 1)

@@ -1,4 +1,4 @@
-"""Folding the log into a slot's partitions: events and recorded outcomes, by the rule for records (`log_rule.py`).
+"""Folding the log into a slot's partitions: events and recorded outcomes, by the rule for records (`rule.py`).
 
 The same fold restores a slot, keeps a standby warm, and reads an owner's own events back behind its commits.
 """

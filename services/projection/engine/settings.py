@@ -23,7 +23,7 @@ class MigrationSettings(ReadSettings):
 
 
 class ProjectionSettings(ReadSettings):
-    http_port: Port = 27413
+    health_port: Port = 27413
     projection_group: str = "daybook-projection"
     # a name that no other process of the group has, and that stays over restarts; empty: none
     projection_instance: str = ""
@@ -35,7 +35,9 @@ class ProjectionSettings(ReadSettings):
 
 
 class QuerySettings(ReadSettings):
+    http_host: str = "127.0.0.1"
     http_port: Port = 27403
+    health_port: Port = 27409
     database_connections: int = 10
     wait_seconds: float = 2
     max_wait_seconds: float = 30

@@ -22,6 +22,7 @@ from infra.lab.load.shop import Shop, api_urls
 from infra.stack.compose.engine import Failure, inject, is_healthy
 from infra.stack.compose.office import of_office
 from infra.stack.shop import USER, database_url
+from infra.stack.tokens import caller_of
 from services.kernel.log.reader import partitions_of, read_to_end
 from tests.containers.shop import SECONDS, ContainerShop, eventually
 
@@ -97,7 +98,7 @@ def test_a_list_is_whole_also_where_both_who_carry_it_are_killed(
 
 
 def test_orders_that_are_confirmed_come_out_and_others_do_not(connected: ContainerShop) -> None:
-    with httpx.Client(trust_env=False, timeout=60) as client:
+    with httpx.Client(trust_env=False, timeout=60, auth=caller_of(connected.settings)) as client:
         urls = {api: connected.settings.url(api) for api in ("inventory-api", "order-api")}
         receipt = {"quantity": 5, "reference": "connect"}
         post(client, f"{urls['inventory-api']}/stock/office-mug/receipts", "office-delivery", receipt)

@@ -14,6 +14,7 @@ from infra.dr.comparison import compare
 from infra.dr.overview import SitesView
 from infra.lab.drills.judgement import digests
 from infra.stack.shop import database_url
+from infra.stack.tokens import caller_of
 from tests.containers.shop import ContainerShop, eventually
 
 pytestmark = pytest.mark.timeout(2400)
@@ -60,11 +61,13 @@ def test_it_takes_no_commands_and_says_where_to_go(shop: ContainerShop, away: St
         f"{away.url('inventory-api')}/stock/MUG-1/receipts",
         json=receipt,
         headers={"Idempotency-Key": "wrong-site"},
+        auth=caller_of(away),
         trust_env=False,
         timeout=30,
     )
     assert refused.status_code == 503
     assert refused.json()["code"] == "site_passive"
     assert refused.json()["active_site"] == shop.settings.url("inventory-api")
-    read = httpx.get(f"{away.url('query-api')}/projections", trust_env=False, timeout=30)
+    url = f"{away.url('query-api')}/projections"
+    read = httpx.get(url, auth=caller_of(away), trust_env=False, timeout=30)
     assert read.status_code == 200

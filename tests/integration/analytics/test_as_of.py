@@ -79,6 +79,7 @@ def test_as_it_had_happened_by_then(spark: SparkSession, kafka: str, shop: Topic
     log.log.unpersist()
 
 
+@pytest.mark.full
 def test_as_the_lake_knew_then_what_had_happened_by_then(
     spark: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ def test_as_the_lake_knew_then_what_had_happened_by_then(
     assert {row[0] for row in mart_rows["order_state"]} == {"o-1", "o-2", "o-3", "o-4"}
 
 
+@pytest.mark.full
 def test_as_an_earlier_reading_saw_it(spark: SparkSession, kafka: str, shop: Topics) -> None:
     ends = stable_ends(kafka, (shop.orders, shop.inventory))
     offsets: Offsets = {topic: {n: end // 2 for n, end in parts.items()} for topic, parts in ends.items()}

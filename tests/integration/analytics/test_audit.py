@@ -93,6 +93,7 @@ def test_rows_changed_by_hand_are_named(spark: SparkSession, sources: AuditSourc
     ]
 
 
+@pytest.mark.full
 def test_a_row_left_behind_differs_from_its_next_version_on(
     spark: SparkSession, sources: AuditSources
 ) -> None:
@@ -142,6 +143,7 @@ def test_read_models_of_another_log_are_refused(spark: SparkSession, sources: Au
         audited(spark, sources)
 
 
+@pytest.mark.full
 def test_what_was_expected_is_compared_too(
     spark: SparkSession, sources: AuditSources, tmp_path: Path
 ) -> None:

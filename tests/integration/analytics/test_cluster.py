@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.jobs.marts import Selection, events, sources
-from analytics.jobs.outputs import LOG_FILE, OutputReading, write
-from analytics.marts.catalogue import MARTS
+from analytics.jobs.outputs import OutputReading, write
+from analytics.marts.catalogue import LOG_FILE, MARTS
 from infra.base.ports import HOST
 from infra.base.settings import OFFSETS, StackSettings
 from infra.log.topics import create_topics
@@ -57,6 +57,7 @@ def cluster(tmp_path: Path) -> Iterator[StackSettings]:
     assert daybook(settings.home, base, "spark", "status").returncode == 1
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_a_job_on_the_cluster_makes_the_local_rows(
     cluster: StackSettings,
@@ -90,7 +91,6 @@ def test_a_job_on_the_cluster_makes_the_local_rows(
     for name in COMPARED:
         write(
             MARTS[name].build(made_of),
-            name,
             MARTS[name],
             OutputReading("log", {}, None, None, 0, ()),
             here / name,

@@ -59,6 +59,7 @@ def audited(spark: SparkSession, sources: AuditSources) -> Verdict:
     return audit(spark, sources, 30, lambda _: None)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_ten_kinds_at_once_then_decided(
     spark: SparkSession, kafka: str, fresh_database: str, tmp_path: Path

@@ -17,7 +17,6 @@ from analytics.envelope import POSITION
 from analytics.lake import writer as lake_writer
 from analytics.lake.reader import LakeLog, open_lake
 from analytics.lake.tables import (
-    FORMER,
     RAW,
     NoLake,
     NotRecorded,
@@ -147,6 +146,7 @@ def test_only_what_is_new_is_copied(spark: SparkSession, kafka: str, topics: Top
     assert_same(spark, kafka, lake)
 
 
+@pytest.mark.full
 def test_recorded_time_does_not_change(spark: SparkSession, kafka: str, topics: Topics, lake: Path) -> None:
     """An open transaction, which a filter by the records' time would let in later, and a late decision of the rule."""
 
@@ -177,6 +177,7 @@ def test_recorded_time_does_not_change(spark: SparkSession, kafka: str, topics: 
     assert_same(spark, kafka, lake)
 
 
+@pytest.mark.full
 def test_compaction_changes_files_and_nothing_else(
     spark: SparkSession, kafka: str, topics: Topics, lake: Path
 ) -> None:
@@ -197,6 +198,7 @@ def table_files(lake: Path, name: str) -> int:
     return len(delta.file_uris()) if delta else 0
 
 
+@pytest.mark.full
 def test_after_a_change_of_the_contracts_everything_is_decoded_again(
     spark: SparkSession, kafka: str, topics: Topics, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +215,7 @@ def test_after_a_change_of_the_contracts_everything_is_decoded_again(
     assert_same(spark, kafka, lake)
 
 
+@pytest.mark.full
 def test_two_writers_append_a_batch_once(
     spark: SparkSession, kafka: str, topics: Topics, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +249,7 @@ def test_the_lake_reports_how_far_it_is_complete(
     assert "the same as now" in report
 
 
+@pytest.mark.full
 def test_a_lake_of_another_log_is_refused(
     spark: SparkSession, kafka: str, topics: Topics, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,19 +263,9 @@ def test_a_lake_of_another_log_is_refused(
         update(spark, kafka, lake, no_progress, [topics.orders])
 
 
-def test_a_lake_that_is_missing_or_of_the_former_format_is_reported(
-    spark: SparkSession, kafka: str, topics: Topics, lake: Path
-) -> None:
+def test_a_missing_lake_is_reported(spark: SparkSession, lake: Path) -> None:
     with pytest.raises(NoLake, match="no lake in"):
         open_lake(spark, lake)
-    lake.mkdir()
-    (lake / FORMER).write_text("{}")
-    for use in (
-        lambda: open_lake(spark, lake),
-        lambda: update(spark, kafka, lake, no_progress, [topics.orders]),
-    ):
-        with pytest.raises(NoLake, match="remove it"):
-            use()
 
 
 def test_sql_sees_what_counts_as_of_the_last_commit(
@@ -282,7 +276,9 @@ def test_sql_sees_what_counts_as_of_the_last_commit(
         commit(producer, topics.orders, [(placed(2), 1), (shipped(2), 2)])  # a forked stream: `o-2` stops
     update(spark, kafka, lake, no_progress, [topics.orders])
     pq.write_table(pa.table({"order_id": ["o-1"], "gross": [2_550_000]}), marts_file(tmp_path, "orders"))
-    connection = connect(lake, tmp_path, money_columns)
+    (tmp_path / "articles.csv").write_text('sku,description\n22423,"REGENCY CAKESTAND, 3 TIER"\n')
+    connection = connect(lake, tmp_path, money_columns, tmp_path / "articles.csv")
+    assert connection.sql("FROM articles").fetchall() == [("22423", "REGENCY CAKESTAND, 3 TIER")]
     assert connection.sql("SELECT order_id, gross FROM order_placed ORDER BY 1").fetchall() == [
         ("o-1", Decimal("2.550000")),
         ("o-2", Decimal("5.100000")),

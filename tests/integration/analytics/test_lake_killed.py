@@ -32,6 +32,7 @@ def killed(point: str, topic: str, lake: Path, environment: Mapping[str, str]) -
             os.killpg(job.pid, signal.SIGKILL)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", ["writing", "appended", "half", "copied"])
 def test_a_killed_update_loses_and_doubles_nothing(
     spark: SparkSession, kafka: str, tmp_path: Path, spark_environment: Mapping[str, str], point: str

@@ -11,11 +11,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from analytics.jobs.outputs import OutputReading, write
-from analytics.marts.catalogue import MARTS
+from analytics.marts.catalogue import MARTS, Column, Definition, Mart
 from infra.base.waiting import wait_until
 from infra.log.topics import create_topics
 
-MART = MARTS["orders"]
+KEYS = Definition("which orders there are", "tests", ("order_id",), {"order_id": Column("the order")})
+MART = Mart("orders", KEYS, MARTS["orders"].table)
 SECONDS = 240
 
 
@@ -30,7 +31,7 @@ def test_a_killed_job_leaves_the_output_before_it(
     out, aside = tmp_path / "orders", tmp_path / ".orders.new"
     rows = spark.createDataFrame([("o-1",)], "order_id string")
     reading = OutputReading("log", {}, None, None, 0, ())
-    write(rows, "orders", MART, reading, out)
+    write(rows, MART, reading, out)
     before = content(out)
     job = subprocess.Popen(
         [sys.executable, "-m", "analytics.jobs.marts", "orders", "--out", str(tmp_path)],
@@ -46,6 +47,6 @@ def test_a_killed_job_leaves_the_output_before_it(
         job.wait(60)
     assert aside.exists(), "it was killed too late"
     assert content(out) == before
-    write(rows, "orders", MART, reading, out)
+    write(rows, MART, reading, out)
     assert not aside.exists()
     assert content(out).keys() != before.keys(), "Spark names files anew: this is the next run's output"

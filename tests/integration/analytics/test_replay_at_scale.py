@@ -108,6 +108,7 @@ def numbers_of(log: Replay | LakeLog) -> dict[str, Any]:
     }
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_every_committed_event_is_read_once_and_the_lake_holds_the_same(
     spark: SparkSession, kafka: str, tmp_path: Path

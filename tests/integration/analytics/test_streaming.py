@@ -67,6 +67,7 @@ def one_partition(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.shuffle.partitions", before or "4")
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("one_partition")
 def test_late_records_are_joined_and_a_killed_run_repeats_nothing(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pyspark
+import pytest
 
 from analytics.session import ROOT
 from infra.log.topics import create_topics
@@ -15,6 +16,7 @@ from infra.log.topics import create_topics
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
+@pytest.mark.full
 def test_the_command_line_of_spark_submit_decides(
     kafka: str, tmp_path: Path, spark_environment: Mapping[str, str]
 ) -> None:

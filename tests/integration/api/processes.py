@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
 
 PATIENCE = 60.0
@@ -34,6 +35,7 @@ def process(
         **os.environ,
         "DAYBOOK_KAFKA": kafka,
         "DAYBOOK_HTTP_PORT": str(port),
+        "DAYBOOK_HEALTH_PORT": str(port if part == "worker" else free_ports(1)[0]),
         "DAYBOOK_HASH_KEY": "a key for tests alone",
         **{f"DAYBOOK_{name.upper()}": value for name, value in settings.items()},
     }

@@ -3,17 +3,14 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from infra.base.ports import free_ports
 from infra.log.topics import create_topics
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import NodeServer
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder
 
@@ -25,16 +22,7 @@ ORDER: dict[str, Any] = {
 WAIT_SECONDS = 60
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    port, controller_port = free_ports(2)
-    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
-    broker.start()
-    yield broker
-    broker.kill()
-
-
-def test_an_unavailable_log_is_a_repeatable_503(broker: EmbeddedBroker) -> None:
+def test_an_unavailable_log_is_a_repeatable_503(broker: NodeServer) -> None:
     create_topics(broker.bootstrap)
     (port,) = free_ports(1)
     settings = {"delivery_seconds": "1", "wait_seconds": str(WAIT_SECONDS), "replica": "3"}

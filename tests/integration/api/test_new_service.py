@@ -102,7 +102,9 @@ from services.kernel.model.process import Process
 from services.service import Service
 from services.voucher.domain.decider import Voucher, voucher_decider
 
-VOUCHER = Service("voucher", voucher_decider, Process(), (Voucher,), api_port=27405, worker_port=27416)
+VOUCHER = Service(
+    "voucher", voucher_decider, Process(), (Voucher,), api_port=27405, health_port=27410, worker_port=27416
+)
 
 if __name__ == "__main__":
     raise SystemExit(VOUCHER.main())
@@ -166,9 +168,17 @@ def run(tree: Path, *arguments: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def vouchers(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def ports() -> tuple[int, ...]:
+    """Of the worker, of the API, and of the API's health and metrics."""
+    return free_ports(3)
+
+
+@pytest.fixture(scope="module")
+def vouchers(
+    tree: Path, ports: tuple[int, ...], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx.Client]:
     """The new service's API, before its worker, on a broker of their own."""
-    worker_port, api_port = free_ports(2)
+    worker_port, api_port, health_port = ports
     opening = (
         "from infra.log.topics import create_topics, ensure_site; create_topics('{0}'); ensure_site('{0}')"
     )
@@ -176,7 +186,7 @@ def vouchers(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[h
         kafka = stack.enter_context(own_broker(tmp_path_factory.mktemp("broker")))
         run(tree, "-c", opening.format(kafka))
         stack.enter_context(process(NAME, "worker", kafka, worker_port, str(tree)))
-        stack.enter_context(process(NAME, "api", kafka, api_port, str(tree)))
+        stack.enter_context(process(NAME, "api", kafka, api_port, str(tree), health_port=str(health_port)))
         yield stack.enter_context(httpx.Client(base_url=f"http://{HOST}:{api_port}", trust_env=False))
 
 
@@ -198,9 +208,12 @@ def test_a_command_goes_through_a_new_service(vouchers: httpx.Client) -> None:
     assert (refused.status_code, refused.json()["code"]) == (409, "already_issued")
 
 
-def test_the_new_service_has_health_metrics_and_a_document(vouchers: httpx.Client) -> None:
-    assert vouchers.get("/health/ready").json() == {"status": "ready"}
-    assert "daybook_http_commands_total" in vouchers.get("/metrics").text
+def test_the_new_service_has_health_metrics_and_a_document(
+    vouchers: httpx.Client, ports: tuple[int, ...]
+) -> None:
+    health = f"http://{HOST}:{ports[2]}"
+    assert vouchers.get(f"{health}/health/ready").json() == {"status": "ready"}
+    assert "daybook_http_commands_total" in vouchers.get(f"{health}/metrics").text
     assert "/vouchers/{voucher_id}/issue" in vouchers.get("/openapi.json").json()["paths"]
 
 

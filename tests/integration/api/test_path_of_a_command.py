@@ -21,7 +21,8 @@ from infra.base.ports import HOST, free_ports
 from tests.integration.api.processes import eventually, ready
 from tests.stack import site_broker
 
-MAX_FILES = 31  # two more than before: where commands and outcomes go, and the limits of a caller
+# Where commands and outcomes go, limits of a caller, and the loop beside which health is served.
+MAX_FILES = 32
 SLACK = 4  # periodic tasks run one or two files now and then
 LINES = [{"sku": sku, "quantity": 2, "unit_price": "2.55"} for sku in ("MUG", "LAMP")]
 ORDER = {"country": "France", "currency": "EUR", "lines": LINES}
@@ -30,11 +31,12 @@ ORDER = {"country": "France", "currency": "EUR", "lines": LINES}
 @contextmanager
 def traced(part: str, kafka: str, target: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """The order service's part, and its port."""
-    (port,) = free_ports(1)
+    port, health = free_ports(2)
     environment = {
         **os.environ,
         "DAYBOOK_KAFKA": kafka,
         "DAYBOOK_HTTP_PORT": str(port),
+        "DAYBOOK_HEALTH_PORT": str(port if part == "worker" else health),
         "DAYBOOK_HASH_KEY": "a key for tests alone",
     }
     command = [sys.executable, "-m", "tests.integration.api.traced", "order", part, str(target)]

@@ -19,6 +19,7 @@ from services.kernel.record.tokens import Token
 from tests.integration.api.processes import process
 from tests.integration.api.responder import Responder, accept, outcome
 from tests.integration.projection.shop_log import LogWriter, envelope
+from tests.scraped import scrape
 
 ORDER: dict[str, Any] = {
     "country": "France",
@@ -28,10 +29,16 @@ ORDER: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def address(kafka: str) -> Iterator[str]:
+def health_port() -> int:
+    return free_ports(1)[0]
+
+
+@pytest.fixture(scope="module")
+def address(kafka: str, health_port: int) -> Iterator[str]:
     create_topics(kafka)
     (port,) = free_ports(1)
-    with process("order", "api", kafka, port, wait_seconds="3", settled_wait_seconds="1", replica="3"):
+    settings = {"health_port": str(health_port), "wait_seconds": "3", "settled_wait_seconds": "1"}
+    with process("order", "api", kafka, port, replica="3", **settings):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -202,9 +209,9 @@ async def test_documents_need_no_network(api: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-async def test_metrics_count_responses(api: httpx.AsyncClient) -> None:
+async def test_metrics_count_responses(api: httpx.AsyncClient, health_port: int) -> None:
     await api.post("/orders", json=ORDER)
-    text = (await api.get("/metrics")).text
+    text = scrape(health_port)
     assert 'daybook_http_commands_total{kind="accepted",type="daybook.order.PlaceOrder"}' in text
     assert 'daybook_gateway_pending{service="order"} 0.0' in text
 

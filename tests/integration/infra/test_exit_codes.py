@@ -23,8 +23,10 @@ sys.exit(serve(application((), lambda: None), "127.0.0.1", {port}))
 """
 
 
-def started(port: int, *command: str) -> "subprocess.Popen[bytes]":
-    environment = {"DAYBOOK_HTTP_PORT": str(port), "PATH": "/usr/bin:/bin"}
+def started(port: int, *command: str, health_port: int = 0) -> "subprocess.Popen[bytes]":
+    health_port = health_port or free_ports(1)[0]
+    ports = {"DAYBOOK_HTTP_PORT": str(port), "DAYBOOK_HEALTH_PORT": str(health_port)}
+    environment = {**ports, "PATH": "/usr/bin:/bin"}
     return subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
 
 
@@ -41,7 +43,10 @@ def test_a_port_that_is_taken() -> None:
     with socket.socket() as other:
         other.bind((HOST, 0))
         other.listen()
-        assert started(other.getsockname()[1], "-m", "infra.log.registry").wait(SECONDS) == EXIT_FAILED
+        taken, free = other.getsockname()[1], free_ports(1)[0]
+        for ports in ((taken, free), (free, taken)):
+            process = started(ports[0], "-m", "infra.log.registry", health_port=ports[1])
+            assert process.wait(SECONDS) == EXIT_FAILED
 
 
 def test_an_error_that_ends_it() -> None:

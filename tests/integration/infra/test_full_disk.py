@@ -9,7 +9,7 @@ from infra.base.errors import NotReady
 from infra.base.ports import free_ports
 from infra.base.settings import ROOT
 from infra.log.topics import create_topics
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import NodeServer, lone_broker
 from tests.integration.infra.test_stack import read, write_transaction
 from tests.small_disk import small_disk
 
@@ -20,7 +20,7 @@ WITH_ROOM = ROOT / "infra" / "stack" / "compose" / "with-room"
 def test_a_broker_waits_for_room_and_then_has_its_log(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", 200) as disk:
         port, controller_port = free_ports(2)
-        broker = EmbeddedBroker(disk.seen / "broker", port, controller_port, heap_megabytes=256)
+        broker = NodeServer(lone_broker(disk.seen / "broker", port, controller_port, heap_megabytes=256))
         broker.start()
         try:
             create_topics(broker.bootstrap)

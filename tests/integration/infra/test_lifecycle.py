@@ -1,6 +1,7 @@
 """`daybook up`, `status`, `down` as a user types them, with the two stores alone."""
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -30,7 +31,9 @@ def test_up_waits_until_ready_and_down_leaves_nothing_but_state(shop: Shop) -> N
     assert status.returncode == 0, status.stdout
     assert "broker" in status.stdout and "postgres" in status.stdout
     addresses, _, header = shop.run("env").stdout.partition("DAYBOOK_AUTH=")
-    assert addresses == up.stdout
+    assert (database := f"postgresql://auditor@{HOST}:{shop.base + 32}/daybook") in up.stdout
+    assert re.sub(r"auditor:[^@]+@", "auditor@", addresses) == up.stdout
+    assert database not in addresses, "`env` has the password, which `up` does not print"
     assert header.startswith("'Authorization: Bearer ")
     assert shop.run("topics", "--check").returncode == 0
     again = shop.up()

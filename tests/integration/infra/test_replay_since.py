@@ -16,9 +16,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
+from infra.base.errors import NotDone
 from infra.cli.main import command as daybook
 from infra.cli.replay import moment_of
-from infra.log.positions import NotRewindable, Rewind, plan, rewind
+from infra.log.positions import Rewind, plan, rewind
 from services.kernel.log.transactions import transactional_producer
 from services.kernel.record.envelope import format_time
 
@@ -146,9 +147,9 @@ def test_a_group_that_is_read_is_left_alone(kafka: str, group: str, topic: str) 
         while not consumer.assignment():
             consumer.poll(0.1)
             assert time.monotonic() < until
-        with pytest.raises(NotRewindable, match="read by 1 consumer: stop them first"):
+        with pytest.raises(NotDone, match="read by 1 consumer: stop them first"):
             plan(kafka, group, [topic], first())
-        with pytest.raises(NotRewindable, match="was not moved"):  # started after it was asked
+        with pytest.raises(NotDone, match="was not moved"):  # started after it was asked
             rewind(kafka, group, planned)
     finally:
         consumer.close()
@@ -157,7 +158,7 @@ def test_a_group_that_is_read_is_left_alone(kafka: str, group: str, topic: str) 
 
 def test_the_shops_own_groups_and_wrong_use_are_refused(kafka: str, topic: str) -> None:
     for name in ("order-workers", "inventory-workers", "daybook-projection"):
-        with pytest.raises(NotRewindable, match=name):
+        with pytest.raises(NotDone, match=name):
             plan(kafka, name, [topic], first())
     assert run(kafka).exit_code == 1
     assert run(kafka, "--group", "g", "--topic", topic).exit_code == 1

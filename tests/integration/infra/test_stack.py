@@ -14,7 +14,7 @@ from infra.base.files import KEPT_BYTES
 from infra.base.ports import free_ports
 from infra.base.settings import ROOT
 from infra.stack.embedded.child import Child, Program
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import NodeServer, lone_broker
 from infra.stack.embedded.postgres import MAJOR
 from tests.postgres_server import EmbeddedPostgres
 
@@ -75,7 +75,7 @@ def test_a_committed_transaction_is_read_and_an_aborted_one_is_not(kafka: str) -
 
 def test_the_broker_keeps_its_log_over_a_stop_and_over_a_crash(tmp_path: Path) -> None:
     port, controller_port = free_ports(2)
-    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
+    broker = NodeServer(lone_broker(tmp_path / "broker", port, controller_port, heap_megabytes=256))
     broker.start()
     try:
         topic = create_topic(broker.bootstrap)
@@ -155,7 +155,10 @@ async def test_the_server_is_of_the_version_that_the_documents_name(database_url
     assert connection.get_server_version().major == int(MAJOR)
     await connection.close()
     assert f"PostgreSQL {MAJOR} " in (ROOT / "docs" / "reference" / "processes.md").read_text()
-    assert f"image: postgres:{MAJOR}\n" in (ROOT / "infra" / "compose" / "shop.yml").read_text()
+    assert (
+        f"image: ${{DAYBOOK_POSTGRES_IMAGE:-postgres:{MAJOR}}}\n"
+        in (ROOT / "infra" / "compose" / "shop.yml").read_text()
+    )
 
 
 def test_a_cluster_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:

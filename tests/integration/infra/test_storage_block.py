@@ -9,7 +9,7 @@ import pytest
 from infra.base.ports import free_ports
 from infra.log.control import lift_hold, write_hold
 from infra.log.topics import create_topics, ensure_site
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import NodeServer, lone_broker
 from infra.stack.storage import StorageWatch
 from services.kernel.log.control import read_control
 
@@ -18,9 +18,9 @@ ENDLESS = 1 << 60  # a reserve that no disk has
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+def broker(tmp_path: Path) -> Iterator[NodeServer]:
     port, controller_port = free_ports(2)
-    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
+    broker = NodeServer(lone_broker(tmp_path / "broker", port, controller_port, heap_megabytes=256))
     broker.start()
     create_topics(broker.bootstrap)
     ensure_site(broker.bootstrap)
@@ -29,7 +29,7 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 
 def test_the_block_follows_the_disk_over_restarts_failovers_and_a_broker_that_is_away(
-    broker: EmbeddedBroker, tmp_path: Path
+    broker: NodeServer, tmp_path: Path
 ) -> None:
     bootstrap = broker.bootstrap
     StorageWatch([tmp_path], ENDLESS).look(bootstrap)

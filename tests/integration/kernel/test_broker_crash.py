@@ -15,7 +15,7 @@ from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence, read_sent
 from infra.log.topics import create_topics, ensure_site
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import NodeServer, lone_broker
 from services.kernel.exit_codes import EXIT_LOST
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.witness import Witness
@@ -29,10 +29,10 @@ FROZEN_SECONDS = 20.0
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+def broker(tmp_path: Path) -> Iterator[NodeServer]:
     """A broker of the test's own, with all topics."""
     port, controller_port = free_ports(2)
-    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
+    broker = NodeServer(lone_broker(tmp_path / "broker", port, controller_port, heap_megabytes=256))
     broker.start()
     try:
         create_topics(broker.bootstrap)
@@ -43,7 +43,7 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def bootstrap(broker: EmbeddedBroker) -> str:
+def bootstrap(broker: NodeServer) -> str:
     """The broker that the witness reads."""
     return broker.bootstrap
 
@@ -74,7 +74,7 @@ class Kept(Background):
 
 @pytest.mark.timeout(280)
 def test_broker_crashes_lose_nothing_acknowledged_and_hold_nobody_up(
-    broker: EmbeddedBroker, tmp_path: Path, witness: Witness
+    broker: NodeServer, tmp_path: Path, witness: Witness
 ) -> None:
     workers: list[WorkerProcess] = []
     try:
@@ -96,9 +96,7 @@ def test_broker_crashes_lose_nothing_acknowledged_and_hold_nobody_up(
 
 
 @pytest.mark.timeout(280)
-def test_a_slot_is_back_soon_after_its_broker(
-    broker: EmbeddedBroker, tmp_path: Path, witness: Witness
-) -> None:
+def test_a_slot_is_back_soon_after_its_broker(broker: NodeServer, tmp_path: Path, witness: Witness) -> None:
     client = Client(broker.bootstrap, "inventory")
     with Kept(broker.bootstrap, tmp_path) as kept:
         with Steady(client):
@@ -114,7 +112,7 @@ def test_a_slot_is_back_soon_after_its_broker(
 
 @pytest.mark.timeout(280)
 def test_a_worker_ends_while_its_broker_is_frozen(
-    broker: EmbeddedBroker, tmp_path: Path, witness: Witness
+    broker: NodeServer, tmp_path: Path, witness: Witness
 ) -> None:
     """A call without a response cannot be cancelled: it ends with its process."""
     client = Client(broker.bootstrap, "inventory")
@@ -151,7 +149,7 @@ class Steady(Background):
             self._client.send(ReceiveStock(sku, 1, "delivery", 1), sku, f"steady-{number}")
 
 
-def _judge(broker: EmbeddedBroker, client: Client, witness: Witness) -> None:
+def _judge(broker: NodeServer, client: Client, witness: Witness) -> None:
     """Every command has an outcome, also one sent now, and the log agrees with the outcomes.
 
     No other client may write meanwhile: an event committed after the log was read would look missing.

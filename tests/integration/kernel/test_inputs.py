@@ -98,6 +98,7 @@ def test_an_abort_with_both_inputs_in_one_batch_goes_back_in_both(
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
 
 
+@pytest.mark.full
 def test_each_input_has_its_share_of_a_batch_and_the_inbox_goes_first(
     bootstrap: str, start_worker: Start, client: Client
 ) -> None:
@@ -118,6 +119,7 @@ def test_each_input_has_its_share_of_a_batch_and_the_inbox_goes_first(
     assert len(shared) >= 3, [Counter(kinds) for kinds in full]
 
 
+@pytest.mark.full
 def test_a_backlog_of_batches_leaves_the_commands_their_half_also_after_an_abort(
     bootstrap: str, start_worker: Start, client: Client
 ) -> None:

@@ -13,7 +13,7 @@ from contracts.inventory.commands import ReceiveStock
 from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
 from infra.log.topics import create_topics
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import NodeServer, lone_broker
 from services.kernel.log.transactions import Aborted, Transactions, produce
 from services.kernel.record.codec import encode
 from services.kernel.worker.worker_metrics import Followed, WorkerLag
@@ -68,7 +68,7 @@ def test_a_worker_at_rest_is_not_behind_whatever_closes_its_commands(
 
 def test_commands_wait_while_the_loop_does_nothing_and_nobody_knows_without_a_broker(tmp_path: Path) -> None:
     port, controller_port = free_ports(2)
-    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
+    broker = NodeServer(lone_broker(tmp_path / "broker", port, controller_port, heap_megabytes=256))
     broker.start()
     try:
         create_topics(broker.bootstrap)

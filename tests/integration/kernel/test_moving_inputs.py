@@ -14,14 +14,14 @@ from contracts.inventory.commands import ReceiveStock, ReserveStock
 from contracts.kernel.records import OutcomeBatch, SlotLayout
 from contracts.order.commands import ExpireOrder, PlaceOrder
 from contracts.order.events import Line, OrderConfirmed
+from infra.base.errors import NotDone
 from infra.cli.main import command
 from infra.dr.inputs import close, switch
-from infra.dr.plan import NotDone
 from infra.lab.checker import Evidence, check, read_sent
-from infra.log.delivery import NewRecord, deliver
 from infra.log.parked import parked_commands, retry
 from infra.log.topics import CONTROL, create_topics, ensure_site
 from services.kernel.log import clients
+from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.control import read_control
 from services.kernel.log.reader import high_watermarks, read_to_end
 from services.kernel.record.codec import decode, encode, received

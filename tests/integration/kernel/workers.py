@@ -46,7 +46,8 @@ class WorkerProcess:
         environment = {
             **os.environ,
             "DAYBOOK_KAFKA": bootstrap,
-            "DAYBOOK_HTTP_PORT": str(self.port),
+            "DAYBOOK_HEALTH_PORT": str(self.port),
+            "DAYBOOK_HTTP_PORT": str(self.port),  # of a version that had no other
             "DAYBOOK_SNAPSHOT_SECONDS": "1",
             **{f"DAYBOOK_{name.upper()}": str(value) for name, value in settings.items()},
         }

@@ -30,11 +30,14 @@ PATIENCE = 60.0
 
 
 class Process:
-    """`python -m services.projection.main <room>` with its own port; tests restart it."""
+    """`python -m services.projection.main <room>` with its own ports; tests restart it. `health`: the address of
+    health and metrics, the projection's only one."""
 
     def __init__(self, room: str, kafka: str, database_url: str, log: Path, **settings: str) -> None:
-        self.port = free_ports(1)[0]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.port, health_port = free_ports(2)
+        if room == "project":
+            health_port = self.port
+        self.url, self.health = (f"http://127.0.0.1:{port}" for port in (self.port, health_port))
         module = settings.pop("module", "services.projection.main")
         self._command = [sys.executable, "-m", module, room]
         self._environment = {
@@ -42,6 +45,7 @@ class Process:
             "DAYBOOK_KAFKA": kafka,
             "DAYBOOK_DATABASE_URL": database_url,
             "DAYBOOK_HTTP_PORT": str(self.port),
+            "DAYBOOK_HEALTH_PORT": str(health_port),
             **{f"DAYBOOK_{name.upper()}": value for name, value in settings.items()},
         }
         self._log = log
@@ -74,7 +78,7 @@ class Process:
     async def _answers(self, client: httpx.AsyncClient) -> bool:
         assert self.child.poll() is None, self.tail()
         try:
-            return (await client.get(f"{self.url}/health/ready")).status_code == 200
+            return (await client.get(f"{self.health}/health/ready")).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -83,6 +87,14 @@ class Process:
 
     def tail(self) -> str:
         return self.log_text()[-3000:]
+
+
+class QueryApi(httpx.AsyncClient):
+    """A client of a query API, which knows the address of its health and metrics."""
+
+    def __init__(self, query: Process) -> None:
+        super().__init__(base_url=query.url, timeout=60)
+        self.health = query.health
 
 
 # A folder in which no stack was ever started.

@@ -160,6 +160,7 @@ async def test_changed_code_takes_over_under_load_and_gives_back(changing: Chang
     await changing.whole(AFTER)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [(), ("--rollback",)], ids=["rebuild", "rollback"])
 async def test_killed_at_every_step_one_of_both_is_live_and_whole(
     changing: Changing, options: tuple[str, ...]

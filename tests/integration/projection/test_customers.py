@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 
 import httpx
 
+from services.kernel.record.tokens import Token
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until
 from tests.integration.projection.shop_log import history
 from tests.unit.api.access_tokens import AUDIENCE, EC, ISSUER, bearer, public, token
 
 ORDERS = 120
+EPOCH = 1000  # later than all of the log
 
 
 @asynccontextmanager
@@ -44,12 +46,39 @@ async def test_another_customers_orders_do_not_exist(shop: Shop) -> None:
     async with query_api(shop) as api:
         page = (await api.get("/orders", params={"limit": 500}, headers=as_staff())).json()
         owners = {order["order_id"]: order["customer_id"] for order in page["orders"]}
+        versions = {order["order_id"]: order["version"] for order in page["orders"]}
         assert len(owners) == ORDERS
         customers = sorted({owner for owner in owners.values() if owner})
         assert len(customers) > 1
         assert (await api.get("/orders")).status_code == 401
         for customer in customers[:3]:
             await one_customer(api, customer, owners)
+        await a_token_of_another_customers_order(api, customers[0], owners, versions)
+
+
+async def a_token_of_another_customers_order(
+    api: httpx.AsyncClient, customer: str, owners: dict[str, str | None], versions: dict[str, int]
+) -> None:
+    """It tells neither that the order exists, nor whether its stream is forked or behind."""
+    foreign = next(order for order, owner in owners.items() if owner != customer)
+    own = next(order for order, owner in owners.items() if owner == customer)
+    for order, headers, expected in (
+        (foreign, as_customer(customer), {404: "order_not_found"}),
+        (own, as_customer(customer), {503: "stream_forked"}),
+        (foreign, as_staff(), {503: "stream_forked"}),
+    ):
+        forked = Token(f"order/{order}", versions[order], "another", EPOCH).encode()
+        beyond = Token(f"order/{order}", versions[order] + 1, "another", EPOCH).encode()
+        for path in (f"/orders/{order}", f"/orders/{order}/history"):
+            response = await api.get(path, headers={**headers, "Consistency-Token": forked})
+            assert {response.status_code: response.json()["code"]} == expected, response.text
+            late = {**headers, "Consistency-Token": beyond}
+            response = await api.get(path, headers=late, params={"wait": "0s"})
+            assert response.status_code == next(iter(expected)), response.text
+    token_ = Token(f"order/{foreign}", versions[foreign], "another", EPOCH).encode()
+    listed = await api.get("/orders", headers={**as_customer(customer), "Consistency-Token": token_})
+    assert listed.status_code == 200
+    assert {order["customer_id"] for order in listed.json()["orders"]} == {customer}
 
 
 async def one_customer(api: httpx.AsyncClient, customer: str, owners: dict[str, str | None]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from infra.base.ports import free_ports
 from services.projection.engine.database import QUERY_SECONDS
-from tests.integration.projection.processes import Process, running, until
+from tests.integration.projection.processes import Process, QueryApi, running, until
 from tests.integration.projection.shop_log import fresh_topics
 from tests.postgres_server import EmbeddedPostgres, create_tables_of_shop
 
@@ -31,10 +31,10 @@ def postgres(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture
-async def api(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def api(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[QueryApi]:
     with running("query", NOBODY, postgres.url(), tmp_path / "query.log") as query:
         await query.ready()
-        async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
+        async with QueryApi(query) as client:
             yield client
 
 
@@ -81,7 +81,7 @@ async def serving(process: Process) -> bool:
     assert process.child.poll() is None, process.tail()
     try:
         async with httpx.AsyncClient() as client:
-            assert (await client.get(f"{process.url}/health/ready")).status_code == 503
+            assert (await client.get(f"{process.health}/health/ready")).status_code == 503
     except httpx.TransportError:
         return False
     await asyncio.sleep(1)
@@ -90,7 +90,7 @@ async def serving(process: Process) -> bool:
 
 
 async def test_a_database_that_stands_still_is_not_waited_for_long(
-    postgres: EmbeddedPostgres, api: httpx.AsyncClient
+    postgres: EmbeddedPostgres, api: QueryApi
 ) -> None:
     assert await code(api, "/orders/o-1") == "order_not_found"
     server = psutil.Process(postgres.child.pid)
@@ -103,9 +103,13 @@ async def test_a_database_that_stands_still_is_not_waited_for_long(
         assert time.monotonic() - began < 3 * QUERY_SECONDS
 
         async def not_ready() -> bool:
-            return (await api.get("/health/ready")).status_code == 503
+            """Clients learn it, and why is on the other listener."""
+            public = await api.get("/health/ready")
+            reason = (await api.get(f"{api.health}/health/ready")).json().get("reason", "")
+            return (public.status_code, public.text) == (503, "unavailable") and "PostgreSQL" in reason
 
         await until(not_ready, "it calls itself ready")
+        assert (await api.get("/metrics")).status_code == 404
     finally:
         for process in frozen:
             process.send_signal(signal.SIGCONT)

@@ -15,12 +15,12 @@ import pytest
 
 from infra.base.ports import free_ports
 from infra.log.topics import create_topics
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import NodeServer, lone_broker
 from services.kernel.record.envelope import now_micros, parse_time
 from services.projection.engine.lag import STALLED_SECONDS
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.conftest import Shop
-from tests.integration.projection.processes import applied, running, until
+from tests.integration.projection.processes import QueryApi, applied, running, until
 from tests.integration.projection.shop_log import LogWriter, fresh_topics, history, order_life, stock_life
 from tests.postgres_server import EmbeddedPostgres
 
@@ -29,41 +29,41 @@ MODELS = [model.name for model in READ_MODELS if model.stream == "order"]
 
 
 @pytest.fixture
-async def api(shop: Shop) -> AsyncIterator[httpx.AsyncClient]:
+async def api(shop: Shop) -> AsyncIterator[QueryApi]:
     with running("query", shop.kafka, shop.database_url, shop.folder / "query.log") as query:
         await query.ready()
-        async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
+        async with QueryApi(query) as client:
             yield client
 
 
-async def series(api: httpx.AsyncClient, name: str) -> dict[str, float]:
+async def series(api: QueryApi, name: str) -> dict[str, float]:
     """A metric's values by their labels, as written."""
-    lines = (await api.get("/metrics")).text.splitlines()
+    lines = (await api.get(f"{api.health}/metrics")).text.splitlines()
     matches = [re.fullmatch(rf"{name}(\{{.*\}})? (\S+)", line) for line in lines]
     return {line[1] or "": float(line[2]) for line in matches if line}
 
 
-async def lag_of(api: httpx.AsyncClient, name: str, read_model: str) -> float:
+async def lag_of(api: QueryApi, name: str, read_model: str) -> float:
     return sum(
         value for labels, value in (await series(api, name)).items() if f'read_model="{read_model}"' in labels
     )
 
 
-async def header(api: httpx.AsyncClient) -> float | None:
+async def header(api: QueryApi) -> float | None:
     value = (await api.get("/docs")).headers.get("daybook-lag-seconds")
     return None if value is None else float(value)
 
 
-async def lag_is_known(api: httpx.AsyncClient) -> bool:
+async def lag_is_known(api: QueryApi) -> bool:
     return await series(api, "daybook_lag_known") == {"": 1.0} and await header(api) is not None
 
 
-async def at_rest(api: httpx.AsyncClient) -> bool:
+async def at_rest(api: QueryApi) -> bool:
     lags = await series(api, "daybook_lag_events")
     return len(lags) == SERIES and set(lags.values()) == {0.0} and await header(api) == 0.0
 
 
-async def lag_is_unknown(api: httpx.AsyncClient) -> bool:
+async def lag_is_unknown(api: QueryApi) -> bool:
     """Whether the lag is unknown everywhere: no metric and no header."""
     if await series(api, "daybook_lag_known") != {"": 0.0} or await header(api) is not None:
         return False
@@ -72,13 +72,13 @@ async def lag_is_unknown(api: httpx.AsyncClient) -> bool:
     return True
 
 
-async def reason(api: httpx.AsyncClient) -> str:
+async def reason(api: QueryApi) -> str:
     """The reason why the API is not ready; empty if it is."""
-    body: dict[str, str] = (await api.get("/health/ready")).json()
+    body: dict[str, str] = (await api.get(f"{api.health}/health/ready")).json()
     return body.get("reason", "")
 
 
-def reason_contains(api: httpx.AsyncClient, what: str) -> Callable[[], Awaitable[bool]]:
+def reason_contains(api: QueryApi, what: str) -> Callable[[], Awaitable[bool]]:
     async def contains() -> bool:
         try:
             return what in await reason(api)
@@ -88,7 +88,7 @@ def reason_contains(api: httpx.AsyncClient, what: str) -> Callable[[], Awaitable
     return contains
 
 
-async def test_an_idle_shop_is_not_behind_whatever_closes_its_log(shop: Shop, api: httpx.AsyncClient) -> None:
+async def test_an_idle_shop_is_not_behind_whatever_closes_its_log(shop: Shop, api: QueryApi) -> None:
     await until(lambda: at_rest(api), "an empty log: there is nothing to be behind")
     events = history(2, 50)
     shop.writer.write_all(events, 10, spoil=0.2)
@@ -104,7 +104,7 @@ async def test_an_idle_shop_is_not_behind_whatever_closes_its_log(shop: Shop, ap
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 async def test_lag_grows_while_the_projection_does_nothing(
-    shop: Shop, api: httpx.AsyncClient, how: signal.Signals
+    shop: Shop, api: QueryApi, how: signal.Signals
 ) -> None:
     before = order_life("before", random.Random(1))
     shop.writer.write(before)
@@ -147,9 +147,7 @@ async def test_lag_grows_while_the_projection_does_nothing(
     assert await reason(api) == ""
 
 
-async def test_more_than_a_window_of_events_is_reported_as_a_bound(
-    shop: Shop, api: httpx.AsyncClient
-) -> None:
+async def test_more_than_a_window_of_events_is_reported_as_a_bound(shop: Shop, api: QueryApi) -> None:
     shop.projection.kill()
     events = [event for number in range(80) for event in stock_life(f"sku-{number}", random.Random(number))]
     shop.writer.write(events)
@@ -162,7 +160,7 @@ async def test_more_than_a_window_of_events_is_reported_as_a_bound(
     assert await lag_of(api, "daybook_lag_events", "orders") == 0
 
 
-async def test_a_position_outside_the_log_is_no_lag(shop: Shop, api: httpx.AsyncClient) -> None:
+async def test_a_position_outside_the_log_is_no_lag(shop: Shop, api: QueryApi) -> None:
     events = history(1, 20)
     shop.writer.write_all(events, 10)
     await until(lambda: applied(shop.connection, events), "not all events were applied")
@@ -173,9 +171,9 @@ async def test_a_position_outside_the_log_is_no_lag(shop: Shop, api: httpx.Async
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+def broker(tmp_path: Path) -> Iterator[NodeServer]:
     port, controller_port = free_ports(2)
-    server = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
+    server = NodeServer(lone_broker(tmp_path / "broker", port, controller_port, heap_megabytes=256))
     server.start()
     create_topics(server.bootstrap)
     yield server
@@ -205,12 +203,12 @@ def frozen(pid: int) -> Iterator[None]:
 
 
 async def test_without_one_of_its_stores_the_lag_is_not_known(
-    broker: EmbeddedBroker, postgres: EmbeddedPostgres, tmp_path: Path
+    broker: NodeServer, postgres: EmbeddedPostgres, tmp_path: Path
 ) -> None:
-    stores: tuple[EmbeddedPostgres | EmbeddedBroker, ...] = (postgres, broker)
+    stores: tuple[EmbeddedPostgres | NodeServer, ...] = (postgres, broker)
     with running("query", broker.bootstrap, postgres.url(), tmp_path / "query.log") as query:
         await query.ready()
-        async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
+        async with QueryApi(query) as client:
             await until(lambda: lag_is_known(client), "the lag is not known though every store responds")
             for store in stores:
                 with frozen(store.child.pid):
@@ -225,9 +223,7 @@ async def test_without_one_of_its_stores_the_lag_is_not_known(
             assert await reason(client) == ""
 
 
-async def responds_as_far_as_possible(
-    api: httpx.AsyncClient, store: EmbeddedPostgres | EmbeddedBroker
-) -> None:
+async def responds_as_far_as_possible(api: QueryApi, store: EmbeddedPostgres | NodeServer) -> None:
     """Without PostgreSQL no reads; without the broker reads continue, with unknown lag."""
     if isinstance(store, EmbeddedPostgres):
         assert not await series(api, "daybook_position")
@@ -238,12 +234,12 @@ async def responds_as_far_as_possible(
 
 
 async def test_readiness_does_not_come_back_because_the_broker_is_gone_too(
-    broker: EmbeddedBroker, fresh_database: str, tmp_path: Path
+    broker: NodeServer, fresh_database: str, tmp_path: Path
 ) -> None:
     """No event is applied then either."""
     LogWriter(broker.bootstrap).write(order_life("waits", random.Random(1)))
     with running("query", broker.bootstrap, fresh_database, tmp_path / "query.log") as query:
-        async with httpx.AsyncClient(base_url=query.url, timeout=60) as client:
+        async with QueryApi(query) as client:
             await until(reason_contains(client, "nothing was applied"), "it reports ready")
             broker.stop()
             await until(lambda: lag_is_unknown(client), "the broker is gone and the lag is known")

@@ -195,7 +195,8 @@ async def test_a_read_model_is_one_folder_and_one_line(shop: Shop, parcels: Read
         async with httpx.AsyncClient(base_url=query.url) as api:
             shown = (await api.get("/projections")).json()["projections"]
             assert {row["read_model"] for row in shown} == {"parcels", *(model.name for model in READ_MODELS)}
-            assert 'daybook_position{partition="0",read_model="parcels"' in (await api.get("/metrics")).text
+            metrics = (await api.get(f"{query.health}/metrics")).text
+            assert 'daybook_position{partition="0",read_model="parcels"' in metrics
             shipped = next(event for event in events if isinstance(event.body, OrderShipped)).metadata
             token = Token(f"order/{shipped.subject}", shipped.version, shipped.id, shipped.epoch).encode()
             path = f"/parcels/{shipped.subject}"

@@ -123,6 +123,7 @@ async def test_under_writes_the_new_tables_take_their_places_without_a_gap(shop:
     assert shop.projection.child.poll() is None, "the projection did not survive the change"
 
 
+@pytest.mark.full
 async def test_from_a_lake_that_ends_before_the_log(
     shop: Shop, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from infra.base.settings import ROOT, StackSettings
 from infra.base.waiting import wait_until
 from infra.stack.site import Site, sites_of
+from tests.e2e.shop import NO_MORE
 from tests.ports import free_base
 
 SECONDS = 120
@@ -20,10 +21,11 @@ SECONDS = 120
 class TwoSites:
     """The stack's command and its two sites."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.settings = StackSettings(home=folder, port_base=free_base())
         self._environment = {
             **os.environ,
+            **environment,
             "DAYBOOK_HOME": str(folder),
             "DAYBOOK_PORT_BASE": str(self.settings.port_base),
         }
@@ -56,9 +58,9 @@ class TwoSites:
 
 
 @contextmanager
-def two_sites(folder: Path, *names: str) -> Iterator[TwoSites]:
+def two_sites(folder: Path, *names: str, environment: Mapping[str, str] = NO_MORE) -> Iterator[TwoSites]:
     """Up until the end of the block."""
-    stack = TwoSites(folder)
+    stack = TwoSites(folder, environment)
     try:
         up = stack.run("up", "--sites", "2", *(("--only", ",".join(names)) if names else ()))
         assert up.returncode == 0, up.stderr

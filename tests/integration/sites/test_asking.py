@@ -12,7 +12,7 @@ from infra.base.ports import free_ports
 from infra.dr.rebuild import prepare_empty
 from infra.log.control import ControlReader, SiteSilent, read_site, write_role
 from infra.log.topics import CONTROL, catalogue, create_topics
-from infra.stack.embedded.kafka import EmbeddedBroker
+from infra.stack.embedded.kafka import NodeServer, lone_broker
 from services.kernel.log.control import Control
 from tests.integration.sites.rig import eventually
 
@@ -42,7 +42,7 @@ def test_a_rebuilt_site_is_heard(tmp_path: Path) -> None:
 
 def test_a_rebuilt_site_has_the_phase_of_the_active_one(tmp_path: Path) -> None:
     port, controller_port = free_ports(2)
-    broker = EmbeddedBroker(tmp_path / "broker", port, controller_port, heap_megabytes=256)
+    broker = NodeServer(lone_broker(tmp_path / "broker", port, controller_port, heap_megabytes=256))
     broker.start()
     try:
         active = Control(SiteRole("home", "active", 3), inputs=CommandInputs("inbox", 1))
@@ -71,8 +71,8 @@ class Asking(Background):
                 self.epoch = self._reader.read().role.epoch
 
 
-def begin(folder: Path, ports: tuple[int, int], role: SiteRole) -> EmbeddedBroker:
-    broker = EmbeddedBroker(folder, *ports, heap_megabytes=256)
+def begin(folder: Path, ports: tuple[int, int], role: SiteRole) -> NodeServer:
+    broker = NodeServer(lone_broker(folder, *ports, heap_megabytes=256))
     broker.start()
     create_topics(broker.bootstrap, {CONTROL: catalogue()[CONTROL]})
     write_role(broker.bootstrap, role)

@@ -8,8 +8,8 @@ from contracts.kernel.records import RecordJudged, SiteSwitch
 from infra.dr import incident
 from infra.dr.incident import ends_of, read_history, read_report, record_following, record_step, write_report
 from infra.dr.losses import Report
-from infra.log.delivery import NewRecord, deliver
 from services.kernel.log import clients
+from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.journal import TOPIC, read_journal, write_journal
 
 ENDS = {"order.events/0": 41, "order.events/1": -1, "site.journal/0": 7}

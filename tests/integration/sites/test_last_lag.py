@@ -31,13 +31,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoSites]:
 
 
 def status(stack: TwoSites) -> MirrorStatus:
-    url = f"{stack.away.settings.url('guard')}/mirror"
+    url = f"{stack.away.settings.health_url('guard')}/mirror"
     return msgspec.json.decode(httpx.get(url).content, type=MirrorStatus)
 
 
 def metrics(stack: TwoSites) -> dict[str, float]:
     """The sum of the samples of each of the mirror's metrics."""
-    text = httpx.get(f"{stack.away.settings.url('guard')}/metrics").text
+    text = httpx.get(f"{stack.away.settings.health_url('guard')}/metrics").text
     families = [f for f in text_string_to_metric_families(text) if f.name.startswith("daybook_mirror_")]
     return {f.name.removeprefix("daybook_mirror_"): sum(s.value for s in f.samples) for f in families}
 
@@ -62,6 +62,7 @@ def shown(stack: TwoSites) -> str:
     return mirror_state(platform_of(stack.away.settings), stack.away)
 
 
+@pytest.mark.full
 def test_the_lag_is_exact_while_the_mirror_is_frozen_and_kept_when_the_source_is_lost(
     stack: TwoSites,
 ) -> None:

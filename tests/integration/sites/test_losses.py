@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from contracts.kernel.records import Answer, LossReissued, Outcome, SiteRole
+from infra.base.errors import NotDone
 from infra.base.waiting import wait_until
 from infra.dr.losses import Report, report_losses, torn_at
 from infra.dr.mirror import seed
-from infra.dr.reconcile import Undecidable, chosen, load, reissue, save, standings, write_off
-from infra.dr.repeats import with_repeats
+from infra.dr.reconcile import chosen, load, reissue, save, standings, write_off
+from infra.dr.report import with_repeats
 from infra.lab.checker.evidence import read_evidence
 from infra.log.control import write_role
 from services.kernel.record.codec import encode
@@ -192,7 +193,7 @@ def test_lost_commands_are_sent_again_in_order_or_written_off(
     open_ids = {entry.loss.command_id for entry in entries if entry.state == "open"}
     assert open_ids == {entry for entry, outcome in failover.outcomes.items() if outcome.kind == "accepted"}
     refused = [entry for entry in entries if entry.loss.outcome == "refused"]
-    with pytest.raises(Undecidable, match="promised nothing"):
+    with pytest.raises(NotDone, match="promised nothing"):
         reissue(failover.new, kept, refused, OPERATOR, lambda _: None)
 
     cups = next(entry for entry in entries if entry.loss.subject == "cups")
@@ -211,7 +212,7 @@ def test_lost_commands_are_sent_again_in_order_or_written_off(
     states = {entry.loss.command_id: entry.state for entry in standings(failover.new, kept)}
     assert states[cups.loss.command_id] == "written off"
     assert {states[entry.loss.command_id] for entry in again} == {"reissued"}
-    with pytest.raises(Undecidable, match="already"):
+    with pytest.raises(NotDone, match="already"):
         entries = standings(failover.new, kept)
         write_off(failover.new, [entry for entry in entries if entry.state == "reissued"][:1], "twice")
 
@@ -234,5 +235,5 @@ def test_lost_commands_are_sent_again_in_order_or_written_off(
 
 
 def test_a_name_that_fits_no_entry_or_several_is_refused(failover: Reported) -> None:
-    with pytest.raises(Undecidable, match="names 0"):
+    with pytest.raises(NotDone, match="names 0"):
         chosen(standings(failover.new, failover.report), ["nothing"])

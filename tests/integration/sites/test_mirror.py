@@ -9,25 +9,38 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from msgspec import json, structs
 
+from contracts.kafka_address import bootstrap_of, secured
 from contracts.kernel.records import SiteRole
 from infra.dr.mirror import caught_up, mirror_lag
 from infra.log.control import write_role
 from infra.log.topics import catalogue, drift
 from infra.stack.mirror_settings import mirror_transactional_id
+from infra.stack.shop import MIRROR
 from services.kernel.log import clients
+from services.kernel.log.clients import Connection
 from services.kernel.log.control import read_control, transactional_ids
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import transactional_producer
+from tests.authorizer import Decisions, unused
 from tests.integration.sites.rig import TwoSites, eventually, two_sites
 
 TOPIC = "order.events"
+QUIET = {"log_level": 0}
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoSites]:
+def decisions(tmp_path_factory: pytest.TempPathFactory) -> Decisions:
+    """What the brokers of both sites allowed and denied."""
+    return Decisions(tmp_path_factory.mktemp("authorizer") / "decisions")
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, decisions: Decisions) -> Iterator[TwoSites]:
     folder: Path = tmp_path_factory.mktemp("sites") / "home"
-    with two_sites(folder, "broker", "link", "guard", "mirror") as stack:
+    members = "broker", "link", "guard", "mirror"
+    with two_sites(folder, *members, environment=decisions.environment) as stack:
         eventually(lambda: stack.member(stack.away, "mirror")[1])
         yield stack
 
@@ -114,6 +127,25 @@ def test_a_cut_link_stops_the_mirror_and_a_healed_one_lets_it_go_on(stack: TwoSi
     assert content(stack.home.bootstrap) == content(stack.away.bootstrap)
 
 
+def test_the_link_takes_nobody_without_a_certificate(stack: TwoSites, tmp_path: Path) -> None:
+    address = stack.home.link_from(stack.away.settings, MIRROR)
+    assert TOPIC in clients.admin(address, QUIET).list_topics(timeout=20).topics
+    own = Connection(address).identity
+    assert own is not None
+    for name, changed in (
+        ("no certificate", structs.replace(own, certificate="", key="")),
+        ("another password", structs.replace(own, password="x" * 32)),
+    ):
+        file = tmp_path / f"{name}.json"
+        file.write_bytes(json.encode(changed))
+        with pytest.raises(KafkaException):
+            clients.admin(secured(bootstrap_of(address), file), QUIET).list_topics(timeout=5)
+    # among their own, users prove themselves with the password alone
+    own_brokers = secured(bootstrap_of(stack.home.bootstrap), tmp_path / "no certificate.json")
+    assert TOPIC in clients.admin(own_brokers, QUIET).list_topics(timeout=20).topics
+
+
+@pytest.mark.full
 def test_a_mirror_that_runs_and_copies_nothing_is_started_anew(stack: TwoSites) -> None:
     before, _ = stack.member(stack.away, "mirror")
     # its only task ends, as by any fatal error of a transaction; the process stays
@@ -177,3 +209,9 @@ def test_no_mirror_starts_into_an_active_site(stack: TwoSites) -> None:
 
 def _logged(stack: TwoSites, event: str) -> bool:
     return event in (stack.home.settings.logs / "guard.log").read_text()
+
+
+def test_mirror_and_guards_used_their_rights_and_were_denied_nothing(decisions: Decisions) -> None:
+    assert unused("sites", decisions.used) == []
+    # MirrorMaker2 would create this topic although it is told to write no heartbeats
+    assert decisions.denied_to() in ([], ["mirror CREATE Topic:LITERAL:heartbeats CreateTopics"])

@@ -71,6 +71,7 @@ def start_mirror() -> Iterator[list[Child]]:
         child.kill()
 
 
+@pytest.mark.full
 def test_a_seeded_mirror_copies_only_what_is_new(mirror: MirrorPlace, start_mirror: list[Child]) -> None:
     source, target = mirror.source_bootstrap, mirror.target_bootstrap
     before = last_data(source, [TOPIC])

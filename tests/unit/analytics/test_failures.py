@@ -30,7 +30,7 @@ def test_java_s_stack_goes_to_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(SystemExit, match="2"), arguments.exit_on():
+    with pytest.raises(SystemExit, match="2"), arguments.exit_on_failure():
         raise Py4JError("java.lang.OutOfMemoryError: Java heap space\n\tat org.apache.spark.Many\n")
     (file,) = tmp_path.iterdir()
     assert "at org.apache.spark.Many" in file.read_text()
@@ -40,7 +40,7 @@ def test_java_s_stack_goes_to_a_file(
 
 
 def test_an_error_of_ours_is_not_hidden() -> None:
-    with pytest.raises(KeyError), arguments.exit_on(ValueError):
+    with pytest.raises(KeyError), arguments.exit_on_failure():
         raise KeyError("a bug")
 
 

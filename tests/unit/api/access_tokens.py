@@ -1,4 +1,4 @@
-"""Every route of the three APIs, and every way to have no valid token for it."""
+"""Every route of the three APIs and of the registry, and every way to have no valid token for it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from fastapi.routing import APIRoute
 from joserfc import jwt
 from joserfc.jwk import ECKey, Key, OKPKey
 
+from contracts.lock import load_lock
+from infra.log.registry import create as registry_app
 from services.edge.identity import declared_scopes
 from services.edge.scopes import SCOPES, WIDER
 from services.edge.settings import ApiSettings
@@ -29,6 +31,7 @@ APPS: dict[str, Callable[[], FastAPI]] = {
     "order": lambda: order_app(OrderApiSettings(**SECRET)),
     "inventory": lambda: inventory_app(ApiSettings(**SECRET)),
     "query": lambda: query_app(QuerySettings()),
+    "registry": lambda: registry_app(load_lock()),
 }
 ISSUER, AUDIENCE, SUBJECT = "https://issuer.example", "daybook", "c-5f1e8a52"
 EC = ECKey.generate_key("P-256", {"kid": "ec", "use": "sig", "alg": "ES256"})

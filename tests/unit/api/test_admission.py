@@ -95,6 +95,7 @@ def test_same_origin_pages_and_programs_may_write(url: str, headers: dict[str, s
         {"Origin": "null"},
         {"Origin": ""},
         {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "http://[x"},
         {"Origin": "http://shop.example.evil", "Host": "shop.example"},
     ],
 )

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from services.edge.app import application
+from services.edge.app import application, health_application
 from services.edge.problems import MAX_BODY_BYTES, Problem
 from services.edge.requests import read_body
 
@@ -39,7 +39,8 @@ async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     [
         ("GET", "/none", 404, "not_found"),
         ("GET", "/size", 405, "method_not_allowed"),
-        ("POST", "/metrics", 405, "method_not_allowed"),
+        ("POST", "/health/live", 405, "method_not_allowed"),
+        ("GET", "/metrics", 404, "not_found"),
     ],
 )
 async def test_missing_routes_and_methods_are_problems(
@@ -52,7 +53,7 @@ async def test_missing_routes_and_methods_are_problems(
 
 
 async def test_head_is_allowed_wherever_get_is(client: httpx.AsyncClient) -> None:
-    assert (await client.post("/metrics")).headers["allow"] == "GET, HEAD"
+    assert (await client.post("/health/live")).headers["allow"] == "GET, HEAD"
     whole, head = [await client.request(method, "/health/live") for method in ("GET", "HEAD")]
     assert (head.status_code, head.content, head.headers) == (200, b"", whole.headers)
 
@@ -77,11 +78,20 @@ async def test_a_chunked_body_has_the_same_limit(client: httpx.AsyncClient) -> N
     assert (await client.post("/size", content=chunks())).status_code == 413
 
 
-async def test_readiness_has_a_reason(client: httpx.AsyncClient) -> None:
+async def test_clients_learn_whether_it_is_ready_and_not_why(client: httpx.AsyncClient) -> None:
     response = await client.get("/health/ready")
-    assert (response.status_code, response.json()["reason"]) == (503, "restoring")
-    assert (await client.get("/health/live")).status_code == 200
-    assert b"# HELP" in (await client.get("/metrics")).content
+    assert (response.status_code, response.text) == (503, "unavailable")
+    response = await client.get("/health/live")
+    assert (response.status_code, response.text) == (200, "live")
+
+
+async def test_the_other_listener_gives_the_reason_and_metrics() -> None:
+    transport = httpx.ASGITransport(health_application(lambda: "restoring"))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as health:
+        response = await health.get("/health/ready")
+        assert (response.status_code, response.json()["reason"]) == (503, "restoring")
+        assert (await health.get("/health/live")).json() == {"status": "live"}
+        assert b"# HELP" in (await health.get("/metrics")).content
 
 
 def test_a_problem_is_rfc_9457() -> None:

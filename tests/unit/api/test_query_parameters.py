@@ -13,7 +13,7 @@ from fastapi.routing import iter_route_contexts
 
 from contracts.lock import load_lock
 from infra.log.registry import ClientParameters, create
-from services.edge.app import application
+from services.edge.app import health_application
 from services.edge.settings import ApiSettings as InventorySettings
 from services.inventory.api import create as inventory_app
 from services.order.api import OrderApiSettings as OrderSettings
@@ -27,7 +27,7 @@ APPS: dict[str, Callable[[], FastAPI]] = {
     "inventory": lambda: inventory_app(InventorySettings(**SECRET)),
     "query": lambda: query_app(QuerySettings()),
     "registry": lambda: create(load_lock()),
-    "health": lambda: application((), lambda: None),
+    "health": lambda: health_application(lambda: None),
 }
 
 

@@ -15,7 +15,7 @@ from infra.cli.drill import DRILLS
 from infra.lab.drills.clusters import CLUSTERS_PLANNED, Weakening
 from infra.lab.drills.drill import DrillFailed
 from infra.lab.drills.switchover import PLANNED
-from infra.stack.embedded.cluster import kept_cluster_id
+from infra.stack.embedded.kafka import kept_cluster_id
 from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 from contracts.kafka_address import SCHEME
 from infra.base.ports import HOST
+from infra.stack.compose.further import HTTP_PORT
 
 Config: TypeAlias = Mapping[str, Any]
 """What `docker compose config --format json` prints."""
@@ -20,9 +21,12 @@ CAPABILITIES = {
     "postgres": {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"},
 }
 INTERNAL = {"log", "data"}
+TWO_LISTENERS = {"order-api", "inventory-api", "query-api", "registry"}
 # Networks on which a store alone is, so that this machine can reach it.
 OF_STORES = {"log-published": "broker", "data-published": "postgres"}
 WITH_DATA = {"postgres", "migrations", "projection", "query-api", "guard", "office", "connect"}
+# They have secrets, but none for the log.
+WITHOUT_LOG = {"registry", "postgres", "migrations", "office"}
 AWAY, NODES = "away-", ("broker-1", "broker-2", "broker-3", "controller")
 # The folder of a container that is not called like it.
 FOLDERS = dict.fromkeys(NODES, "node") | {"home-mirror-settings": "mirror-settings"}
@@ -73,11 +77,72 @@ def limited(config: Config) -> Iterator[str]:
 
 
 def published(config: Config) -> Iterator[str]:
-    """On the loopback interface alone."""
-    for name, _, service in services(config):
+    """On the loopback interface alone; of an API, only what its clients call."""
+    for name, kind, service in services(config):
         for port in service.get("ports", ()):
+            if kind in TWO_LISTENERS and port.get("target") != HTTP_PORT:
+                yield f"{name} publishes {port.get('target')}, where its health and metrics are"
             if port.get("host_ip") != HOST:
                 yield f"{name} publishes {port.get('published')} at {port.get('host_ip', 'every address')}"
+
+
+# Published ports that authenticate their clients: Kafka and PostgreSQL, themselves or behind a link, and the APIs.
+STORES = {"broker", "postgres", "link"}
+APIS = {"order-api", "inventory-api", "query-api", "registry"}
+# Those that do not: health and metrics, what passes requests on to the APIs, and tools of profiles (docs/security.md).
+OPEN = {
+    "order-worker",
+    "inventory-worker",
+    "guard",
+    "router",
+    "prometheus",
+    "apicurio",
+    "connect",
+    "spark-master",
+}
+
+
+def authenticated(config: Config) -> Iterator[str]:
+    """No published port takes everybody, unless it is listed above."""
+    for name, kind, service in services(config):
+        if kind in APIS and not (service["environment"].get("DAYBOOK_TOKEN_KEYS") and has_secrets(service)):
+            yield f"{name} verifies no tokens"
+        if service.get("ports") and kind not in STORES | APIS | OPEN:
+            yield f"{name} publishes a port that takes everybody"
+
+
+TLS = {
+    "-cssl=on",
+    "-cssl_cert_file=/run/secrets/server.pem",
+    "-cssl_key_file=/run/secrets/server.pem",
+    "-cssl_min_protocol_version=TLSv1.3",
+    "-chba_file=/etc/postgresql/pg_hba.conf",
+}
+
+
+def encrypted(config: Config) -> Iterator[str]:
+    """PostgreSQL takes nobody from the network in clear text, or without a password."""
+    for name, _, service in services(config):
+        environment = service.get("environment", {})
+        if not any(variable.startswith("POSTGRES_") for variable in environment):
+            continue
+        if missing := TLS - {*service.get("command", ())}:
+            yield f"{name} lacks {', '.join(sorted(missing))}"
+        if "POSTGRES_HOST_AUTH_METHOD" in environment:
+            yield f"{name} has another way to authenticate"
+        files = [volume for volume in service.get("volumes", ()) if volume["target"].endswith("/pg_hba.conf")]
+        if not files:
+            yield f"{name} lets the image decide who may connect"
+        for file in files:
+            for line in open_lines(Path(file["source"]).read_text("utf-8")):
+                yield f"{name} lets in: {line}"
+
+
+def open_lines(text: str) -> list[str]:
+    """The lines of a `pg_hba.conf` that let somebody in without a password, or from the network without TLS."""
+    lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    closed = [line[0] in ("local", "hostssl") and line[-1] == "scram-sha-256" for line in lines]
+    return [" ".join(line) for line, is_closed in zip(lines, closed, strict=True) if not is_closed]
 
 
 def separated(config: Config) -> Iterator[str]:
@@ -93,7 +158,8 @@ def separated(config: Config) -> Iterator[str]:
             yield f"{name} is on network {', '.join(sorted(unknown))}"
         if "data" in networks and kind not in WITH_DATA:
             yield f"{name} is on network data"
-        if "log" in networks and not has_secrets(service) and kind not in LISTENS:
+        has_user = has_secrets(service) and kind not in WITHOUT_LOG
+        if "log" in networks and not has_user and kind not in LISTENS:
             yield f"{name} is on network log"
         for network, store in OF_STORES.items():
             if network in networks and kind != store:
@@ -152,4 +218,14 @@ def _folder(name: str) -> str:
     return FOLDERS.get(name, name if kind in SHARED_FOLDERS else kind)
 
 
-POLICIES: tuple[Policy, ...] = (confined, read_only, limited, published, separated, addresses, own_secrets)
+POLICIES: tuple[Policy, ...] = (
+    confined,
+    read_only,
+    limited,
+    published,
+    authenticated,
+    encrypted,
+    separated,
+    addresses,
+    own_secrets,
+)

@@ -65,6 +65,59 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> No
             end.do_handshake()
 
 
+def test_a_server_that_is_no_broker_has_a_certificate_for_nothing_else(tmp_path: Path) -> None:
+    authority = prepared(tmp_path)
+    file = authority.server("postgres", ["postgres"])
+    assert authority.server("postgres", ["postgres"]).read_bytes() == file.read_bytes()
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(file)
+    client = ssl.create_default_context(cadata=authority.certificate.read_text())
+    shake_hands(client, own, "postgres")
+    # and as a client, to a broker that asks for a certificate
+    client.load_cert_chain(file)
+    broker = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    broker.load_cert_chain(authority.keystore)
+    broker.load_verify_locations(authority.certificate)
+    broker.verify_mode = ssl.CERT_REQUIRED
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate purpose"):
+        shake_hands(client, broker, "localhost")
+
+
+def test_a_user_has_a_certificate_for_a_client_alone(tmp_path: Path) -> None:
+    authority = prepared(tmp_path)
+    own = identity_of(authority, "query")
+    (certificate,) = x509.load_pem_x509_certificates(own.certificate.encode())
+    assert certificate.subject.rfc4514_string() == "CN=query"
+    assert certificate.not_valid_after_utc - datetime.now(UTC) > timedelta(days=3600)
+    file = tmp_path / "query.pem"
+    file.write_text(own.key + own.certificate)
+    broker = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    broker.load_cert_chain(authority.keystore)
+    broker.load_verify_locations(authority.certificate)
+    broker.verify_mode = ssl.CERT_REQUIRED
+    client = ssl.create_default_context(cadata=authority.certificate.read_text())
+    client.load_cert_chain(file)
+    shake_hands(client, broker, "localhost")
+    # and as a server, to a client that would take it for a broker
+    pretending = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    pretending.load_cert_chain(file)
+    client.check_hostname = False
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate purpose"):
+        shake_hands(client, pretending, "localhost")
+
+
+def test_a_user_without_a_certificate_gets_one_and_keeps_the_password(tmp_path: Path) -> None:
+    authority = prepared(tmp_path)
+    own = identity_of(authority, "query")
+    older = msgspec.structs.replace(own, certificate="", key="")
+    authority.replace({"query.json": msgspec.json.encode(older).decode()})
+    prepared(tmp_path)
+    renewed = identity_of(authority, "query")
+    assert renewed.password == own.password
+    assert renewed.certificate
+    assert stat.S_IMODE(authority.identity("query").stat().st_mode) == 0o600
+
+
 def test_nobody_else_may_read_the_files(tmp_path: Path) -> None:
     authority = prepared(tmp_path / "identities")
     assert stat.S_IMODE(authority.folder.stat().st_mode) == 0o700

@@ -13,7 +13,7 @@ from contracts.kafka_address import bootstrap_of
 from infra.base.settings import StackSettings
 from infra.cli.lifecycle import _clusters, app
 from infra.log.topics import catalogue
-from infra.stack.embedded.cluster import Node, first_voters, kept_cluster_id, site_nodes
+from infra.stack.embedded.kafka import Node, first_voters, kept_cluster_id, site_nodes
 from infra.stack.embedded.stack import members, mirror_place
 from infra.stack.mirror_settings import mirror_properties
 from infra.stack.security import prepare_identities

@@ -8,8 +8,10 @@ import yaml
 
 from contracts.kafka_address import IDENTITY, SCHEME
 from infra.base.settings import AWAY_PORTS, OFFSETS, ROOT
+from infra.identity.issuer import TokenIssuer
 from infra.lab.cluster.administration import DURABLE
 from infra.stack.compose.further import further_file, write_further
+from infra.stack.compose.secret_files import RUN_SECRETS
 from infra.stack.shop import ROUTED, ROUTER, SERVICES, STORES, instances
 from infra.stack.storage import START_BYTES
 
@@ -88,7 +90,7 @@ def test_the_router_knows_each_api_of_both_sites_and_listens_where_its_ports_lea
     routes = environment["DAYBOOK_ROUTER_ROUTES"]
     assert list(routes) == list(ROUTED)
     inside = [int(port.rpartition(":")[2]) for port in router["ports"]]
-    assert inside == [8080, *(route["port"] for route in routes.values())]
+    assert inside == [8090, *(route["port"] for route in routes.values())]
     for api, route in routes.items():
         assert route["targets"] == {"home": f"{api}:8080", "away": f"away-{api}:8080"}
         assert route.get("reads", False) == (api == "query-api")
@@ -109,6 +111,12 @@ def test_every_process_answers_to_its_own_name() -> None:
         if service.get("extends") == {"file": "process.yml", "service": "process"}
     }
     assert {f"{service.name}" for row in SERVICES for service in row} < processes < allowed
+
+
+def test_apis_verify_tokens_of_the_stacks_issuer_unless_another_is_named() -> None:
+    environment = services("process.yml")["process"]["environment"]
+    for name, value in TokenIssuer(Path("identity"), RUN_SECRETS).settings().items():
+        assert environment[name] in (f"${{{name}-{value}}}", f"${{{name}:-{value}}}")
 
 
 def test_a_write_api_knows_the_same_api_at_the_other_site() -> None:
@@ -144,7 +152,7 @@ def test_further_containers_differ_from_the_first_by_number_and_port(tmp_path: P
         assert service["extends"] == {"file": str(COMPOSE / "shop.yml"), "service": "order-worker"}
         assert service["environment"]["DAYBOOK_SLOT"] == service["environment"]["DAYBOOK_REPLICA"] == number
         assert name in service["environment"]["DAYBOOK_ALLOWED_HOSTS"].split(",")
-        assert service["ports"] == [f"{PORTS}{OFFSETS[name]:02}:8080"]
+        assert service["ports"] == [f"{PORTS}{OFFSETS[name]:02}:8090"]
     write_further(tmp_path, {})
     assert yaml.load(further_file(tmp_path).read_text(), Compose) == {"services": {}}
 
@@ -163,11 +171,11 @@ def test_prometheus_asks_every_process() -> None:
     scraped = yaml.safe_load((ROOT / "infra" / "monitoring" / "prometheus.yml").read_text())
     (targets,) = scraped["scrape_configs"][0]["static_configs"]
     assert set(targets["targets"]) == {
-        "storage:8080",
-        *(f"{service.name}:8080" for row in SERVICES for service in row),
+        "storage:8090",
+        *(f"{service.name}:8090" for row in SERVICES for service in row),
     }
     (guards,) = (job for job in scraped["scrape_configs"] if job["job_name"] == "guards")
-    assert guards["static_configs"] == [{"targets": ["guard:8080", "away-guard:8080"]}]
+    assert guards["static_configs"] == [{"targets": ["guard:8090", "away-guard:8090"]}]
     assert {"guard", "away-guard"} <= set(services("sites.yml"))
     mounted = services("monitoring.yml")["prometheus"]["volumes"]
     for file in ("prometheus.yml", *scraped["rule_files"]):

@@ -17,8 +17,11 @@ from tests.unit.infra.compose_policies import (
     POLICIES,
     Policy,
     addresses,
+    authenticated,
     confined,
+    encrypted,
     limited,
+    open_lines,
     own_secrets,
     published,
     read_only,
@@ -65,6 +68,18 @@ def lead_out(config: dict[str, Any]) -> None:
     config["networks"]["log"]["internal"] = False
 
 
+def option(name: str, without: str) -> Fault:
+    return lambda config: config["services"][name]["command"].remove(without)
+
+
+def unmounted(name: str, target: str) -> Fault:
+    def fault(config: dict[str, Any]) -> None:
+        volumes = config["services"][name]["volumes"]
+        volumes[:] = [volume for volume in volumes if volume["target"] != target]
+
+    return fault
+
+
 FAULTS: dict[str, tuple[Policy, Fault]] = {
     "a capability": (confined, service("order-api", cap_add=["NET_ADMIN"])),
     "capabilities that stay": (confined, service("broker", cap_drop=[])),
@@ -77,9 +92,25 @@ FAULTS: dict[str, tuple[Policy, Fault]] = {
     "all of the memory": (limited, lambda config: config["services"]["mirror"].pop("mem_limit")),
     "any number of processes": (limited, service("connect", pids_limit=0)),
     "a port for everybody": (published, service("order-api", ports=[{"target": 8080, "published": "27401"}])),
+    "an API for everybody": (authenticated, variable("query-api", DAYBOOK_TOKEN_KEYS="")),
+    "an API without the issuer's keys": (authenticated, unmounted("registry", "/run/secrets")),
+    "another port that takes everybody": (
+        authenticated,
+        service("storage", ports=[{"target": 8080, "published": "27420", "host_ip": "127.0.0.1"}]),
+    ),
+    "PostgreSQL in clear text": (encrypted, option("postgres", "-cssl=on")),
+    "PostgreSQL with an old TLS": (encrypted, option("away-postgres", "-cssl_min_protocol_version=TLSv1.3")),
+    "who may connect by the image": (encrypted, option("postgres", "-chba_file=/etc/postgresql/pg_hba.conf")),
+    "no list of who may connect": (encrypted, unmounted("away-postgres", "/etc/postgresql/pg_hba.conf")),
+    "PostgreSQL that trusts": (encrypted, variable("postgres", POSTGRES_HOST_AUTH_METHOD="trust")),
+    "the metrics of an API": (
+        published,
+        service("query-api", ports=[{"target": 8090, "published": "27409", "host_ip": "127.0.0.1"}]),
+    ),
     "a way out of the log": (separated, lead_out),
     "an API at the database": (separated, service("order-api", networks={"edge": None, "data": None})),
     "the registry at the log": (separated, service("registry", networks={"edge": None, "log": None})),
+    "the database at the log": (separated, service("postgres", networks={"data": None, "log": None})),
     "a broker among clients": (separated, service("broker", networks={"edge": None, "log": None})),
     "a network by default": (separated, lambda config: config["services"]["storage"].pop("networks")),
     "a port that leads nowhere": (separated, service("broker", networks={"log": None})),
@@ -111,3 +142,10 @@ def test_a_fault_is_seen(config: dict[str, Any], policy: Policy, fault: Fault) -
     broken = copy.deepcopy(config)
     fault(broken)
     assert list(policy(broken)) != []
+
+
+@pytest.mark.parametrize(
+    "line", ["host all all all scram-sha-256", "hostssl all all all trust", "local all all peer"]
+)
+def test_a_line_that_lets_somebody_in_is_seen(line: str) -> None:
+    assert open_lines(f"# a comment\n\nlocal all all scram-sha-256\n{line}\n") == [line]

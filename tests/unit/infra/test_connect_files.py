@@ -8,6 +8,7 @@ import pytest
 from infra.base.settings import ROOT
 from infra.log.topics import catalogue
 from infra.stack.compose.connectors import first_line, read_connectors
+from infra.stack.compose.secret_files import AUTHORITY, RUN_SECRETS
 from infra.stack.embedded.java import LOCK, read_lock
 from services.edge.requests import ID_PATTERN
 from tests.unit.infra.test_compose_files import properties, services
@@ -93,7 +94,13 @@ def test_a_line_that_was_cut_off_is_no_price() -> None:
 def test_no_connector_has_a_secret_in_it() -> None:
     for config in connectors().values():
         for name, value in config.items():
-            assert "password" not in name or re.fullmatch(r"\$\{secrets:/run/secrets:\w+\}", value)
+            secret = "password" in name or "Authorization" in name
+            assert not secret or re.fullmatch(r"(Bearer )?\$\{secrets:/run/secrets:\w+\}", value)
+
+
+def test_a_connector_trusts_no_database_without_a_certificate() -> None:
+    (url,) = [config["connection.url"] for config in connectors().values() if "connection.url" in config]
+    assert url.endswith(f"?sslmode=verify-full&sslrootcert={RUN_SECRETS / AUTHORITY}")
 
 
 def test_a_connector_stops_at_what_it_cannot_read_and_files_are_named_as_connectors() -> None:

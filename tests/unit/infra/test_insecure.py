@@ -11,7 +11,7 @@ from contracts.kafka_address import identity_file
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.cli.lifecycle import _security
-from infra.stack.embedded.kafka import site_broker
+from infra.stack.embedded.kafka import site_nodes
 from infra.stack.embedded.platform import EmbeddedPlatform
 from infra.stack.security import prepare_identities
 from infra.stack.site import away_settings, sites_of
@@ -23,13 +23,13 @@ def test_it_is_decided_at_each_start(tmp_path: Path) -> None:
     _security(settings, insecure=True)
     assert settings.kafka == "127.0.0.1:27492"
     assert not settings.kafka_identities.exists()
-    plain = site_broker(settings, linked=True).properties()
+    plain = site_nodes(settings, linked=True)[0][0].properties()
     assert plain["listeners"].startswith("PLAINTEXT://127.0.0.1:27492,")
     assert "authorizer.class.name" not in plain
     assert verification(settings) == {"DAYBOOK_TOKEN_KEYS": ""}
     _security(settings, insecure=False)
     assert identity_file(settings.kafka) == tmp_path / "kafka-identities" / "admin.json"
-    secured = site_broker(settings, linked=True).properties()
+    secured = site_nodes(settings, linked=True)[0][0].properties()
     protocols = dict(pair.split(":") for pair in secured["listener.security.protocol.map"].split(","))
     names = [listener.partition("://")[0] for listener in secured["listeners"].split(",")]
     assert names == ["CLIENTS", "INTERNAL", "PEER", "CONTROLLER"]

@@ -7,7 +7,7 @@ import io
 import pytest
 import typer
 
-from infra.cli.precautions import confirm_site
+from infra.cli.failover import confirm_site
 
 CONSEQUENCES = "home was last heard 3 s ago.\nIt is stopped, and its log is moved away."
 

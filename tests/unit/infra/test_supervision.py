@@ -49,7 +49,8 @@ def test_two_checkouts_with_different_bases_share_no_port(tmp_path: Path) -> Non
         rows = members(StackSettings(home=tmp_path, port_base=base))
         return {port for row in rows for member in row for port in member.ports}
 
-    assert len(ports(27400)) == len(NAMES) + 2  # the broker has three
+    # the broker has three, each API and the registry two
+    assert len(ports(27400)) == len(NAMES) + 2 + 4
     assert not ports(27400) & ports(27500)
     assert len({*OFFSETS.values()}) == len(OFFSETS), "two processes on one port"
     assert all(0 < offset < 100 for offset in OFFSETS.values()), "two stacks on one port"
@@ -70,8 +71,9 @@ def test_further_processes_stand_beside_the_first_of_their_kind(tmp_path: Path) 
     rows = members(StackSettings(home=tmp_path), ["order-worker", "order-api"], counts)
     names = [[member.name for member in row] for row in rows]
     assert names == [["order-worker", "order-worker-1", "order-worker-2"], ["order-api", "order-api-1"]]
+    assert [member.ports for member in rows[1]] == [(27401, 27428), (27451, 27429)]
     program = rows[0][2].prepare()
-    assert (program.environment["DAYBOOK_SLOT"], program.environment["DAYBOOK_HTTP_PORT"]) == ("2", "27422")
+    assert (program.environment["DAYBOOK_SLOT"], program.environment["DAYBOOK_HEALTH_PORT"]) == ("2", "27422")
 
 
 def test_the_journal_gives_back_what_was_written(tmp_path: Path) -> None:
@@ -138,6 +140,7 @@ def test_a_secret_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
     assert len(secret) >= 16
     assert kept_secret(tmp_path / "folder" / "key") == secret
     assert (tmp_path / "folder" / "key").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_lock_names_every_jar_once_with_a_sha256() -> None:

@@ -58,7 +58,10 @@ def probes(manifests: Manifests) -> Iterator[str]:
                 if probe not in container:
                     yield f"{pod.owner}: {container['name']} has no {probe}"
                 elif pod.ours:
-                    path = container[probe].get("httpGet", {}).get("path")
+                    http_get = container[probe].get("httpGet", {})
+                    path = http_get.get("path")
+                    if http_get.get("port") != "health":
+                        yield f"{pod.owner}: {probe} asks clients' port {http_get.get('port')}"
                     if path != f"/health/{'ready' if probe == 'readinessProbe' else 'live'}":
                         yield f"{pod.owner}: {probe} asks {path}"
 

@@ -123,10 +123,17 @@ def test_each_file_is_used() -> None:
     assert [str(path.relative_to(K8S)) for path in files() if path not in used | folders] == []
 
 
+BEARER = "value.converter.apicurio.registry.request.headers.Authorization"
+
+
 @pytest.mark.parametrize(
     ("name", "source", "own"),
     [
-        ("settled-orders", "distributed/settled-orders.json", {"connection.password"}),
+        (
+            "settled-orders",
+            "distributed/settled-orders.json",
+            {"connection.password", "connection.url", BEARER},
+        ),
         ("supplier-prices", "standalone/supplier-prices.json", {"file"}),
     ],
 )

@@ -52,6 +52,7 @@ FAULTS = [Fault(*fault) for fault in [
     (policies.limits, HA, BROKERS, 'limits: {cpu: "4", memory: 8Gi}', "limits: {}", "no limits of cpu and memory"),
     (policies.probes, HA, WORKER, "readinessProbe", "lifecycle", "has no readinessProbe"),
     (policies.probes, HA, API, "path: /health/ready", "path: /health/live", "readinessProbe asks /health/live"),
+    (policies.probes, HA, QUERY, "port: health", "port: http", "asks clients' port http"),
     (policies.restricted, HA, EVERY, "runAsNonRoot: true", "runAsNonRoot: false", "may run as root"),
     (policies.restricted, HA, EVERY, "drop: [ALL]", "drop: [NET_RAW]", "has capabilities"),
     (policies.restricted, HA, EVERY, "automountServiceAccountToken: false", "hostname: a", "has a token"),

@@ -24,7 +24,6 @@ def test_a_connection_in_the_names_of_each_client() -> None:
     assert here.librdkafka() == {"bootstrap.servers": "a:1,b:2"}
     assert here.java() == {"bootstrap.servers": "a:1,b:2"}
     assert here.java("home.") == {"home.bootstrap.servers": "a:1,b:2"}
-    assert here.spark() == {"kafka.bootstrap.servers": "a:1,b:2"}
     assert here.faust() == {"broker": "kafka://a:1,b:2"}
 
 
@@ -51,7 +50,6 @@ def test_a_user_in_the_names_of_each_client(tmp_path: Path) -> None:
     assert 'username="order-api" password="secret";' in java["home.sasl.jaas.config"]
     assert java["home.ssl.truststore.certificates"] == "CA"
     assert java["home.ssl.enabled.protocols"] == "TLSv1.3"
-    assert here.spark() == {f"kafka.{name}": value for name, value in here.java().items()}
 
 
 def test_a_certificate_in_the_names_of_each_client(tmp_path: Path) -> None:
@@ -60,6 +58,16 @@ def test_a_certificate_in_the_names_of_each_client(tmp_path: Path) -> None:
     assert here.librdkafka() == {"bootstrap.servers": "a:1,b:2", **own}
     java = here.java()
     assert (java["ssl.keystore.certificate.chain"], java["ssl.keystore.key"]) == ("C", "K")
+    assert java["security.protocol"] == "SSL"
+
+
+def test_a_user_with_a_certificate_in_the_names_of_each_client(tmp_path: Path) -> None:
+    here = Connection(identity(tmp_path, user="mirror", password="secret", certificate="C", key="K"))
+    options, java = here.librdkafka(), here.java("home.")
+    assert (options["security.protocol"], java["home.security.protocol"]) == ("SASL_SSL", "SASL_SSL")
+    assert (options["ssl.certificate.pem"], options["ssl.key.pem"]) == ("C", "K")
+    assert (java["home.ssl.keystore.certificate.chain"], java["home.ssl.keystore.key"]) == ("C", "K")
+    assert java["home.ssl.keystore.type"] == "PEM"
 
 
 def test_faust_gets_a_user_and_the_newest_tls(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.lab.retail.invoices import UnreadableRow, to_micros
-from infra.lab.retail.steps import to_decimal
+from services.edge.requests import decimal_text
 from tests.unit.retail.sheet import rows
 
 
@@ -45,6 +45,6 @@ def test_money_is_exact(text: str, micros: int) -> None:
 
 @given(st.integers(-(10**15), 10**15))
 def test_a_decimal_is_read_back_as_the_same_micros(micros: int) -> None:
-    text = to_decimal(micros)
+    text = decimal_text(micros)
     assert to_micros(text) == micros
     assert len(text.partition(".")[2]) >= 2

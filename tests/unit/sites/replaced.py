@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from contracts.kernel.records import SiteAlone, SiteHold, SiteLease, SiteRole
-from infra.dr import lease
+from infra.dr import plan, promotion
 from infra.log.control import Address, SiteSilent
 from services.kernel.log import proof
 from services.kernel.log.control import ALONE, HOLD, LEASE, ROLE, TOPIC, Control
@@ -209,7 +209,7 @@ class Model:
             return False
         self.advance(self.now + self.random.uniform(0.5, 4))
         self.write("away", HOLD, SiteHold("takeover", NEW, 0))
-        lease.fence_site("away", Address("home", "home"), NEW)
+        promotion.fence_site("away", Address("home", "home"), NEW)
         self.advance(self.now + self.random.uniform(0, 0.05))
         self.write("away", ROLE, SiteRole("away", "active", NEW))
         self.promoted = self.now
@@ -223,10 +223,13 @@ def real_rules(model: Model) -> Iterator[None]:
         clock = SimpleNamespace(
             monotonic=lambda: model.now, sleep=lambda seconds: model.advance(model.now + seconds)
         )
-        patch.setattr(lease, "time", clock)
-        patch.setattr(lease, "read_site", model.read_site)
-        patch.setattr(lease, "stand_down", model.stand_down)
-        patch.setattr(lease, "write_alone", lambda site, epoch: model.write(site, ALONE, SiteAlone(epoch, 0)))
+        patch.setattr(promotion, "time", clock)
+        patch.setattr(promotion, "read_site", model.read_site)
+        patch.setattr(plan, "read_site", model.read_site)
+        patch.setattr(promotion, "stand_down", model.stand_down)
+        patch.setattr(
+            promotion, "write_alone", lambda site, epoch: model.write(site, ALONE, SiteAlone(epoch, 0))
+        )
         yield
 
 

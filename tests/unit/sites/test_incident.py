@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.kernel.records import Role, SiteRole, SiteSwitch, SwitchKind, SwitchStep
+from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.dr import failover
 from infra.dr.incident import Incident, Situation, SwitchHistory, believed, require_no_loss
-from infra.dr.plan import NotDone
 from infra.stack.site import Site
 from services.kernel.log.control import Control
 

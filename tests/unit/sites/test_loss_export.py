@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from analytics.terminal import Console
 from infra.cli.losses import _table
 from infra.dr.effects import Again
-from infra.dr.export import COLUMNS, csv_lines, in_units, totals, with_customers
+from infra.dr.export import COLUMNS, csv_lines, totals, with_customers
 from infra.dr.losses import Loss, LostRecord, Report
 from infra.dr.reconcile import ReconStanding
+from services.edge.requests import decimal_text
 
 AT = "2026-11-23T10:11:12.123456Z"
 TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), max_size=20)
@@ -82,8 +83,8 @@ def test_any_text_reads_back(subjects: list[str]) -> None:
 
 @given(st.integers(min_value=-(2**63), max_value=2**63 - 1))
 def test_money_is_exact(micros: int) -> None:
-    assert Decimal(in_units(micros)) == Decimal(micros) / 1_000_000
-    assert 2 <= len(in_units(micros).partition(".")[2]) <= 6
+    assert Decimal(decimal_text(micros)) == Decimal(micros) / 1_000_000
+    assert 2 <= len(decimal_text(micros).partition(".")[2]) <= 6
 
 
 def test_totals_are_by_currency_and_count_each_customer_once() -> None:

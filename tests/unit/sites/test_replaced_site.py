@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.dr import lease
+from infra.dr import promotion
 from services.kernel.log import proof
 from services.kernel.log.control import Control
 from tests.unit.sites.replaced import Model, course
@@ -62,11 +62,11 @@ def without_announcement(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lease, "fence_site", lambda *_: "")
+    patch.setattr(promotion, "fence_site", lambda *_: "")
 
 
 def without_the_end_of_the_lease(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lease, "MARGIN_SECONDS", 1.0 - LEASE_SECONDS)
+    patch.setattr(promotion, "MARGIN_SECONDS", 1.0 - LEASE_SECONDS)
 
 
 @pytest.mark.parametrize(

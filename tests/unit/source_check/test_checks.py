@@ -1,15 +1,17 @@
 """A file of seven invoices, and the marts of the shop that they make: in agreement, then not."""
 
 import copy
+import json
 import lzma
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from infra.lab.source_check.checks import Check, NotTogether, Outputs, check
-from infra.lab.source_check.source import read_source
+from infra.lab.source_check.checks import Check, NotTogether, check, loaded_days, require_together
 
 FILE = """InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country
 1,10001a,MUG,3,2011-03-07 09:00:00,2.50,17850.0,United Kingdom
@@ -27,6 +29,12 @@ MONDAY, TUESDAY, WEDNESDAY = date(2011, 3, 7), date(2011, 3, 8), date(2011, 3, 9
 MARCH = date(2011, 3, 1)
 POUND = 1_000_000
 UK = "United Kingdom"
+NO_PAIRS = pa.schema(
+    {
+        **dict.fromkeys(("sku_a", "sku_b"), pa.string()),
+        **dict.fromkeys(("baskets", "baskets_a", "baskets_b", "baskets_both"), pa.int64()),
+    }
+)
 
 
 def row(names: str, *values: Any) -> dict[str, Any]:
@@ -90,14 +98,25 @@ def marts() -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def written(outputs: dict[str, list[dict[str, Any]]], folder: Path, **other_log: Any) -> Path:
+    """`outputs` as `daybook analytics run` leaves them, with `other_log` of the orders."""
+    for name, rows in outputs.items():
+        (folder / name).mkdir(parents=True)
+        log = {"as_of": None, "ends": {"stock.events": 7}, **(other_log if name == "orders" else {})}
+        (folder / name / "_log.json").write_text(json.dumps(log))
+        table = pa.Table.from_pylist(rows) if rows else NO_PAIRS.empty_table()
+        pq.write_table(table, folder / name / "part-0.parquet")
+    return folder
+
+
 @pytest.fixture
 def differing_figures(tmp_path: Path) -> Any:
     file = tmp_path / "retail.csv.xz"
     file.write_bytes(lzma.compress(FILE.encode()))
-    source = read_source(file)
 
     def checked(outputs: dict[str, list[dict[str, Any]]]) -> list[Check]:
-        return [result for result in check(source, outputs, MONDAY, WEDNESDAY) if result.differing]
+        marts = written(outputs, tmp_path / "marts")
+        return [result for result in check(marts, MONDAY, WEDNESDAY, file) if result.differing]
 
     return checked
 
@@ -142,6 +161,19 @@ def test_an_order_that_the_file_does_not_have_is_named(differing_figures: Any) -
     assert differing.first[0].startswith("('walk-1',): file None")
 
 
+def test_the_loaded_days_are_those_of_the_orders(tmp_path: Path) -> None:
+    assert loaded_days(written(marts(), tmp_path)) == (MONDAY, TUESDAY)
+
+
 def test_marts_that_are_missing_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotTogether, match="orders, daily_revenue"):
-        Outputs(tmp_path)
+        require_together(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [({"as_of": "2011-03-07"}, "an earlier moment"), ({"ends": {"stock.events": 8}}, "different offsets")],
+)
+def test_marts_of_different_logs_are_refused(tmp_path: Path, log: dict[str, Any], reason: str) -> None:
+    with pytest.raises(NotTogether, match=reason):
+        require_together(written(marts(), tmp_path, **log))

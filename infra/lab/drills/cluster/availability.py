@@ -74,7 +74,6 @@ def _lose_brokers(course: Course[ClusterRig]) -> dict[str, int]:
 
 def _lose_one(course: Course[ClusterRig], broker: int) -> None:
     report, cluster = course.report, course.rig.cluster
-    led = cluster.layout().leaders()[broker]
     killed = time.time()
     cluster.kill(broker)
     time.sleep(ONE_LOST_SECONDS)
@@ -85,7 +84,6 @@ def _lose_one(course: Course[ClusterRig], broker: int) -> None:
     report.figures["one lost: first accepted after that, s after the kill"] = resumed - killed
     measured = f"{after} accepted after a gap of {gap:.1f} s"
     report.promise("one broker lost", "writes go on", measured, after > 0)
-    report.story.append(f"broker {broker}, which led {led} partitions, was killed; writes paused {gap:.1f} s")
 
 
 def _lose_two(course: Course[ClusterRig], probe: Probe, broker: int) -> None:
@@ -116,7 +114,6 @@ def _lose_two(course: Course[ClusterRig], probe: Probe, broker: int) -> None:
     report.figures["two lost: events acknowledged before"] = len(before)
     report.figures["two lost: of these not readable until a broker is back"] = len(before - readable)
     report.figures["two lost: reading the log, s"] = time.time() - began
-    report.story.append(f"broker {broker} was killed too; refusals took up to {slowest:.1f} s")
 
 
 def _return_both(course: Course[ClusterRig], brokers: tuple[int, int]) -> None:
@@ -130,7 +127,6 @@ def _return_both(course: Course[ClusterRig], brokers: tuple[int, int]) -> None:
     report.promise("both back", "writes go on by themselves", f"after {first:.1f} s", first < float("inf"))
     report.figures["both back: all replicas in sync, s"] = in_sync
     report.figures["both back: first accepted command, s"] = first
-    report.story.append(f"both were started: first write {first:.1f} s, all in sync {in_sync:.1f} s after")
 
 
 @dataclass(frozen=True)
@@ -148,14 +144,13 @@ def _restart_every_node(course: Course[ClusterRig]) -> Interval:
     probe = _start_probe(course)
     course.sleep(WARM)
     began = time.time()
+    course.show(f"setting {DYNAMIC[0]}={DYNAMIC[1]} on each broker as it runs")
     seconds = timed(partial(_change_while_running, cluster))
     report.figures["changing a setting of three running brokers, s"] = seconds
-    report.story.append(f"{DYNAMIC[0]}={DYNAMIC[1]} was set on each broker as it ran")
     for number in (*BROKERS, *CONTROLLERS):
         name = cluster.nodes[number].name
         course.show(f"restarting {name}")
-        seconds = timed(partial(_restart, cluster, number))
-        report.story.append(f"{name}: down, up and in sync in {seconds:.1f} s")
+        report.figures[f"{name}: down, up and in sync, s"] = timed(partial(_restart, cluster, number))
         time.sleep(BETWEEN_SECONDS)
     ended = time.time()
     course.sleep(WARM)

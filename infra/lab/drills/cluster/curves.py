@@ -7,8 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from math import ceil, floor, log10
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Message
@@ -33,9 +31,6 @@ OF_EVENTS = 512  # bytes: about an order of a few lines
 # Bytes under way at once: what a client sends ahead determines the latency that it sees.
 AHEAD_BYTES = 1024 * 1024
 MIB = 1024 * 1024
-WIDTH, HEIGHT = 640, 400
-LEFT, RIGHT, TOP, BOTTOM = 70, 120, 40, 55
-COLOURS = ("#1b6ca8", "#c2410c", "#15803d", "#7e22ce", "#b91c1c")
 
 Series = Mapping[str, Sequence[tuple[float, float]]]
 
@@ -114,9 +109,9 @@ def _draw(
         sizes[f"{setting.codec}: p99 ms"].append((setting.size, windows[setting].latency(0.99)))
     title = f"Batching: records of {OF_EVENTS} B, acks=all, linger {', '.join(map(str, LINGERS))} ms"
     across = "MiB/s acknowledged, one producer, three replicas"
-    (folder / "batching.svg").write_text(chart(title, across, "p50 until acknowledged, ms", batching))
+    draw_lines(folder / "batching.svg", title, across, "p50 until acknowledged, ms", batching)
     title = f"Payload from 128 B to 1 MiB, acks=all, linger {LINGER} ms"
-    (folder / "payload.svg").write_text(chart(title, "bytes of a record", "MiB/s, and ms", sizes))
+    draw_lines(folder / "payload.svg", title, "bytes of a record", "MiB/s, and ms", sizes)
 
 
 def _window(bootstrap: str, topic: str, text: bytes, setting: Setting) -> CurveWindow:
@@ -167,59 +162,20 @@ def _text() -> bytes:
         return file.read(4 * MIB)
 
 
-def chart(title: str, across: str, up: str, series: Series) -> str:
-    """A line chart as SVG with two logarithmic axes. Coordinates are above zero; points are joined in their order."""
-    points = [point for line in series.values() for point in line]
-    x_axis = _Axis([x for x, _ in points], LEFT, WIDTH - RIGHT)
-    y_axis = _Axis([y for _, y in points], HEIGHT - BOTTOM, TOP)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-        'font-size="11">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<text x="{LEFT}" y="22" font-size="14">{escape(title)}</text>',
-        f'<text x="{LEFT}" y="{HEIGHT - 12}">{escape(across)}</text>',
-        f'<text transform="translate(14 {HEIGHT - BOTTOM}) rotate(-90)">{escape(up)}</text>',
-    ]
-    for value in x_axis.ticks:
-        x = x_axis.position(value)
-        parts += [
-            f'<path d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#ddd"/>',
-            f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{value:,.10g}</text>',
-        ]
-    for value in y_axis.ticks:
-        y = y_axis.position(value)
-        parts += [
-            f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>',
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:,.10g}</text>',
-        ]
-    for number, (name, line) in enumerate(series.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        positions = [f"{x_axis.position(x):.1f},{y_axis.position(y):.1f}" for x, y in line]
-        parts.append(
-            f'<polyline points="{" ".join(positions)}" fill="none" stroke="{colour}" stroke-width="2"/>'
-        )
-        parts += [
-            f'<circle cx="{x_axis.position(x):.1f}" cy="{y_axis.position(y):.1f}" r="3" fill="{colour}"/>'
-            for x, y in line
-        ]
-        parts.append(
-            f'<text x="{WIDTH - RIGHT + 12}" y="{TOP + 14 * number + 4}" fill="{colour}">{escape(name)}</text>'
-        )
-    return "\n".join([*parts, "</svg>"]) + "\n"
+def draw_lines(file: Path, title: str, across: str, up: str, series: Series) -> None:
+    """Draw a line chart as SVG with two logarithmic axes. Coordinates are above zero; points are joined in their
+    order."""
+    # Imported here: matplotlib is slow to import, and no other command needs it.
+    from matplotlib.figure import Figure
 
-
-class _Axis:
-    """Powers of ten from below the least value to above the greatest; `low` and `high` in pixels."""
-
-    def __init__(self, values: Sequence[float], low: float, high: float) -> None:
-        self._first = floor(log10(min(values)))
-        self._last = max(self._first + 1, ceil(log10(max(values))))
-        self._low, self._high = low, high
-        self.ticks = [10.0**power for power in range(self._first, self._last + 1)]
-
-    def position(self, value: float) -> float:
-        share = (log10(value) - self._first) / (self._last - self._first)
-        return self._low + share * (self._high - self._low)
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for name, points in series.items():
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name)
+    axes.set(title=title, xlabel=across, ylabel=up, xscale="log", yscale="log")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(file)
 
 
 CURVES = Drill(

@@ -47,7 +47,7 @@ class _Spare:
         ((member,),) = members(rig.settings, (PROJECTION,))
         program, (self._port,) = member.prepare(), free_ports(1)
         # The first process has the static name in the group.
-        own = {"DAYBOOK_HTTP_PORT": str(self._port), "DAYBOOK_PROJECTION_INSTANCE": ""}
+        own = {"DAYBOOK_HEALTH_PORT": str(self._port), "DAYBOOK_PROJECTION_INSTANCE": ""}
         environment = {**program.environment, **own}
         self._program = replace(program, name="spare", environment=environment)
         self._log = folder / "spare.log"

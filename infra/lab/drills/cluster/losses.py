@@ -70,7 +70,6 @@ def _without_quorum(course: Course[ClusterRig], second: int) -> None:
     measured = f"{accepted} commands accepted, the longest pause {gap:.1f} s"
     report.promise("no quorum: the leaders that there are", "writes go on", measured, accepted > 0)
     report.figures["no quorum: longest time without an accepted command, s"] = gap
-    report.story.append(f"two of three controllers were dead: {measured}; creating a topic: {error}")
 
 
 def _creation(cluster: Cluster) -> str:
@@ -99,7 +98,6 @@ def _without_election(course: Course[ClusterRig], lost: int) -> list[tuple[str, 
     # What was under way at the kill may still be acknowledged.
     accepted = sum(row.accepted and row.sent > killed + 1 for row in list(course.load.responses))
     report.figures["no quorum and a broker lost: commands accepted"] = accepted
-    report.story.append(f"broker {lost} was killed too: {measured}; {accepted} commands accepted")
     return led
 
 
@@ -121,9 +119,6 @@ def _quorum_returns(
         "the quorum is back", "writes go on by themselves", f"after {first:.1f} s", first < float("inf")
     )
     report.figures["quorum back: others lead the dead broker's partitions, s"] = elected
-    report.story.append(
-        f"controllers started: others led after {elected:.1f} s, first write {first:.1f} s after"
-    )
     cluster.launch(lost)
     cluster.await_in_sync()
     cluster.await_quorum()
@@ -170,9 +165,6 @@ def _report_pauses(course: Course[ClusterRig], records: Numbered, killed: float,
     course.report.at_most("a broker lost: pause of acknowledged writes to what it led", pause, PAUSE_SECONDS)
     shop = course.write_gap(killed, started)
     course.report.at_most("a broker lost: pause of accepted commands", shop, PAUSE_SECONDS)
-    course.report.story.append(
-        f"its leader dead, a client waited {pause:.1f} s; the shop's clients {shop:.1f} s"
-    )
 
 
 QUORUM_LOSS = Drill(

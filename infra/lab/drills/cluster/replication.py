@@ -53,17 +53,11 @@ def _acks_all_loses_nothing(course: Course[ClusterRig], _: None) -> None:
         course.show(f"the leader is {how}")
         written = _write_and_kill(course.rig.cluster, behind)
         for name, (records, content) in written.items():
-            lost, twice = len(content.lost(records)), content.duplicates()
-            acknowledged = len(records.acknowledged)
-            refused = records.sent - acknowledged
-            report.figures[f"acks={name}, leader {how}: acknowledged"] = acknowledged
-            report.figures[f"acks={name}, leader {how}: of these lost"] = lost
-            report.figures[f"acks={name}, leader {how}: written twice"] = twice
-            report.figures[f"acks={name}, leader {how}: not acknowledged"] = refused
-            report.story.append(
-                f"acks={name}, leader {how}: {acknowledged} acknowledged, {lost} of them lost, "
-                f"{twice} written twice, {refused} reported as failed"
-            )
+            about, acknowledged = f"acks={name}, leader {how}", len(records.acknowledged)
+            report.figures[f"{about}: acknowledged"] = acknowledged
+            report.figures[f"{about}: of these lost"] = len(content.lost(records))
+            report.figures[f"{about}: written twice"] = content.duplicates()
+            report.figures[f"{about}: not acknowledged"] = records.sent - acknowledged
         records, content = written["all"]
         name = f"acks=all with idempotence, leader {how}"
         report.none(f"{name}: lost", [str(number) for number in content.lost(records)])
@@ -161,9 +155,6 @@ def _a_replica_in_sync_leads(course: Course[ClusterRig], _: None) -> None:
         elsewhere > 0 and not left,
     )
     report.figures["preferred election, s"] = time.monotonic() - began
-    report.story.append(
-        f"broker {lost} led {len(led)} partitions; after its kill others led in {elapsed:.1f} s"
-    )
 
 
 def _only_an_unclean_election_loses(course: Course[ClusterRig], _: None) -> None:

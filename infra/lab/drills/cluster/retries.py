@@ -58,7 +58,6 @@ def _retries_double_without_idempotence(course: Course[ClusterRig], _: None) -> 
         kept = lost == 0 and (twice == 0 if idempotent else twice > 0)
         promised = "loses none, doubles none" if idempotent else "loses none, doubles some"
         report.promise(f"acks=all and retries, {name}", promised, measured, kept)
-        report.story.append(f"{name}, leader still {STALLS} times for {STALL_SECONDS} s: {measured}")
 
 
 def _write_through_stalls(cluster: Cluster, number: str) -> dict[bool, tuple[Numbered, TopicContent]]:

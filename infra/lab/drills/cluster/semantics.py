@@ -49,7 +49,6 @@ def _copiers_keep_their_promise(course: Course[ClusterRig], _: None) -> None:
                 report.promise(kind, "loses none, doubles some", measured, lost == 0 < twice)
             case _:
                 report.promise(kind, "loses none, doubles none", measured, lost == twice == 0)
-        report.story.append(f"{kind}, killed {KILLS} times: {measured}")
     delete_topics(cluster.admin, topics)
 
 
