@@ -55,15 +55,24 @@ def once_settled(call: Callable[[], Result], seconds: float) -> Result:
 
 def high_watermarks(bootstrap: str, topic: str, partitions: list[int], timeout: float = 30) -> Positions:
     """The high watermark of each partition, open transactions included."""
+    return _ends(bootstrap, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
+
+
+def last_stable_offsets(bootstrap: str, topic: str, partitions: list[int], timeout: float = 30) -> Positions:
+    """The first offset of each partition that a reader of committed records cannot pass yet."""
+    return _ends(bootstrap, topic, partitions, timeout, IsolationLevel.READ_COMMITTED)
+
+
+def _ends(
+    bootstrap: str, topic: str, partitions: list[int], timeout: float, isolation: IsolationLevel
+) -> Positions:
     admin = _admin(bootstrap)
     targets = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
 
     def call() -> Positions:
         # Who leads them now? Asked before it knows, a client may wait for 3 s (seen on librdkafka 2.16).
         admin.list_topics(topic, timeout)
-        results = admin.list_offsets(
-            targets, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
-        )
+        results = admin.list_offsets(targets, isolation_level=isolation, request_timeout=timeout)
         return {target.partition: result.result().offset for target, result in results.items()}
 
     return once_settled(call, timeout)

@@ -84,14 +84,9 @@ class Transactions:
     def settle(
         self, partitions: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any
     ) -> None:
-        """Abort what these ids may have left behind in `partitions` (topic, partition) and in `group`'s offsets.
-
-        While a cluster's only broker comes back from a crash, its partitions have no leader for a
-        moment. Kafka 4 then takes them for deleted ("these partitions are likely deleted already")
-        and calls a decided transaction complete whose markers it never wrote. Such data is
-        invisible, was acknowledged to nobody, and holds up every reader until the same id ends a
-        transaction there. Raises `OwnershipLost` where a partition cannot be reached.
-        """
+        """Abort what these ids may have left behind in `partitions` (topic, partition) and in `group`'s offsets: a
+        broker that loses markers (`worker/completion.py`) holds up every reader until the same id ends a transaction
+        there. Raises `OwnershipLost` where a partition cannot be reached."""
         unsettled: list[str] = []
 
         def delivered(error: KafkaError | None, record: Message) -> None:

@@ -35,6 +35,7 @@ from services.kernel.log.reader import (
 from services.kernel.log.transactions import Transactions
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
+from services.kernel.worker.completion import hidden_records, write_again
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.fold import Fold, OwnEvents, open_epoch
 from services.kernel.worker.restore import restore
@@ -367,11 +368,14 @@ class Slot(Generic[Command, State, Event]):
         return [(topic, number) for topic in topics for number in self._topics[topic]]
 
     def _settle(self, inputs: Inputs, numbers: list[int], phase: Phase) -> None:
-        """Nothing of the predecessor stays undecided, wherever it wrote: see `Transactions.settle`."""
+        """Nothing of the predecessor stays undecided, wherever it wrote, or half committed."""
         closed = {own.commands for own in TOPICS.values()} if phase == "closed" else set()
         topics = sorted({*TOPICS[self.aggregate.name], *INPUTS} - closed)
         offsets = [TopicPartition(topic, number, 0) for topic in inputs.topics for number in numbers]
+        about = self.config.bootstrap, self.aggregate.name
+        hidden = hidden_records(*about, numbers)
         self.transactions.settle(self._places(topics), offsets, inputs.group)
+        write_again(self.transactions, *about, hidden, self.epoch)
 
 
 def require_inbox(service: str, topics: Mapping[str, Sequence[int]]) -> None:

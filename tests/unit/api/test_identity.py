@@ -43,15 +43,14 @@ from tests.unit.api.in_process import AppResponse, send_request
 
 
 @pytest.fixture(autouse=True)
-def verifying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TokenSettings:
+def verifying(tmp_path: Path) -> TokenSettings:
     """All APIs verify tokens of the issuer, however many are sent in a second."""
     file = tmp_path / "jwks.json"
     file.write_text(public(EC, ED, OLD))
     settings = TokenSettings(token_keys=str(file), token_issuer=ISSUER, token_audience=AUDIENCE)
     for name in APPS:
         app_of(name).state.identity = Identity(settings)
-        unlimited = Limits(LimitSettings(requests_per_second=0))
-        monkeypatch.setattr(app_of(name).state, "limits", unlimited, raising=False)
+        app_of(name).state.limits = Limits(LimitSettings(requests_per_second=0))
     return settings
 
 

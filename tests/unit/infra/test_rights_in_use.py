@@ -8,7 +8,7 @@ from infra.base.waiting import wait_until
 from infra.log.rights import Right, rights
 from tests.authorizer import IN_USE, Decisions, in_use
 
-PLACES = {"e2e", "sites", "drills", "containers", "spark", "both", "takeover"}
+PLACES = {"e2e", "sites", "drills", "containers", "spark", "both", "takeover", "crash"}
 LINE = (
     "[2026-11-24 13:00:00,123] DEBUG Principal = User:{who} is {how} operation = {operation} from host = 127.0.0.1 on "
     "resource = {resource} for request = Fetch with resourceRefCount = 1 based on rule {rule} (kafka.authorizer)\n"
