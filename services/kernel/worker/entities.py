@@ -92,6 +92,7 @@ class ReadBack:
             self.skipped_to[key] = read_to
             if unread:
                 self._unread[key] = unread
+                self._ahead_in_snapshot.add(key)
 
     def forget(self, key: str) -> None:
         """The entity is folded anew from its first event."""

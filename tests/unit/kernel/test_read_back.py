@@ -100,6 +100,7 @@ class Shop:
         """Write snapshots as the writer does; without `whole` it is killed before the watermark."""
         names, mark = self.partition.changed(), self.partition.read.position
         for key in names:
+            self.stopped_in_snapshots.discard(key)
             if key in self.partition.read.stopped:
                 self.stopped_in_snapshots.add(key)
             self.snapshots[key] = snapshot_of(STATE, CODEC, seen(self.partition, key))
@@ -124,6 +125,12 @@ class Shop:
         assert partition.read.end_restoring() is None
         return fold
 
+    def restart(self) -> None:
+        """The owner is killed; the next one has fenced it."""
+        self.fold = self.restored()
+        self.fold.owner = True
+        self.partition.read.position = len(self.log)
+
     def replayed(self) -> Fold[Any]:
         """The fold from the first record."""
         fold = new_fold(self.fold.journal)
@@ -145,6 +152,7 @@ STEPS = st.lists(
         st.tuples(st.just("forge"), KEYS, st.integers(-2, 2)),
         st.tuples(st.just("read_back"), st.integers(0, 4)),
         st.tuples(st.just("snapshot"), st.booleans()),
+        st.tuples(st.just("restart")),
     ),
     max_size=25,
 )
@@ -168,6 +176,17 @@ STEPS = st.lists(
         ("forge", KEY, 0),
         ("write", KEY),
         ("snapshot", False),
+    ]
+)
+@example(
+    [
+        ("write", KEY),
+        ("snapshot", True),  # ahead of the log
+        ("restart",),
+        ("write", OTHER),
+        ("read_back", 1),
+        ("snapshot", True),  # its watermark is behind that event
+        ("write", KEY),
     ]
 )
 @given(STEPS)
