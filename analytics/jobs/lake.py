@@ -20,6 +20,13 @@ STEPS = {
 def run(
     step: Annotated[Literal["update", "compact", "show"], typer.Argument()],
     lake: Annotated[Path | None, typer.Option(help="Its folder; default: DAYBOOK_LAKE.")] = None,
+    *,
+    log_replaced: Annotated[
+        bool,
+        typer.Option(
+            "--log-replaced", help="The log is another now: the site was rebuilt, or another took over."
+        ),
+    ] = False,
 ) -> None:
     """Keep a copy of the events as Delta tables, one for each type."""
     settings = arguments.settings_or_exit()
@@ -29,7 +36,7 @@ def run(
             arguments.report_step("starting Spark")
             session = open_session("lake update", settings)
             arguments.report_step("reading the log")
-            update(session, settings.kafka, folder, arguments.report_step)
+            update(session, settings.kafka, folder, arguments.report_step, replaced=log_replaced)
         elif step == "compact":
             compact(folder)
         print(lake_report(folder))

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,7 +16,9 @@ from analytics.events import AsOf, Knowledge, check_streams, moment
 from analytics.jobs import arguments
 from analytics.jobs.outputs import OutputReading, preview, read_ends, write
 from analytics.lake.reader import LakeLog, open_lake
+from analytics.lake.tables import read_commits
 from analytics.marts.catalogue import MARTS, Sources
+from analytics.marts.checks import check_fresh
 from analytics.offsets import Offsets, check_within, stable_ends
 from analytics.replay import Replay, read_topics, replay
 from analytics.session import open_session
@@ -77,6 +79,10 @@ WIDTH = 160
 def run(names: Sequence[str], selection: Selection, out: Path, settings: AnalyticsSettings) -> None:
     """Writes the marts and prints the first rows of each. Raises JarsMissing, LogUnreachable, AheadOfLog, NoLake,
     NotRecorded, BrokenStream and Unfit."""
+    if selection.lake is not None and selection.moment is None and selection.ends is None:
+        copied = read_commits(selection.lake)[-1].time
+        for name in names:
+            check_fresh(MARTS[name], copied, datetime.now(UTC))
     arguments.report_step("starting Spark")
     session = open_session("marts", settings)
     source = "log" if selection.lake is None else "lake"

@@ -13,8 +13,10 @@ from analytics.envelope import ENVELOPE, LOG_COLUMNS, POSITION, before, event_ty
 from analytics.lake.tables import (
     OTHER,
     RAW,
+    Commit,
     NoLake,
     commit_at,
+    copy_of,
     fingerprint,
     read_commits,
     read_exceptions,
@@ -32,7 +34,7 @@ JUDGED = ("topic", "partition", "offset", "entity", "version", "epoch")
 
 @dataclass(frozen=True)
 class LakeLog:
-    """The lake's records before `ends`, without those that do not count."""
+    """A copy's records before `ends`, without those that do not count. `folder` is the copy's."""
 
     session: SparkSession
     folder: Path
@@ -88,13 +90,22 @@ class LakeLog:
 def open_lake(session: SparkSession, folder: Path, recorded_by: datetime | None = None) -> LakeLog:
     """Returns the lake as of its last commit, or of the last one at or before a moment: that never changes. Raises
     NoLake and NotRecorded."""
-    last, lock = read_commits(folder)[-1], load_lock()
-    if last.contracts != fingerprint(lock):
+    commits, lock = read_commits(folder), load_lock()
+    commit = commits[-1] if recorded_by is None else commit_at(folder, recorded_by)
+    of_log = [other for other in commits if other.log == commit.log]
+    if of_log[-1].contracts != fingerprint(lock):
         raise NoLake(
             f"the lake in {folder} was decoded with other contracts: `./daybook analytics lake update`"
+            if of_log[-1] is commits[-1]
+            else f"{folder} has a log that was replaced, decoded with other contracts: no code of today reads it"
         )
-    commit = last if recorded_by is None else commit_at(folder, recorded_by)
-    return LakeLog(session, folder, commit.ends, read_exceptions(folder, commit), lock)
+    return log_at(session, folder, commit, lock)
+
+
+def log_at(session: SparkSession, folder: Path, commit: Commit, lock: Lock) -> LakeLog:
+    """The log as of a commit of the lake in `folder`."""
+    exceptions = read_exceptions(folder, commit)
+    return LakeLog(session, copy_of(folder, commit.log), commit.ends, exceptions, lock)
 
 
 def records_of(raw: DataFrame, type_name: str, lock: Lock) -> DataFrame:

@@ -16,7 +16,7 @@ from analytics.log_rule import Exceptions
 from analytics.offsets import Offsets
 from contracts.lock import Lock, load_lock
 
-RAW, EXCEPTIONS, COMMITS = "events_raw", "exceptions", "commits"
+RAW, EXCEPTIONS, COMMITS, LOST = "events_raw", "exceptions", "commits", "events_lost"
 APP = "daybook-lake"
 """Names the writer in each table; with it, Delta stores the number of the last batch."""
 OTHER = "other"
@@ -54,6 +54,11 @@ def table_name(type_name: str) -> str:
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
 
 
+def copy_of(folder: Path, log: Mapping[str, str]) -> Path:
+    """The folder in the lake with the tables that were copied from this log, by the identity of its topics."""
+    return folder / f"log-{hashlib.sha256(msgspec.json.encode(sorted(log.items()))).hexdigest()[:8]}"
+
+
 def table(folder: Path, name: str) -> DeltaTable | None:
     """None if nothing was written to it yet."""
     path = str(folder / name)
@@ -81,6 +86,8 @@ def read_commits(folder: Path) -> list[Commit]:
     delta = table(folder, COMMITS)
     if delta is None:
         raise NoLake(f"no lake in {folder}: `./daybook analytics lake update`")
+    if table(folder, RAW) is not None:
+        raise NoLake(f"{folder} has the tables of an earlier version: remove it, and copy the log again")
     rows = delta.to_pyarrow_table().sort_by("number").to_pylist()
     return [_commit(row) for row in rows]
 
@@ -98,9 +105,18 @@ def commit_at(folder: Path, moment: datetime) -> Commit:
     return earlier[-1]
 
 
+def earlier_copies(folder: Path, log: Mapping[str, str]) -> list[Commit]:
+    """The last commit of each other log that the lake has copied, if there are any."""
+    if table(folder, COMMITS) is None:
+        return []
+    last = {copy_of(folder, commit.log): commit for commit in read_commits(folder)}
+    last.pop(copy_of(folder, log), None)
+    return list(last.values())
+
+
 def read_exceptions(folder: Path, commit: Commit) -> Exceptions:
     """The records that do not count as of a commit."""
-    delta = table(folder, EXCEPTIONS)
+    delta = table(copy_of(folder, commit.log), EXCEPTIONS)
     if delta is None:
         return Exceptions([], [])
     rows = delta.to_pyarrow_table(filters=[("id", "=", commit.exceptions_id)]).to_pylist()
@@ -126,14 +142,15 @@ def compact(folder: Path) -> None:
 
 
 def _tables(folder: Path) -> list[DeltaTable]:
-    paths = (str(path) for path in folder.iterdir())
+    paths = (str(path) for path in (*folder.iterdir(), *folder.glob("log-*/*")))
     return [DeltaTable(path) for path in paths if DeltaTable.is_deltatable(path)]
 
 
 def lake_report(folder: Path) -> str:
     """Shows up to which offsets the lake is complete, and its records by schema version. Raises NoLake."""
     commit, lock = read_commits(folder)[-1], load_lock()
-    raw = table(folder, RAW)
+    copy, lost = copy_of(folder, commit.log), table(folder, LOST)
+    raw = table(copy, RAW)
     by_schema: dict[int | None, int] = {}
     if raw is not None:
         counts: Any = raw.to_pyarrow_dataset().to_table(["schema_id"])["schema_id"].value_counts()
@@ -142,7 +159,10 @@ def lake_report(folder: Path) -> str:
     size = sum(sum(pa.table(delta.get_add_actions())["size_bytes"].to_pylist()) for delta in tables)
     same = "the same as now" if commit.contracts == fingerprint(lock) else "others than now"
     lines = [f"{folder}: {sum(by_schema.values()):,} records, {size / 1e6:,.1f} MB in {len(tables)} tables"]
-    lines.append(f"update {commit.number}, at {commit.time.isoformat()}")
+    lines.append(f"update {commit.number}, at {commit.time.isoformat()}, in {copy.name}")
+    if lost is not None:
+        count = lost.to_pyarrow_dataset().count_rows()
+        lines.append(f"{count:,} events of a log that was replaced are not in this one: table events_lost")
     lines += [
         f"complete to {topic}/{number}/{offset}"
         for topic, partitions in sorted(commit.ends.items())

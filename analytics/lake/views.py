@@ -8,7 +8,16 @@ import duckdb
 import pyarrow as pa
 
 from analytics.envelope import event_types
-from analytics.lake.tables import COMMITS, RAW, read_commits, read_exceptions, table, table_name
+from analytics.lake.tables import (
+    COMMITS,
+    LOST,
+    RAW,
+    copy_of,
+    read_commits,
+    read_exceptions,
+    table,
+    table_name,
+)
 from contracts.lock import load_lock
 
 POSITION = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
@@ -32,9 +41,9 @@ MICROS = '("{name}"::DECIMAL(25,0) * 0.000001::DECIMAL(7,6))::DECIMAL(25,6) AS "
 def connect(
     lake: Path, marts: Path, money: Callable[[str], Collection[str]], articles: Path | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """A view for each event type, `events_raw` and `commits`; one for each mart in the folder `marts`, of which the
-    columns `money(mart)` are micros; `calendar`, a row per day from the first order to the last one; and `articles`, if
-    there is a CSV file with sku and description. Raises NoLake."""
+    """A view for each event type, `events_raw`, `commits`, and `events_lost` once a log was replaced; one for each mart
+    in the folder `marts`, of which the columns `money(mart)` are micros; `calendar`, a row per day from the first order
+    to the last one; and `articles`, if there is a CSV file with sku and description. Raises NoLake."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     connection.execute("SET TimeZone = 'UTC'")
     commit = read_commits(lake)[-1]
@@ -44,14 +53,15 @@ def connect(
     _register(connection, "leaves_out", POSITION, [record[:3] for record in exceptions.records])
     stops = [(topic, n, at, key) for topic, n, key, at, _ in exceptions.stopped]
     _register(connection, "stops", POSITION | {"entity": pa.string()}, stops)
-    for name in (RAW, COMMITS):
-        if (delta := table(lake, name)) is not None:
+    copy = copy_of(lake, commit.log)
+    for folder, name in ((copy, RAW), (lake, COMMITS), (lake, LOST)):
+        if (delta := table(folder, name)) is not None:
             connection.register(name, delta.to_pyarrow_dataset())
     for name in map(table_name, event_types(load_lock())):
-        if (delta := table(lake, name)) is not None:
+        if (delta := table(copy, name)) is not None:
             connection.register(f"{name}_rows", delta.to_pyarrow_dataset())
             connection.execute(COUNTING.format(name=name))
-    if table(lake, "order_placed") is not None:
+    if table(copy, "order_placed") is not None:
         connection.execute(CALENDAR)
     if articles is not None:
         path = str(articles).replace("'", "''")

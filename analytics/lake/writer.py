@@ -6,7 +6,9 @@ continued where it ended, and two writers at once cannot both append a batch.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,20 +21,23 @@ from pyspark.sql import functions as F
 
 from analytics.envelope import ENVELOPE, EVENT_TOPICS, event_types, once, with_kind
 from analytics.errors import AnalyticsError
-from analytics.lake.reader import LakeLog, judged, records_of
+from analytics.lake.reader import LakeLog, judged, log_at, records_of
 from analytics.lake.tables import (
     APP,
     COMMITS,
     EXCEPTIONS,
+    LOST,
     OTHER,
     RAW,
     Commit,
-    NoLake,
     batch_ends,
+    copy_of,
+    earlier_copies,
     fingerprint,
     last_batch,
     read_commits,
     read_exceptions,
+    table,
     table_name,
 )
 from analytics.log_rule import Exceptions, decodable, decoded, exceptions_among, read_decisions
@@ -42,6 +47,8 @@ from analytics.replay import read_topics, upcasted_to
 from contracts.lock import Lock, load_lock
 
 EVENTS_PER_BATCH = 1_000_000
+IDENTITY = ("topic", "entity", "version", "id")
+_NEVER = datetime.fromtimestamp(0, UTC)
 Report = Callable[[str], None]
 
 
@@ -50,7 +57,7 @@ class LakeBusy(AnalyticsError):
 
 
 class LakeLogReplaced(AnalyticsError):
-    """The lake is a copy of topics that no longer exist."""
+    """The lake is a copy of other topics."""
 
 
 def update(
@@ -60,15 +67,24 @@ def update(
     report: Report,
     topics: Sequence[str] = EVENT_TOPICS,
     events_per_batch: int = EVENTS_PER_BATCH,
+    *,
+    replaced: bool = False,
 ) -> Commit:
-    """Copies the committed records that the lake does not have, and commits. Raises LogUnreachable, LakeBusy,
-    LakeLogReplaced and AheadOfLog."""
+    """Copies the committed records that the lake does not have, and commits. With `replaced` also from a log that the
+    lake has not copied before. Raises LogUnreachable, LakeBusy, LakeLogReplaced and AheadOfLog."""
     ids, ends = topic_ids(kafka, topics), stable_ends(kafka, topics)
-    last = _last_commit(folder, ids)
-    if last.log != ids:
+    commits = read_commits(folder) if table(folder, COMMITS) is not None else []
+    of_log = [commit for commit in commits if commit.log == ids]
+    if commits and not of_log and not replaced:
         raise LakeLogReplaced(
-            f"{folder} is a copy of another log: remove it, then `./daybook analytics lake update`"
+            f"{folder} is a copy of another log. If this site was rebuilt, or took over: "
+            "`./daybook analytics lake update --log-replaced`"
         )
+    last = (
+        of_log or [Commit(0, _NEVER, {topic: {} for topic in ids}, ids, 0, "", fingerprint(load_lock()))]
+    )[-1]
+    if commits:  # of whichever log: numbers and times go on
+        last = replace(last, number=commits[-1].number, time=commits[-1].time)
     check_within(ends, {"the lake": last.ends})
     try:
         return _Writer(session, kafka, folder, ids).update(last, ends, report, events_per_batch)
@@ -78,27 +94,19 @@ def update(
         raise
 
 
-def _last_commit(folder: Path, ids: dict[str, str]) -> Commit:
-    try:
-        return read_commits(folder)[-1]
-    except NoLake:  # this is the first update
-        pass
-    ends: Offsets = {topic: {} for topic in ids}
-    return Commit(0, datetime.fromtimestamp(0, UTC), ends, ids, 0, "", fingerprint(load_lock()))
-
-
 class _Writer:
     """One update of one lake."""
 
     def __init__(self, session: SparkSession, kafka: str, folder: Path, ids: dict[str, str]) -> None:
         self._session, self._kafka, self._folder, self._ids = session, kafka, folder, ids
+        self._copy = copy_of(folder, ids)
         self._lock = load_lock()
 
     def update(self, last: Commit, ends: Offsets, report: Report, events_per_batch: int) -> Commit:
-        done, copied = last_batch(self._folder, RAW), last.ends
+        done, copied = last_batch(self._copy, RAW), last.ends
         if done > last.batch:  # the update before this one was killed
             self._decode(done)
-            copied = batch_ends(self._folder, done)
+            copied = batch_ends(self._copy, done)
         if last.contracts != fingerprint(self._lock):
             report("decoding again: the contracts have changed")
             self._decode_again()
@@ -106,7 +114,7 @@ class _Writer:
             self._append(copied, upto, done + 1)
             done += 1
             # Those of another writer, if it was faster: then this one has appended nothing.
-            copied = batch_ends(self._folder, done)
+            copied = batch_ends(self._copy, done)
             self._decode(done)
             report(f"copied batch {done}")
         report("finding the records that do not count")
@@ -122,7 +130,7 @@ class _Writer:
         own = F.coalesce(F.when(F.col("reason").isNull(), named), F.lit(OTHER))
         rows = rows.withColumns({"batch": F.lit(batch).cast("long"), "record": own})
         content = {"batch": batch, "ends": ends, "log": self._ids}
-        self._write(rows, RAW, batch, content, partition="record")
+        self._write(rows, RAW, batch, content)
 
     def _decode(self, batch: int) -> None:
         """Appends a batch of `events_raw` to the tables of its types, unless they have it."""
@@ -131,7 +139,7 @@ class _Writer:
             row["schema_id"] for row in raw.where("reason IS NULL").select("schema_id").distinct().collect()
         }
         for name in event_types(self._lock):
-            if ids.intersection(self._lock.ids(name)) and last_batch(self._folder, table_name(name)) < batch:
+            if ids.intersection(self._lock.ids(name)) and last_batch(self._copy, table_name(name)) < batch:
                 rows = decoded_events(records_of(raw, name, self._lock), name, self._lock)
                 self._write(rows, table_name(name), batch, {"batch": batch})
 
@@ -141,12 +149,12 @@ class _Writer:
             rows = records_of(self._read(RAW), name, self._lock)
             frame = decoded_events(rows, name, self._lock)
             frame.write.format("delta").mode("overwrite").option("overwriteSchema", True).save(
-                str(self._folder / table_name(name))
+                str(self._copy / table_name(name))
             )
 
     def _commit(self, last: Commit, ends: Offsets, batch: int) -> Commit:
         """Appends the row of `commits` that makes the update visible, and its exceptions where they have changed."""
-        log = LakeLog(self._session, self._folder, ends, Exceptions(), self._lock)
+        log = LakeLog(self._session, self._copy, ends, Exceptions(), self._lock)
         decisions = read_decisions(self._kafka)
         partitions = {topic: len(numbers) for topic, numbers in ends.items()}
         exceptions = exceptions_among(judged(log, decisions), partitions, decisions)
@@ -161,8 +169,25 @@ class _Writer:
         columns = """number long, time timestamp, ends string, log string, batch long, exceptions_id string,
             contracts string"""
         content = {"ends": ends, "log": self._ids}
-        self._write(self._session.createDataFrame(row, columns), COMMITS, commit.number, content)
+        self._write_lost(replace(log, exceptions=exceptions))
+        self._write(
+            self._session.createDataFrame(row, columns), COMMITS, commit.number, content, self._folder
+        )
         return commit
+
+    def _write_lost(self, log: LakeLog) -> None:
+        """Replaces `events_lost`: what counted in the copy of a log that was replaced, and is not in `log`."""
+        if earlier := earlier_copies(self._folder, self._ids):
+            copies = (
+                log_at(self._session, self._folder, commit, self._lock).events.withColumn(
+                    "log", F.lit(copy_of(self._folder, commit.log).name)
+                )
+                for commit in earlier
+            )
+            lost = reduce(DataFrame.unionByName, copies).join(log.events, list(IDENTITY), "left_anti")
+            lost.dropDuplicates(list(IDENTITY)).write.format("delta").mode("overwrite").save(
+                str(self._folder / LOST)
+            )
 
     def _write_exceptions(self, exceptions: Exceptions, own_id: str) -> None:
         rows: list[tuple[Any, ...]] = [
@@ -173,20 +198,20 @@ class _Writer:
             "id string, topic string, partition int, entity string, offset long, what string, stops boolean"
         )
         frame = self._session.createDataFrame(rows, columns).coalesce(1)
-        frame.write.format("delta").mode("append").save(str(self._folder / EXCEPTIONS))
+        frame.write.format("delta").mode("append").save(str(self._copy / EXCEPTIONS))
 
     def _read(self, name: str) -> DataFrame:
-        return self._session.read.format("delta").load(str(self._folder / name))
+        return self._session.read.format("delta").load(str(self._copy / name))
 
     def _write(
-        self, rows: DataFrame, name: str, batch: int, content: object, partition: str | None = None
+        self, rows: DataFrame, name: str, batch: int, content: object, folder: Path | None = None
     ) -> None:
         writing = rows.write.format("delta").mode("append").option("mergeSchema", True)
         writing = writing.option("txnAppId", APP).option("txnVersion", batch)
         writing = writing.option("userMetadata", _json(content))
-        if partition:
-            writing = writing.partitionBy(partition)
-        writing.save(str(self._folder / name))
+        if name == RAW:
+            writing = writing.partitionBy("record")
+        writing.save(str((folder or self._copy) / name))
 
 
 def decoded_events(rows: DataFrame, type_name: str, lock: Lock) -> DataFrame:

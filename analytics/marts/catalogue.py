@@ -58,13 +58,14 @@ class Column(
 
 
 class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A mart in `marts.yaml`. `holds`: what is true of each row, in SQL."""
+    """A mart in `marts.yaml`. `holds`: what is true of each row, in SQL. `fresh_hours`: how old its events may be."""
 
     question: str
     owner: str
     grain: tuple[str, ...]
     columns: Mapping[str, Column]
     holds: tuple[str, ...] = ()
+    fresh_hours: int = 24
 
 
 @dataclass(frozen=True)

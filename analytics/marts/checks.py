@@ -1,6 +1,7 @@
 """Checks the rows of a mart against its definition before they are published; DuckDB reads what Spark wrote."""
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -39,6 +40,16 @@ def check(mart: Mart, files: Path, others: Mapping[str, Path]) -> int:
     if reasons:
         raise Unfit(f"{mart.name} was not published. Broken: {'; '.join(reasons)}")
     return len(rules) + 1
+
+
+def check_fresh(mart: Mart, copied: datetime, now: datetime) -> None:
+    """Raises Unfit where the log was copied, at `copied`, longer ago than the mart allows."""
+    hours = (now - copied) / timedelta(hours=1)
+    if hours > mart.definition.fresh_hours:
+        raise Unfit(
+            f"{mart.name} was not published. The lake was updated {hours:,.0f} h ago, and this mart may be "
+            f"{mart.definition.fresh_hours} h behind: `./daybook analytics lake update`"
+        )
 
 
 def _rules(mart: Mart, others: Mapping[str, Path]) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from analytics.lake.tables import RAW, read_commits, table
+from analytics.lake.tables import RAW, copy_of, read_commits, table
 from analytics.lake.writer import LakeLogReplaced
 from analytics.log_rule import read_decisions
 from analytics.offsets import topic_ids
@@ -41,7 +41,7 @@ def lake_for(kafka: str, folder: Path) -> Lake:
     if dict(lake.log) != topic_ids(kafka, lake.log):
         raise LakeLogReplaced(f"{folder} is a copy of another log: --from log")
     ends = {(topic, number): end for topic, parts in lake.ends.items() for number, end in parts.items()}
-    raw = table(folder, RAW)
+    raw = table(copy_of(folder, lake.log), RAW)
     rows = raw.to_pyarrow_dataset() if raw else None
     partitions = {topic: len(numbers) for topic, numbers in lake.ends.items()}
     decided = frozenset(stream for stream, *_ in read_decisions(kafka).verdicts)

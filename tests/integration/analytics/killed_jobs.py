@@ -17,7 +17,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from analytics.lake import writer
-from analytics.lake.tables import COMMITS, RAW
+from analytics.lake.tables import COMMITS, RAW, copy_of
+from analytics.offsets import topic_ids
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
 from infra.base.waiting import wait_until
@@ -45,6 +46,7 @@ def kill_while_writing(folder: Path) -> None:
 def main() -> None:
     point, topic, lake = sys.argv[1:]
     folder, settings = Path(lake), AnalyticsSettings.model_validate({})
+    copy = copy_of(folder, topic_ids(settings.kafka, [topic]))
     write = writer._Writer._write
     raw_writes, typed_writes = 0, 0
 
@@ -55,7 +57,7 @@ def main() -> None:
         if name == COMMITS and point == "copied":
             kill_this()
         if first and name == RAW and point == "writing":
-            threading.Thread(target=kill_while_writing, args=[folder / RAW], daemon=True).start()
+            threading.Thread(target=kill_while_writing, args=[copy / RAW], daemon=True).start()
         if first and name != RAW:
             typed_writes += 1
             if point == "appended":

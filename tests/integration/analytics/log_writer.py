@@ -33,11 +33,21 @@ class Topics:
 def create_topics(kafka: str) -> Topics:
     suffix = uuid.uuid4().hex[:8]
     topics = Topics(f"order.events.{suffix}", f"inventory.events.{suffix}")
-    admin = AdminClient({"bootstrap.servers": kafka})
-    selection = [NewTopic(name, PARTITIONS, 1) for name in (topics.orders, topics.inventory)]
-    for created in admin.create_topics(selection).values():
-        created.result(30)
+    _create(AdminClient({"bootstrap.servers": kafka}), topics.orders, topics.inventory)
     return topics
+
+
+def replace_topic(kafka: str, topic: str) -> None:
+    """Deletes it and makes an empty one of the same name, as the rebuild of a site does."""
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics, f"{topic} is gone", 30)
+    _create(admin, topic)
+
+
+def _create(admin: AdminClient, *names: str) -> None:
+    for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+        created.result(30)
 
 
 class Writer(Producer):  # type: ignore[misc] # untyped
@@ -87,17 +97,19 @@ def entity_of(event: Any) -> str:
     return str(getattr(event, "order_id", None) if "daybook.order" in event.TYPE else event.sku)
 
 
-def headers(type_name: str, entity: str, version: int) -> list[tuple[str, bytes]]:
-    identity = f"{entity}-{version}"
+def headers(type_name: str, entity: str, version: int, site: str = "") -> list[tuple[str, bytes]]:
+    identity = f"{entity}-{version}{site}"
     meta = Metadata(identity, type_name, entity, "test", RECORDED_AT + version, "corr", "cause", 1, version)
     return write_headers(meta)
 
 
-def write(producer: Producer, topic: str, event: Any, version: int, schema_id: int | None = None) -> None:
-    """One event. `schema_id` picks an older schema; its missing fields are left out."""
+def write(
+    producer: Producer, topic: str, event: Any, version: int, schema_id: int | None = None, site: str = ""
+) -> None:
+    """One event. `schema_id` picks an older schema; its missing fields are left out. The id ends with `site`."""
     entity, record = entity_of(event), asdict(event)
     value = framed(schema_id or load_lock().ids(event.TYPE)[-1], record)
-    write_raw(producer, topic, entity, value, headers(event.TYPE, entity, version))
+    write_raw(producer, topic, entity, value, headers(event.TYPE, entity, version, site))
 
 
 def write_raw(
@@ -112,9 +124,9 @@ def write_raw(
     )
 
 
-def commit(producer: Producer, topic: str, stream: Iterable[tuple[Any, int]]) -> None:
+def commit(producer: Producer, topic: str, stream: Iterable[tuple[Any, int]], site: str = "") -> None:
     """Events with their versions, in one committed transaction."""
     producer.begin_transaction()
     for event, version in stream:
-        write(producer, topic, event, version)
+        write(producer, topic, event, version, site=site)
     producer.commit_transaction(30)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.lake.tables import RAW, last_batch, read_commits
+from analytics.lake.tables import RAW, copy_of, last_batch, read_commits
 from analytics.lake.writer import update
 from analytics.replay import replay
 from tests.integration.analytics.log_writer import create_topics
@@ -42,7 +42,7 @@ def test_a_killed_update_loses_and_doubles_nothing(
     before = update(spark, kafka, lake, no_progress, [topic])
     everything(kafka, topic, range(20, 60))
     killed(point, topic, lake, {**spark_environment, "DAYBOOK_KAFKA": kafka})
-    batches = last_batch(lake, RAW) - before.batch
+    batches = last_batch(copy_of(lake, before.log), RAW) - before.batch
     assert batches > 1 if point == "copied" else batches == (0 if point == "writing" else 1)
     assert read_commits(lake) == [before]
     assert_same(spark, kafka, lake)

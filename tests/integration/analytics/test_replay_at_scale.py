@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from analytics.envelope import ENVELOPE
 from analytics.lake.reader import LakeLog, open_lake
-from analytics.lake.tables import RAW
+from analytics.lake.tables import RAW, copy_of
 from analytics.lake.writer import update
 from analytics.replay import Replay, replay
 from contracts.lock import load_lock
@@ -133,4 +133,7 @@ def test_every_committed_event_is_read_once_and_the_lake_holds_the_same(
     in_bulk, different, meanwhile, last_version = from_log["events"]
     assert in_bulk == different == COMMITTED
     assert meanwhile == last_version > 0, "the active writer's versions have no gap"
-    assert DeltaTable(str(tmp_path / "lake" / RAW)).to_pyarrow_dataset().count_rows() == records
+    assert (
+        DeltaTable(str(copy_of(tmp_path / "lake", lake.log) / RAW)).to_pyarrow_dataset().count_rows()
+        == records
+    )

@@ -1,7 +1,7 @@
 """What `marts.yaml` says of a mart is checked before it is published."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from analytics.marts.catalogue import MARTS, TABLES, Column, Definition, Mart
 from analytics.marts.catalogue_page import catalogue_page
-from analytics.marts.checks import Unfit, check
+from analytics.marts.checks import Unfit, check, check_fresh
 
 COLUMNS = {
     "sku": Column("the article", refers_to="articles.sku"),
@@ -88,3 +88,14 @@ def test_the_page_names_each_mart_and_column(tmp_path: Path) -> None:
     for mart in MARTS.values():
         assert f'id="{mart.name}"' in page
         assert all(f"<td>{name}</td>" in page for name in mart.definition.columns)
+
+
+def test_a_mart_of_old_events_is_refused() -> None:
+    now = datetime(2026, 3, 2, 12, tzinfo=UTC)
+    check_fresh(MOVES, now - timedelta(hours=24), now)
+    with pytest.raises(
+        Unfit, match=r"moves was not published. The lake was updated 25 h ago, .* 24 h behind"
+    ):
+        check_fresh(MOVES, now - timedelta(hours=25), now)
+    with pytest.raises(Unfit, match="may be 1 h behind"):
+        check_fresh(MARTS["stockouts"], now - timedelta(hours=2), now)
