@@ -86,11 +86,12 @@ def status(settings: StackSettings) -> None:
 
 
 def _storage(settings: StackSettings) -> str:
-    """The storage block that the probe beside the broker wrote, in words; empty without one."""
+    """The storage block that the probe beside the broker wrote, in words; empty without one. Also a reason why it is
+    unknown: a broker that does not respond, or refuses to show it."""
     try:
         block = read_site(settings.kafka).storage
-    except SiteSilent:
-        return ""
+    except SiteSilent as silent:
+        return f"unknown, {silent}"
     if block is None:
         return ""
     had = Space(Path(block.folder), block.free_bytes)
