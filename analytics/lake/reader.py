@@ -103,9 +103,11 @@ def open_lake(session: SparkSession, folder: Path, recorded_by: datetime | None 
 
 
 def log_at(session: SparkSession, folder: Path, commit: Commit, lock: Lock) -> LakeLog:
-    """The log as of a commit of the lake in `folder`."""
-    exceptions = read_exceptions(folder, commit)
-    return LakeLog(session, copy_of(folder, commit.log), commit.ends, exceptions, lock)
+    """The log as of a commit of the lake in `folder`. Raises NoLake where its copy was removed."""
+    copy, exceptions = copy_of(folder, commit.log), read_exceptions(folder, commit)
+    if commit.batch and table(copy, RAW) is None:
+        raise NoLake(f"{copy} was removed, and with it what update {commit.number} had copied")
+    return LakeLog(session, copy, commit.ends, exceptions, lock)
 
 
 def records_of(raw: DataFrame, type_name: str, lock: Lock) -> DataFrame:

@@ -30,6 +30,7 @@ from analytics.lake.tables import (
     OTHER,
     RAW,
     Commit,
+    NoLake,
     batch_ends,
     copy_of,
     earlier_copies,
@@ -71,7 +72,7 @@ def update(
     replaced: bool = False,
 ) -> Commit:
     """Copies the committed records that the lake does not have, and commits. With `replaced` also from a log that the
-    lake has not copied before. Raises LogUnreachable, LakeBusy, LakeLogReplaced and AheadOfLog."""
+    lake has not copied before. Raises LogUnreachable, LakeBusy, LakeLogReplaced, NoLake and AheadOfLog."""
     ids, ends = topic_ids(kafka, topics), stable_ends(kafka, topics)
     commits = read_commits(folder) if table(folder, COMMITS) is not None else []
     of_log = [commit for commit in commits if commit.log == ids]
@@ -104,6 +105,10 @@ class _Writer:
 
     def update(self, last: Commit, ends: Offsets, report: Report, events_per_batch: int) -> Commit:
         done, copied = last_batch(self._copy, RAW), last.ends
+        if done < last.batch:
+            raise NoLake(
+                f"{self._copy} was removed, but is still in use: remove the whole lake, and copy the log again"
+            )
         if done > last.batch:  # the update before this one was killed
             self._decode(done)
             copied = batch_ends(self._copy, done)
@@ -169,25 +174,33 @@ class _Writer:
         columns = """number long, time timestamp, ends string, log string, batch long, exceptions_id string,
             contracts string"""
         content = {"ends": ends, "log": self._ids}
-        self._write_lost(replace(log, exceptions=exceptions))
+        self._write_lost(log)
         self._write(
             self._session.createDataFrame(row, columns), COMMITS, commit.number, content, self._folder
         )
         return commit
 
     def _write_lost(self, log: LakeLog) -> None:
-        """Replaces `events_lost`: what counted in the copy of a log that was replaced, and is not in `log`."""
-        if earlier := earlier_copies(self._folder, self._ids):
-            copies = (
-                log_at(self._session, self._folder, commit, self._lock).events.withColumn(
-                    "log", F.lit(copy_of(self._folder, commit.log).name)
-                )
-                for commit in earlier
-            )
-            lost = reduce(DataFrame.unionByName, copies).join(log.events, list(IDENTITY), "left_anti")
-            lost.dropDuplicates(list(IDENTITY)).write.format("delta").mode("overwrite").save(
-                str(self._folder / LOST)
-            )
+        """Replaces `events_lost`: what counted in the copy of a log that was replaced, and is not in `log`. Rows of a
+        copy that was removed since are kept."""
+        earlier = earlier_copies(self._folder, self._ids)
+        if not earlier:
+            return
+        there, removed = list[DataFrame](), list[str]()
+        for commit in earlier:
+            copy = copy_of(self._folder, commit.log)
+            if table(copy, RAW) is None:
+                removed.append(copy.name)
+            else:
+                rows = log_at(self._session, self._folder, commit, self._lock).events
+                there.append(rows.withColumn("log", F.lit(copy.name)))
+        if table(self._folder, LOST) is not None:
+            former = self._session.read.format("delta").load(str(self._folder / LOST))
+            there.append(former.where(F.col("log").isin(removed)))
+        if there:
+            every = reduce(DataFrame.unionByName, there).dropDuplicates(list(IDENTITY))
+            lost = every.join(log.events, list(IDENTITY), "left_anti")
+            lost.write.format("delta").mode("overwrite").save(str(self._folder / LOST))
 
     def _write_exceptions(self, exceptions: Exceptions, own_id: str) -> None:
         rows: list[tuple[Any, ...]] = [

@@ -33,6 +33,7 @@ from infra.log.event_log import kind_in_any_epoch, read_log
 from infra.log.topics import SERVICES, mirrored_topics
 from infra.stack.platform import platform_of
 from infra.stack.site import Site
+from services.kernel.log.completion import settle_slot
 from services.kernel.log.control import read_control, transactional_ids
 from services.kernel.log.foreign import answer_of
 from services.kernel.log.reader import (
@@ -331,16 +332,17 @@ def readable(site: Site, show: Show) -> Iterator[str | None]:
 
 
 def _settle(bootstrap: str) -> None:
-    """End the transactions that the crash left open: nobody received their outcome, and they block every reader."""
+    """End the transactions that the crash left open, which block every reader, and complete those that were visible."""
     for topic in mirrored_topics():
         high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
     control = read_control(bootstrap)
-    for service in SERVICES:
-        own = TOPICS[service]
-        topics = [own.events, own.answers, own.outcomes, *sorted(INPUTS)]
-        existing = partitions_by_topic(bootstrap)  # a site that was lost before its upgrade has no inbox
-        partitions = [(topic, number) for topic in topics for number in existing.get(topic, ())]
-        for slot in range(control.layout(service).slots):
+    existing = partitions_by_topic(bootstrap)  # a site that was lost before its upgrade has no inbox
+    for logs in (False, True):  # a slot whose log is completed waits for the topics that it shares
+        for service, slot in [(name, n) for name in SERVICES for n in range(control.layout(name).slots)]:
+            own, slots = TOPICS[service], control.layout(service).slots
+            topics = [own.outcomes, *sorted(INPUTS), *([own.events, own.answers] if logs else [])]
+            partitions = [(topic, number) for topic in topics for number in existing.get(topic, ())]
+            numbers = [number for number in existing[own.events] if logs and number % slots == slot]
             transactions = Transactions(bootstrap, transactional_ids(service, slot), FENCE_TIMEOUT_MS)
             transactions.fence()
-            transactions.settle(partitions, [], None)
+            settle_slot(transactions, bootstrap, service, numbers, partitions, ([], None), control.role.epoch)

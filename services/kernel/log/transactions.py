@@ -85,7 +85,7 @@ class Transactions:
         self, partitions: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any
     ) -> None:
         """Abort what these ids may have left behind in `partitions` (topic, partition) and in `group`'s offsets: a
-        broker that loses markers (`worker/completion.py`) holds up every reader until the same id ends a transaction
+        broker that loses markers (`completion.py`) holds up every reader until the same id ends a transaction
         there. Raises `OwnershipLost` where a partition cannot be reached."""
         unsettled: list[str] = []
 

@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from contracts.topics import INPUTS, TOPICS
 from services.kernel.errors import KernelError
+from services.kernel.log.completion import settle_slot
 from services.kernel.log.control import Control, Phase, read_control, snapshot_id, transactional_ids
 from services.kernel.log.journal import read_journal
 from services.kernel.log.reader import (
@@ -35,7 +36,6 @@ from services.kernel.log.reader import (
 from services.kernel.log.transactions import Transactions
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
-from services.kernel.worker.completion import hidden_records, write_again
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.fold import Fold, OwnEvents, open_epoch
 from services.kernel.worker.restore import restore
@@ -372,10 +372,8 @@ class Slot(Generic[Command, State, Event]):
         closed = {own.commands for own in TOPICS.values()} if phase == "closed" else set()
         topics = sorted({*TOPICS[self.aggregate.name], *INPUTS} - closed)
         offsets = [TopicPartition(topic, number, 0) for topic in inputs.topics for number in numbers]
-        about = self.config.bootstrap, self.aggregate.name
-        hidden = hidden_records(*about, numbers)
-        self.transactions.settle(self._places(topics), offsets, inputs.group)
-        write_again(self.transactions, *about, hidden, self.epoch)
+        about = self.config.bootstrap, self.aggregate.name, numbers, self._places(topics)
+        settle_slot(self.transactions, *about, (offsets, inputs.group), self.epoch)
 
 
 def require_inbox(service: str, topics: Mapping[str, Sequence[int]]) -> None:

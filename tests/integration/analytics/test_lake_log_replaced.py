@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from deltalake import DeltaTable
@@ -9,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from analytics.lake import writer as lake_writer
 from analytics.lake.reader import open_lake
-from analytics.lake.tables import LOST, compact, lake_report
+from analytics.lake.tables import LOST, NoLake, compact, copy_of, lake_report
 from analytics.lake.views import connect
 from analytics.lake.writer import LakeLogReplaced, update
 from analytics.marts.catalogue import money_columns
@@ -74,6 +75,15 @@ def test_what_a_replaced_log_had_alone_is_kept(
     assert lost_of(lake) == [("o-1", 2, "o-1-2")]
     compact(lake)
     assert_same(spark, kafka, lake)
+
+    rmtree(copy_of(lake, former.log))
+    with pytest.raises(NoLake, match="was removed"):
+        open_lake(spark, lake, former.time)
+    update(spark, kafka, lake, no_progress, [topics.orders])
+    assert lost_of(lake) == [("o-1", 2, "o-1-2")]
+    rmtree(copy_of(lake, now.log))
+    with pytest.raises(NoLake, match="remove the whole lake"):
+        update(spark, kafka, lake, no_progress, [topics.orders])
 
 
 def lost_of(lake: Path) -> list[tuple[str, int, str]]:
