@@ -14,12 +14,12 @@ from analytics import staging
 from analytics.envelope import with_columns
 from analytics.events import AsOf, Knowledge, check_streams, moment
 from analytics.jobs import arguments
-from analytics.jobs.outputs import OutputReading, preview, read_ends, write
+from analytics.jobs.outputs import EarlierOutput, OutputReading, preview, read_earlier, write
 from analytics.lake.reader import LakeLog, open_lake
-from analytics.lake.tables import read_commits
+from analytics.lake.tables import NotRecorded, read_commits
 from analytics.marts.catalogue import MARTS, Sources
 from analytics.marts.checks import check_fresh
-from analytics.offsets import Offsets, check_within, stable_ends
+from analytics.offsets import check_within, stable_ends
 from analytics.replay import Replay, read_topics, replay
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
@@ -33,28 +33,31 @@ EARLIER = "the earlier output"
 
 @dataclass(frozen=True)
 class Selection:
-    """`lake` None: from the log. `ends`: only what an earlier output saw. `moment`: only up to then."""
+    """`lake` None: from the log. `earlier`: only what an earlier output saw. `moment`: only up to then."""
 
     kafka: str
     lake: Path | None = None
-    ends: Offsets | None = None
+    earlier: EarlierOutput | None = None
     moment: datetime | None = None
     knowledge: Knowledge = Knowledge.HAPPENED
 
 
 def events(session: SparkSession, selection: Selection) -> Replay | LakeLog:
-    """Returns the events up to `ends`, of any business time. Raises LogUnreachable, AheadOfLog, NoLake and
-    NotRecorded."""
+    """Returns the events that an earlier output saw, or all, of any business time. Raises LogUnreachable, AheadOfLog,
+    NoLake and NotRecorded."""
     if selection.lake is None:
-        if selection.ends is not None:
-            check_within(stable_ends(selection.kafka, selection.ends), {EARLIER: selection.ends})
-        return replay(session, selection.kafka, ends=selection.ends).kept()
+        ends = selection.earlier.ends if selection.earlier else None
+        if ends is not None:
+            check_within(stable_ends(selection.kafka, ends), {EARLIER: ends})
+        return replay(session, selection.kafka, ends=ends).kept()
     recorded = selection.moment if selection.knowledge is Knowledge.RECORDED else None
     lake = open_lake(session, selection.lake, recorded)
-    if selection.ends is None:
+    if selection.earlier is None:
         return lake
-    check_within(lake.ends, {EARLIER: selection.ends})
-    return lake.before(selection.ends)
+    if selection.earlier.log not in ("", lake.folder.name):
+        raise NotRecorded(f"{EARLIER} has seen another log, {selection.earlier.log}, which was replaced")
+    check_within(lake.ends, {EARLIER: selection.earlier.ends})
+    return lake.before(selection.earlier.ends)
 
 
 def sources(session: SparkSession, log: Replay | LakeLog, selection: Selection) -> Sources:
@@ -62,7 +65,7 @@ def sources(session: SparkSession, log: Replay | LakeLog, selection: Selection) 
     business time, are not in the lake, and no output stores their offsets."""
     if selection.moment is not None and selection.knowledge is Knowledge.HAPPENED:
         return Sources(AsOf(log, selection.moment))
-    if selection.lake is not None or selection.ends is not None:
+    if selection.lake is not None or selection.earlier is not None:
         return Sources(log)
     return Sources(log, _outgoing_commands(session, selection.kafka))
 
@@ -79,7 +82,7 @@ WIDTH = 160
 def run(names: Sequence[str], selection: Selection, out: Path, settings: AnalyticsSettings) -> None:
     """Writes the marts and prints the first rows of each. Raises JarsMissing, LogUnreachable, AheadOfLog, NoLake,
     NotRecorded, BrokenStream and Unfit."""
-    if selection.lake is not None and selection.moment is None and selection.ends is None:
+    if selection.lake is not None and selection.moment is None and selection.earlier is None:
         copied = read_commits(selection.lake)[-1].time
         for name in names:
             check_fresh(MARTS[name], copied, datetime.now(UTC))
@@ -93,7 +96,13 @@ def run(names: Sequence[str], selection: Selection, out: Path, settings: Analyti
     first = tuple(row.asDict() for row in set_aside.limit(NAMED_RECORDS).collect())
     as_of = selection.moment.isoformat() if selection.moment else None
     reading = OutputReading(
-        source, log.ends, as_of, selection.knowledge if as_of else None, set_aside.count(), first
+        source,
+        log.ends,
+        as_of,
+        selection.knowledge if as_of else None,
+        set_aside.count(),
+        first,
+        log.folder.name if isinstance(log, LakeLog) else "",
     )
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)
     made_of = sources(session, log, selection)
@@ -119,9 +128,9 @@ def _moment(text: str) -> datetime:
         raise typer.BadParameter(f"{text!r} is neither a day nor a time of ISO 8601") from error
 
 
-def _offsets(text: str) -> Offsets:
+def _earlier(text: str) -> EarlierOutput:
     try:
-        return read_ends(Path(text))
+        return read_earlier(Path(text))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 
@@ -149,9 +158,9 @@ def make(
         ),
     ] = Knowledge.HAPPENED,
     as_read_by: Annotated[
-        Offsets | None,
+        EarlierOutput | None,
         typer.Option(
-            parser=_offsets, metavar="DIR", help="Only what this earlier output of a mart has seen."
+            parser=_earlier, metavar="DIR", help="Only what this earlier output of a mart has seen."
         ),
     ] = None,
 ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow.parquet as pq
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from analytics.marts.catalogue import LOG_FILE, MARTS, Mart
 from analytics.marts.checks import check
+from analytics.offsets import Offsets
 from analytics.terminal import Table
 
 SHOWN_ROWS = 5
@@ -27,7 +28,8 @@ class OutputReading:
     """What a run has read; the same for all its outputs.
 
     `ends`: topic → partition → exclusive offset. `as_of` (ISO) and `knowledge` are null if all was read.
-    `set_aside` counts records that do not count; `first` names some of them with position and reason.
+    `set_aside` counts records that do not count; `first` names some of them with position and reason. `log`: the folder
+    in the lake to whose log `ends` belong; empty if the log itself was read.
     """
 
     source: str
@@ -36,11 +38,12 @@ class OutputReading:
     knowledge: str | None
     set_aside: int
     first: tuple[Mapping[str, Any], ...]
+    log: str = ""
 
     def to_json(self) -> dict[str, Any]:
         aside = {"records": self.set_aside, "first": [dict(record) for record in self.first]}
         cut = {"as_of": self.as_of, "knowledge": self.knowledge}
-        return {"source": self.source, "ends": self.ends, "set_aside": aside} | cut
+        return {"source": self.source, "log": self.log, "ends": self.ends, "set_aside": aside} | cut
 
 
 def write(frame: DataFrame, mart: Mart, reading: OutputReading, folder: Path) -> None:
@@ -65,13 +68,22 @@ def _read_alike(folder: Path, reading: OutputReading) -> dict[str, Path]:
     }
 
 
-def read_ends(folder: Path) -> dict[str, dict[int, int]]:
-    """Returns the offsets of an output. Raises ValueError if it has none."""
+class EarlierOutput(NamedTuple):
+    """What an output has seen: `log` and `ends` as in `OutputReading`."""
+
+    ends: Offsets
+    log: str = ""
+
+
+def read_earlier(folder: Path) -> EarlierOutput:
+    """Returns what an output has seen. Raises ValueError if it does not say."""
     try:
-        ends = msgspec.json.decode((folder / LOG_FILE).read_bytes())["ends"]
-        return {
-            topic: {int(number): int(end) for number, end in parts.items()} for topic, parts in ends.items()
+        content = msgspec.json.decode((folder / LOG_FILE).read_bytes())
+        ends = {
+            topic: {int(number): int(end) for number, end in parts.items()}
+            for topic, parts in content["ends"].items()
         }
+        return EarlierOutput(ends, content.get("log", ""))
     except (OSError, KeyError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / LOG_FILE} names no offsets") from error
 

@@ -8,9 +8,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from analytics.jobs import marts
+from analytics.jobs.outputs import EarlierOutput
 from analytics.lake import writer as lake_writer
 from analytics.lake.reader import open_lake
-from analytics.lake.tables import LOST, NoLake, compact, copy_of, lake_report
+from analytics.lake.tables import LOST, NoLake, NotRecorded, compact, copy_of, lake_report
 from analytics.lake.views import connect
 from analytics.lake.writer import LakeLogReplaced, update
 from analytics.marts.catalogue import money_columns
@@ -68,6 +70,10 @@ def test_what_a_replaced_log_had_alone_is_kept(
     assert connection.sql("SELECT id FROM order_shipped").fetchall() == [("o-1-2-away",)]
     events = open_lake(spark, lake, former.time).events.collect()
     assert {row["id"] for row in events} == {"o-1-1", "o-2-1", "o-1-2", "o-3-1"}
+
+    output = EarlierOutput(former.ends, copy_of(lake, former.log).name)
+    with pytest.raises(NotRecorded, match="has seen another log"):
+        marts.events(spark, marts.Selection(kafka, lake, output))
 
     with writer(kafka) as producer:  # the mirror had not sent it yet
         commit(producer, topics.orders, [(placed(3), 1)])

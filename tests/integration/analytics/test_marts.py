@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.jobs.marts import Selection, events, sources
-from analytics.jobs.outputs import OutputReading, preview, read_ends, write
+from analytics.jobs.outputs import EarlierOutput, OutputReading, preview, read_earlier, write
 from analytics.lake.writer import update
 from analytics.marts.catalogue import LOG_FILE, MARTS, Sources
 from analytics.offsets import AheadOfLog, stable_ends
@@ -36,7 +36,7 @@ def test_every_mart_is_written_with_how_far_it_was_read(
     spark: SparkSession, kafka: str, shop: Topics, tmp_path: Path
 ) -> None:
     ends = stable_ends(kafka, (shop.orders, shop.inventory))
-    selection = Selection(kafka, ends=ends)
+    selection = Selection(kafka, earlier=EarlierOutput(ends))
     log = events(spark, selection)
     assert isinstance(log, Replay)
     update(spark, kafka, tmp_path / "lake", lambda _step: None, (shop.orders, shop.inventory))
@@ -66,10 +66,10 @@ def test_every_mart_is_written_with_how_far_it_was_read(
     assert (written["mart"], written["set_aside"]["records"]) == ("orders", 1)
     assert written["rules"] == 13, "ten columns that are never absent, two sums, the grain"
     assert written["set_aside"]["first"][0]["reason"] == "no_envelope"
-    assert read_ends(tmp_path / "orders") == ends
+    assert read_earlier(tmp_path / "orders") == (ends, "")
 
 
 def test_offsets_of_another_log_are_refused(spark: SparkSession, kafka: str, shop: Topics) -> None:
     beyond = {shop.orders: {0: 10**6, 1: 0}}
     with pytest.raises(AheadOfLog, match="the earlier output"):
-        events(spark, Selection(kafka, ends=beyond))
+        events(spark, Selection(kafka, earlier=EarlierOutput(beyond)))
