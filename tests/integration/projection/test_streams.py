@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from typer import Exit
 from typer.testing import CliRunner, Result
 
 from contracts.kernel.records import SiteRole
@@ -17,6 +18,7 @@ from infra.log.control import write_role
 from infra.log.streams import stream_lines
 from infra.log.topics import create_topics
 from infra.stack.compose.engine import Container
+from services.kernel.log.control import Control
 from services.kernel.log.journal import read_journal
 from services.projection.engine.parked_keys import parked_keys
 from tests.integration.projection.bad_records import FOREIGN, STOPS, Planted
@@ -104,8 +106,18 @@ async def test_status_counts_them_on_either_stack(
     monkeypatch.setattr(in_containers, "containers", lambda _: [healthy])
     monkeypatch.setattr(in_containers, "database_url", lambda _: shop.database_url)
     settings = StackSettings(stack="compose", home=shop.folder, port_base=free_base())
-    await asyncio.to_thread(in_containers.status, settings)
+    with monkeypatch.context() as readable:
+        readable.setattr(in_containers, "read_site", lambda _: Control())
+        await asyncio.to_thread(in_containers.status, settings)
     assert capsys.readouterr().out.splitlines()[-2:] == lines("./daybook --stack compose")
+
+    with pytest.raises(
+        Exit
+    ) as ended:  # no broker is at that address: nobody knows whether writes are stopped
+        await asyncio.to_thread(in_containers.status, settings)
+    shown = capsys.readouterr().out
+    assert ended.value.exit_code == 1
+    assert "storage: unknown, " in shown and lines("./daybook --stack compose")[0] in shown
 
 
 async def test_a_decision_makes_it_whole(shop: Shop, planted: Planted) -> None:
