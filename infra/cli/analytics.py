@@ -22,6 +22,11 @@ def lake(
     folder: Annotated[
         Path | None, typer.Option("--lake", help="Its folder; default: DAYBOOK_LAKE, or in .daybook/.")
     ] = None,
+    *,
+    log_replaced: Annotated[
+        bool,
+        typer.Option("--log-replaced", help="The log is another one now: a site was rebuilt, or took over."),
+    ] = False,
 ) -> None:
     """Copy the events to Delta tables, each once; later runs copy only new events.
 
@@ -32,7 +37,8 @@ def lake(
     """
     settings = running_settings(NOT_MADE) if step == "update" else own_settings()
     target = (folder or default_lake(settings)).absolute()
-    raise typer.Exit(run_job("analytics.jobs.lake", [step, "--lake", str(target)], settings))
+    more = ["--log-replaced"] if log_replaced else []
+    raise typer.Exit(run_job("analytics.jobs.lake", [step, "--lake", str(target), *more], settings))
 
 
 @app.command()
