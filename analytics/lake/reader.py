@@ -91,7 +91,7 @@ def open_lake(session: SparkSession, folder: Path, recorded_by: datetime | None 
     """Returns the lake as of its last commit, or of the last one at or before a moment: that never changes. Raises
     NoLake and NotRecorded."""
     commits, lock = read_commits(folder), load_lock()
-    commit = commits[-1] if recorded_by is None else commit_at(folder, recorded_by)
+    commit = commits[-1] if recorded_by is None else commit_at(commits, recorded_by)
     of_log = [other for other in commits if other.log == commit.log]
     if of_log[-1].contracts != fingerprint(lock):
         raise NoLake(

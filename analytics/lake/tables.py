@@ -1,7 +1,7 @@
 """The tables of a lake and its commits, read without a JVM."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -92,10 +92,9 @@ def read_commits(folder: Path) -> list[Commit]:
     return [_commit(row) for row in rows]
 
 
-def commit_at(folder: Path, moment: datetime) -> Commit:
-    """The last commit at or before `moment`, which never changes: a later commit has a later time. Raises NoLake, and
-    NotRecorded before the first commit and after the last one."""
-    commits = read_commits(folder)
+def commit_at(commits: Sequence[Commit], moment: datetime) -> Commit:
+    """The last commit at or before `moment`, which never changes: a later commit has a later time. Raises NotRecorded
+    before the first commit and after the last one."""
     if moment > commits[-1].time:
         last = commits[-1].time.isoformat()
         raise NotRecorded(f"the lake was last updated at {last}: run `./daybook analytics lake update` first")
@@ -103,15 +102,6 @@ def commit_at(folder: Path, moment: datetime) -> Commit:
     if not earlier:
         raise NotRecorded(f"the lake records what was known since {commits[0].time.isoformat()}")
     return earlier[-1]
-
-
-def earlier_copies(folder: Path, log: Mapping[str, str]) -> list[Commit]:
-    """The last commit of each other log that the lake has copied, if there are any."""
-    if table(folder, COMMITS) is None:
-        return []
-    last = {copy_of(folder, commit.log): commit for commit in read_commits(folder)}
-    last.pop(copy_of(folder, log), None)
-    return list(last.values())
 
 
 def read_exceptions(folder: Path, commit: Commit) -> Exceptions:

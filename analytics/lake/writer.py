@@ -33,7 +33,6 @@ from analytics.lake.tables import (
     NoLake,
     batch_ends,
     copy_of,
-    earlier_copies,
     fingerprint,
     last_batch,
     read_commits,
@@ -86,9 +85,12 @@ def update(
     )[-1]
     if commits:  # of whichever log: numbers and times go on
         last = replace(last, number=commits[-1].number, time=commits[-1].time)
+    earlier = {copy_of(folder, commit.log): commit for commit in commits if commit.log != ids}
     check_within(ends, {"the lake": last.ends})
     try:
-        return _Writer(session, kafka, folder, ids).update(last, ends, report, events_per_batch)
+        return _Writer(session, kafka, folder, ids, list(earlier.values())).update(
+            last, ends, report, events_per_batch
+        )
     except (Py4JJavaError, PySparkException) as error:
         if "io.delta.exceptions" in str(error):
             raise LakeBusy(f"another process is writing the lake in {folder}") from error
@@ -96,11 +98,13 @@ def update(
 
 
 class _Writer:
-    """One update of one lake."""
+    """One update of one lake. `earlier`: the last commit of each other log that it has copied."""
 
-    def __init__(self, session: SparkSession, kafka: str, folder: Path, ids: dict[str, str]) -> None:
+    def __init__(
+        self, session: SparkSession, kafka: str, folder: Path, ids: dict[str, str], earlier: Sequence[Commit]
+    ) -> None:
         self._session, self._kafka, self._folder, self._ids = session, kafka, folder, ids
-        self._copy = copy_of(folder, ids)
+        self._copy, self._earlier = copy_of(folder, ids), earlier
         self._lock = load_lock()
 
     def update(self, last: Commit, ends: Offsets, report: Report, events_per_batch: int) -> Commit:
@@ -183,20 +187,18 @@ class _Writer:
     def _write_lost(self, log: LakeLog) -> None:
         """Replaces `events_lost`: what counted in the copy of a log that was replaced, and is not in `log`. Rows of a
         copy that was removed since are kept."""
-        earlier = earlier_copies(self._folder, self._ids)
-        if not earlier:
+        if not self._earlier:
             return
         there, removed = list[DataFrame](), list[str]()
-        for commit in earlier:
-            copy = copy_of(self._folder, commit.log)
-            if table(copy, RAW) is None:
-                removed.append(copy.name)
-            else:
+        for commit in self._earlier:
+            name = copy_of(self._folder, commit.log).name
+            try:
                 rows = log_at(self._session, self._folder, commit, self._lock).events
-                there.append(rows.withColumn("log", F.lit(copy.name)))
+                there.append(rows.withColumn("log", F.lit(name)))
+            except NoLake:
+                removed.append(name)
         if table(self._folder, LOST) is not None:
-            former = self._session.read.format("delta").load(str(self._folder / LOST))
-            there.append(former.where(F.col("log").isin(removed)))
+            there.append(self._read(LOST, self._folder).where(F.col("log").isin(removed)))
         if there:
             every = reduce(DataFrame.unionByName, there).dropDuplicates(list(IDENTITY))
             lost = every.join(log.events, list(IDENTITY), "left_anti")
@@ -213,8 +215,8 @@ class _Writer:
         frame = self._session.createDataFrame(rows, columns).coalesce(1)
         frame.write.format("delta").mode("append").save(str(self._copy / EXCEPTIONS))
 
-    def _read(self, name: str) -> DataFrame:
-        return self._session.read.format("delta").load(str(self._copy / name))
+    def _read(self, name: str, folder: Path | None = None) -> DataFrame:
+        return self._session.read.format("delta").load(str((folder or self._copy) / name))
 
     def _write(
         self, rows: DataFrame, name: str, batch: int, content: object, folder: Path | None = None

@@ -33,7 +33,7 @@ from infra.log.event_log import kind_in_any_epoch, read_log
 from infra.log.topics import SERVICES, mirrored_topics
 from infra.stack.platform import platform_of
 from infra.stack.site import Site
-from services.kernel.log.completion import settle_slot
+from services.kernel.log.completion import Unsettled, settle, slot_partitions
 from services.kernel.log.control import read_control, transactional_ids
 from services.kernel.log.foreign import answer_of
 from services.kernel.log.reader import (
@@ -337,12 +337,14 @@ def _settle(bootstrap: str) -> None:
         high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
     control = read_control(bootstrap)
     existing = partitions_by_topic(bootstrap)  # a site that was lost before its upgrade has no inbox
-    for logs in (False, True):  # a slot whose log is completed waits for the topics that it shares
-        for service, slot in [(name, n) for name in SERVICES for n in range(control.layout(name).slots)]:
-            own, slots = TOPICS[service], control.layout(service).slots
-            topics = [own.outcomes, *sorted(INPUTS), *([own.events, own.answers] if logs else [])]
-            partitions = [(topic, number) for topic in topics for number in existing.get(topic, ())]
-            numbers = [number for number in existing[own.events] if logs and number % slots == slot]
+    unsettled = list[Unsettled]()
+    for service in SERVICES:
+        own, slots = TOPICS[service], control.layout(service).slots
+        topics = [own.events, own.answers, own.outcomes, *sorted(INPUTS)]
+        written = [(topic, number) for topic in topics for number in existing.get(topic, ())]
+        for slot in range(slots):
             transactions = Transactions(bootstrap, transactional_ids(service, slot), FENCE_TIMEOUT_MS)
             transactions.fence()
-            settle_slot(transactions, bootstrap, service, numbers, partitions, ([], None), control.role.epoch)
+            numbers = slot_partitions(existing[own.events], slot, slots)
+            unsettled.append(Unsettled(transactions, service, numbers, written, [], None))
+    settle(bootstrap, unsettled, control.role.epoch)

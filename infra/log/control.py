@@ -6,7 +6,6 @@ TimeoutError where the broker does not take the record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ from contracts.topics import TOPICS
 from infra.base.errors import DaybookError
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
-from services.kernel.log.completion import settle_slot
+from services.kernel.log.completion import Unsettled, settle, slot_partitions
 from services.kernel.log.control import (
     ALONE,
     HOLD,
@@ -124,9 +123,7 @@ def change_layout(bootstrap: str, service: str, slots: int) -> SlotLayout:
     same call continues. Raises TimeoutError or OwnershipLost.
     """
     closed = close_layout(bootstrap, service)
-    for topics in ({TOPICS[service].outcomes, *COMMAND_INPUTS}, {*TOPICS[service], *COMMAND_INPUTS}):
-        for slot in range(closed.slots):
-            _settle(bootstrap, closed, slot, sorted(topics))
+    _settle(bootstrap, closed)
     return _write_layout(bootstrap, SlotLayout(service, abs(closed.number) + 1, slots))
 
 
@@ -154,21 +151,21 @@ def _fence(bootstrap: str, layout: SlotLayout) -> None:
         Transactions(bootstrap, ids, FENCE_TIMEOUT_MS).fence()
 
 
-def _settle(bootstrap: str, layout: SlotLayout, slot: int, written_to: Sequence[str]) -> None:
-    """End what a slot's ids may have left undecided: no worker starts again with them and these partitions (ADR 9)."""
-    service = layout.service
-    transactions = Transactions(bootstrap, transactional_ids(service, slot), FENCE_TIMEOUT_MS)
-    transactions.fence()
-    topics, partitions = TOPICS[service], partitions_by_topic(bootstrap)
-    written = [(topic, number) for topic in written_to for number in partitions[topic]]
-    consumed = [TopicPartition(topic, number, 0) for topic in topics.inputs for number in partitions[topic]]
-    every = partitions[topics.commands] if topics.events in written_to else []
-    numbers = [number for number in every if number % layout.slots == slot]
-    epoch = read_control(bootstrap).role.epoch
-    consumer = commands_consumer(bootstrap, f"{service}-workers")
+def _settle(bootstrap: str, layout: SlotLayout) -> None:
+    """End what the slots left undecided: no worker starts again with these ids and these partitions (ADR 9)."""
+    topics, existing = TOPICS[layout.service], partitions_by_topic(bootstrap)
+    written = [(topic, n) for topic in sorted({*topics, *COMMAND_INPUTS}) for n in existing[topic]]
+    consumed = [TopicPartition(topic, number, 0) for topic in topics.inputs for number in existing[topic]]
+    consumer = commands_consumer(bootstrap, f"{layout.service}-workers")
     try:
-        group = consumer.consumer_group_metadata()
-        settle_slot(transactions, bootstrap, service, numbers, written, (consumed, group), epoch)
+        group, slots = consumer.consumer_group_metadata(), list[Unsettled]()
+        for slot in range(layout.slots):
+            ids = transactional_ids(layout.service, slot)
+            transactions = Transactions(bootstrap, ids, FENCE_TIMEOUT_MS)
+            transactions.fence()
+            numbers = slot_partitions(existing[topics.commands], slot, layout.slots)
+            slots.append(Unsettled(transactions, layout.service, numbers, written, consumed, group))
+        settle(bootstrap, slots, read_control(bootstrap).role.epoch)
     finally:
         consumer.close()
 

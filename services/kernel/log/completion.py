@@ -1,75 +1,89 @@
 """Settling a slot: what its ids left undecided is aborted, and what is half committed is made whole.
 
-While a cluster's only broker comes back from a crash, its partitions have no leader for a moment. Kafka 4 then takes
-them for deleted ("these partitions are likely deleted already") and calls a decided transaction complete whose markers
-it never wrote. Where the crash came between two markers of a commit, an outcome is visible, and acknowledged, whose
-event is not: docs/adr/0042-half-committed-transactions.md.
+While a cluster's only broker comes back from a crash, Kafka 4 may call a decided transaction complete without some of
+its markers. So an outcome may be visible, and acknowledged, whose event is not: see
+docs/adr/0042-half-committed-transactions.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import structlog
 from confluent_kafka import Message, Producer, TopicPartition
 
 from contracts.topics import TOPICS
-from services.kernel.log.reader import (
-    high_watermarks,
-    last_stable_offsets,
-    offsets_at,
-    partitions_by_topic,
-    read_to_end,
-)
+from services.kernel.log.reader import last_stable_offsets, offsets_at, partitions_by_topic, read_to_end
 from services.kernel.log.transactions import Transactions, produce
 
 MARGIN_MS = 1000  # between two records of one transaction
+Ends: TypeAlias = Mapping[str, Mapping[int, int]]  # by topic and partition
 log = structlog.get_logger()
 
 
-def settle_slot(
-    transactions: Transactions,
-    bootstrap: str,
-    service: str,
-    numbers: Sequence[int],
-    partitions: Sequence[tuple[str, int]],
-    consumed: tuple[list[TopicPartition], Any],
-    epoch: int,
-) -> None:
-    """End what the slot's ids left behind in `partitions` (topic, partition) and in the `consumed` offsets of a group.
+class Unsettled(NamedTuple):
+    """A slot whose ids were fenced; they alone write the events of the partitions `numbers`. They may have written
+    `partitions` (topic, partition), and consumed the `offsets` of `group`."""
 
-    The caller has fenced the ids, which alone write the events of the partitions `numbers`: nothing is under way.
-    Events of another epoch than `epoch` are not written again, because their outcomes may be at another site. Where
-    something is half committed, it waits for what others left undecided in the topics that are shared: whoever settles
-    several slots one after the other ends that first. Raises `OwnershipLost`, `Aborted`, `NotCaughtUp` or
-    KafkaException; it may be repeated.
+    transactions: Transactions
+    service: str
+    numbers: list[int]
+    partitions: Sequence[tuple[str, int]]
+    offsets: list[TopicPartition]
+    group: Any
+
+    @property
+    def logs(self) -> tuple[str, str]:
+        """The topics that nobody else writes."""
+        return TOPICS[self.service].events, TOPICS[self.service].answers
+
+
+def slot_partitions(numbers: Iterable[int], slot: int, slots: int) -> list[int]:
+    """Which of a service's partitions a slot owns, of so many slots."""
+    return [number for number in numbers if number % slots == slot]
+
+
+def settle(bootstrap: str, slots: Sequence[Unsettled], epoch: int) -> None:
+    """End what the ids of these slots left behind, and write again what others have seen of it.
+
+    Not events of another epoch than `epoch`: their outcomes may be at another site. Waits, where something is half
+    committed, for what further slots left undecided in shared topics. Raises `OwnershipLost`, `Aborted`, `NotCaughtUp`
+    or KafkaException; it may be repeated.
     """
-    logs = (TOPICS[service].events, TOPICS[service].answers)
-    hidden = [record for topic in logs for record in _hidden(bootstrap, topic, numbers)]
-    if not hidden:
-        transactions.settle(partitions, *consumed)
-        return
-    log.warning("transactions_undecided", transactions=_names(hidden), records=len(hidden))
-    # The others first: what they show is known before anything of the log is aborted for good.
-    transactions.settle([at for at in partitions if at[0] not in logs], *consumed)
-    committed = _visible_elsewhere(bootstrap, service, hidden)
-    transactions.settle([at for at in partitions if at[0] in logs], [], None)
-    visible = [record for topic in logs for record in _since(bootstrap, topic, hidden)]
+    half_committed = []
+    for slot in slots:
+        stable: Ends = {topic: last_stable_offsets(bootstrap, topic, slot.numbers) for topic in slot.logs}
+        hidden = _read(bootstrap, stable, committed_only=False)
+        # What the shared topics show is to be known before anything of the log is aborted for good.
+        first = [at for at in slot.partitions if not hidden or at[0] not in slot.logs]
+        slot.transactions.settle(first, slot.offsets, slot.group)
+        if hidden:
+            log.warning("transactions_undecided", transactions=_names(hidden), records=len(hidden))
+            half_committed.append((slot, stable, hidden))
+    for slot, stable, hidden in half_committed:
+        _complete(bootstrap, slot, stable, hidden, epoch)
+
+
+def _complete(bootstrap: str, slot: Unsettled, stable: Ends, hidden: list[Message], epoch: int) -> None:
+    committed = _visible_elsewhere(bootstrap, slot.service, hidden)
+    slot.transactions.settle([at for at in slot.partitions if at[0] in slot.logs], [], None)
+    visible = _read(bootstrap, stable)
     positions, committed = {*map(_position, visible)}, (committed | {*map(_transaction, visible)}) - {b""}
-    absent = [
-        record for record in hidden if _position(record) not in positions and _epoch(record) in (None, epoch)
-    ]
+    absent = [record for record in hidden if _position(record) not in positions]
+    of_epoch = (None, epoch)  # a recorded outcome has none
+    absent = [record for record in absent if _number(record, "ce_epoch") in of_epoch]
     if lost := _with_predecessors(absent, committed):
-        _write(transactions, lost)
+        _write(slot.transactions, lost)
         log.warning("transactions_completed", transactions=_names(lost), records=len(lost))
 
 
-def _hidden(bootstrap: str, topic: str, numbers: Sequence[int]) -> Iterator[Message]:
-    """What is behind the first undecided record of each partition; after most crashes nothing."""
-    stable = last_stable_offsets(bootstrap, topic, list(numbers))
-    ends = high_watermarks(bootstrap, topic, list(numbers))
-    yield from read_to_end(bootstrap, topic, stable, ends, committed_only=False)
+def _read(bootstrap: str, starts: Ends, *, committed_only: bool = True) -> list[Message]:
+    """What is behind these offsets. Behind the first undecided record of a partition there is nothing as a rule."""
+    reads = (
+        read_to_end(bootstrap, topic, own, committed_only=committed_only) for topic, own in starts.items()
+    )
+    return [record for read in reads for record in read]
 
 
 def _visible_elsewhere(bootstrap: str, service: str, hidden: Sequence[Message]) -> set[bytes]:
@@ -84,15 +98,6 @@ def _visible_elsewhere(bootstrap: str, service: str, hidden: Sequence[Message]) 
         for record in read_to_end(bootstrap, topic, offsets_at(bootstrap, topic, since))
         if (name := _transaction(record)) in candidates
     }
-
-
-def _since(bootstrap: str, topic: str, hidden: Sequence[Message]) -> Iterator[Message]:
-    """What can be seen now from the first hidden record of each partition on."""
-    starts: dict[int, int] = {}
-    for record in hidden:
-        if record.topic() == topic:
-            starts.setdefault(record.partition(), record.offset())
-    return read_to_end(bootstrap, topic, starts)
 
 
 def _with_predecessors(absent: Sequence[Message], committed: Collection[bytes]) -> list[Message]:
@@ -112,9 +117,8 @@ def _write(transactions: Transactions, records: Sequence[Message]) -> None:
     def stage(producer: Producer) -> None:
         for record in records:
             about = {"partition": record.partition(), "headers": record.headers()}
-            # its time too: by it a later repair finds the other records of the transaction
-            about["timestamp"] = record.timestamp()[1]
-            produce(producer, record.topic(), record.value(), record.key(), **about)
+            time = record.timestamp()[1]  # by it a later repair finds the other records of the transaction
+            produce(producer, record.topic(), record.value(), record.key(), timestamp=time, **about)
 
     transactions.run_again(stage)
 
@@ -130,11 +134,6 @@ def _transaction(record: Message) -> bytes:
 
 def _names(records: Sequence[Message]) -> list[str]:
     return sorted({_transaction(record).decode(errors="replace") for record in records})
-
-
-def _epoch(record: Message) -> int | None:
-    """None for a recorded outcome, which has no envelope."""
-    return _number(record, "ce_epoch")
 
 
 def _number(record: Message, header: str) -> int | None:

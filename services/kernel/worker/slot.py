@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from contracts.topics import INPUTS, TOPICS
 from services.kernel.errors import KernelError
-from services.kernel.log.completion import settle_slot
+from services.kernel.log.completion import Unsettled, settle, slot_partitions
 from services.kernel.log.control import Control, Phase, read_control, snapshot_id, transactional_ids
 from services.kernel.log.journal import read_journal
 from services.kernel.log.reader import (
@@ -356,7 +356,7 @@ class Slot(Generic[Command, State, Event]):
         self._topics = partitions_by_topic(self.config.bootstrap)
         require_inbox(self.aggregate.name, self._topics)
         every = self._topics[TOPICS[self.aggregate.name].commands]
-        return [number for number in every if number % self.config.slots == self.config.slot]
+        return slot_partitions(every, self.config.slot, self.config.slots)
 
     def reaches(self, topic: str, partition: int) -> bool:
         """Whether there is such a partition; a topic may have grown since the slot was opened."""
@@ -372,8 +372,9 @@ class Slot(Generic[Command, State, Event]):
         closed = {own.commands for own in TOPICS.values()} if phase == "closed" else set()
         topics = sorted({*TOPICS[self.aggregate.name], *INPUTS} - closed)
         offsets = [TopicPartition(topic, number, 0) for topic in inputs.topics for number in numbers]
-        about = self.config.bootstrap, self.aggregate.name, numbers, self._places(topics)
-        settle_slot(self.transactions, *about, (offsets, inputs.group), self.epoch)
+        written = self._places(topics)
+        own = Unsettled(self.transactions, self.aggregate.name, numbers, written, offsets, inputs.group)
+        settle(self.config.bootstrap, [own], self.epoch)
 
 
 def require_inbox(service: str, topics: Mapping[str, Sequence[int]]) -> None:

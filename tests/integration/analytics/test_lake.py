@@ -36,7 +36,6 @@ from contracts.order.events import Line, OrderPlaced, OrderShipped
 from tests.integration.analytics.log_writer import (
     Topics,
     commit,
-    create_topics,
     write,
     write_raw,
     writer,
@@ -54,16 +53,6 @@ def placed(number: int) -> OrderPlaced:
 
 def shipped(number: int) -> OrderShipped:
     return OrderShipped(f"o-{number}", AT, ("22423",), "post", "r-1")
-
-
-@pytest.fixture
-def topics(kafka: str) -> Topics:
-    return create_topics(kafka)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    return tmp_path / "lake"
 
 
 def no_progress(_: str) -> None:

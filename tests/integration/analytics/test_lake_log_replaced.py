@@ -21,16 +21,6 @@ from tests.integration.analytics.log_writer import Topics, commit, create_topics
 from tests.integration.analytics.test_lake import assert_same, everything, no_progress, placed, shipped
 
 
-@pytest.fixture
-def topics(kafka: str) -> Topics:
-    return create_topics(kafka)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    return tmp_path / "lake"
-
-
 @pytest.mark.full
 def test_a_lake_of_another_log_is_refused(
     spark: SparkSession, kafka: str, topics: Topics, lake: Path, monkeypatch: pytest.MonkeyPatch

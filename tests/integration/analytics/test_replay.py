@@ -2,7 +2,6 @@
 
 import threading
 
-import pytest
 from pyspark.sql import SparkSession
 
 from analytics.replay import replay
@@ -11,7 +10,6 @@ from contracts.order.events import Charge, Line, OrderPlaced
 from tests.integration.analytics.log_writer import (
     Topics,
     commit,
-    create_topics,
     framed,
     headers,
     write,
@@ -28,11 +26,6 @@ def placed(number: int, charges: tuple[Charge, ...] = ()) -> OrderPlaced:
     return OrderPlaced(
         f"o-{number}", "Norway", "GBP", AT, (Line("22423", 2, 2_550_000),), charges=charges, gross=gross
     )
-
-
-@pytest.fixture
-def topics(kafka: str) -> Topics:
-    return create_topics(kafka)
 
 
 def test_both_versions_of_a_schema_give_the_same_row(spark: SparkSession, kafka: str, topics: Topics) -> None:

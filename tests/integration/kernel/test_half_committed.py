@@ -12,7 +12,7 @@ from contracts.inventory.commands import ReceiveStock
 from contracts.inventory.events import StockReceived
 from contracts.kernel.records import Outcome, OutcomeBatch
 from infra.lab.checker import Evidence, check, read_evidence
-from services.kernel.log.completion import settle_slot
+from services.kernel.log.completion import Unsettled, settle
 from services.kernel.log.control import transactional_ids
 from services.kernel.log.reader import high_watermarks, last_stable_offsets, read_to_end
 from services.kernel.log.transactions import Transactions, produce, transactional_producer
@@ -69,15 +69,15 @@ def test_what_a_visible_outcome_names_is_written_again_once(
     ]
     assert last_stable_offsets(bootstrap, EVENTS, [0, 1]) != high_watermarks(bootstrap, EVENTS, [0, 1])
 
-    about: Any = transactions, bootstrap, "inventory", [0, 1], PLACES, ([], None), 1
+    slot = Unsettled(transactions, "inventory", [0, 1], PLACES, [], None)
     transactions.fails = True
     with pytest.raises(ConnectionError):  # before anything is lost: the next owner does it all
-        settle_slot(*about)
+        settle(bootstrap, [slot], epoch=1)
     transactions.fails = False
-    settle_slot(*about)
+    settle(bootstrap, [slot], epoch=1)
     expected = sorted((sku, version) for sku, version, *_, whole, again in CASES if whole or again)
     assert sorted(visible(bootstrap)) == expected
-    settle_slot(*about)
+    settle(bootstrap, [slot], epoch=1)
     assert sorted(visible(bootstrap)) == expected
     assert [at for at in visible(bootstrap) if at[0] == "SKU-next"] == [("SKU-next", 1), ("SKU-next", 2)]
 
