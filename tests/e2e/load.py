@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from infra.base.settings import StackSettings
 from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_sent
 from infra.lab.drills.judgement import for_checker
-from infra.lab.load.clients import Api
+from infra.lab.load.clients import Api, CommandResponse
 from infra.lab.load.load import Load
 from infra.lab.load.orders import Shopping
 from infra.lab.load.shop import api_urls, await_rest
@@ -30,9 +30,14 @@ def load(settings: StackSettings, folder: Path, name: str) -> Iterator[Load]:
         yield clients
         assert clients.finish() == []
     await_rest("the shop", urls, SECONDS)
-    kept = [for_checker(response) for response in clients.responses]
-    events, sent = read_evidence(settings.kafka), read_sent(settings.kafka)
-    seen = read_seen(own_site(settings).database_url)
+    check_sound(settings.kafka, own_site(settings).database_url, clients.responses)
+
+
+def check_sound(kafka: str, database_url: str, responses: Iterable[CommandResponse]) -> None:
+    """The log at rest keeps every invariant, beside what clients received and what the read models contain."""
+    kept = [for_checker(response) for response in responses]
+    events, sent = read_evidence(kafka), read_sent(kafka)
+    seen = read_seen(database_url)
     assert {event.metadata.id for event in events if event.topic == "order.events"} <= seen
     assert check(Evidence(events, kept, seen, sent, at_rest=True)) == []
-    assert foreign_records(settings.kafka) == []
+    assert foreign_records(kafka) == []

@@ -1,7 +1,8 @@
 """The first step of a site in containers: `python -m infra.stack.compose.site_start`, once per start.
 
-It creates the topics of the catalogue, the site's first records, and everybody's password, rights and quotas. With
-profile `sites`, the site starts as the active one only if it can prove that it is.
+It creates the topics of the catalogue, the site's first records, and everybody's password, rights and quotas; on
+Kubernetes, users and rights are Strimzi's. With profile `sites`, the site starts as the active one only if it can prove
+that it is.
 Exit code 1 where the broker's topics differ from the catalogue.
 """
 
@@ -31,15 +32,15 @@ class StartSettings(BaseSettings):
     """Environment variables: DAYBOOK_ before each.
 
     `kafka` is the address for the super user, whose file lies beside those of all principals; `kafka_internal` is for
-    brokers, who have a certificate. A record counts as written when `in_sync` of the `replicas` of its partition have
-    it. `profiles` are those of compose, with commas; `peer` is the other site and `peer_kafka` the address of its
-    broker for this site.
+    brokers, who have a certificate, and empty where somebody else makes the users. A record counts as written when
+    `in_sync` of the `replicas` of its partition have it. `profiles` are those of compose, with commas; `peer` is the
+    other site and `peer_kafka` the address of its broker for this site.
     """
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     kafka: str
-    kafka_internal: str
+    kafka_internal: str = ""
     site: str = "home"
     replicas: Count = 1
     in_sync: Count = 1
@@ -61,9 +62,10 @@ def start(settings: StartSettings) -> list[str]:
     Raises KafkaException, NotReady, TimeoutError or Unsafe.
     """
     topics = settings.topics()
-    created, corrected = prepare_log(settings.kafka_internal, settings.site, topics)
-    if identity_file(settings.kafka):
-        added, removed = secure_brokers(settings.kafka_internal, settings.kafka)
+    internal = settings.kafka_internal
+    created, corrected = prepare_log(internal or settings.kafka, settings.site, topics)
+    if internal and identity_file(settings.kafka):
+        added, removed = secure_brokers(internal, settings.kafka)
         print(f"rights: {added} added, {removed} removed", flush=True)
     print(f"{len(created)} topics created, {len(topics) - len(created)} existed", flush=True)
     for line in corrected:
