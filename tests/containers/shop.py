@@ -15,6 +15,7 @@ from zlib import crc32
 
 import msgspec
 
+from infra.base.ports import HOST
 from infra.base.settings import ROOT, StackSettings
 from infra.base.waiting import wait_until
 from infra.lab.drills.report import DrillReport
@@ -117,6 +118,14 @@ class ContainerShop:
         for service in (*self.stores, *PROCESSES):
             name = self.container(service)
             eventually(lambda name=name: is_healthy(name), f"{name} answers")  # type: ignore[misc]
+
+    def tool(self, offset: int) -> str:
+        """The address of a profile's tool."""
+        return f"http://{HOST}:{self.settings.port_base + offset}"
+
+    @property
+    def tools_password(self) -> tuple[str, str]:
+        return "shop", (self.settings.home / "secrets/tools_password").read_text()
 
     def logs(self) -> str:
         """The end of every container's log, for a failed test."""

@@ -75,8 +75,9 @@ class NodeShop:
             self.kubectl("wait", f"job/{job}", "--for=condition=Complete", f"--timeout={SECONDS:.0f}s")
         self.await_ready()
 
-    def remove(self) -> None:
-        self.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s")
+    def remove(self, *options: str) -> None:
+        """The namespace with all that is in it. Waits for the end, unless `options` of kubectl say otherwise."""
+        self.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s", *options)
 
     def kubectl(self, *arguments: str) -> str:
         """What kubectl says in the shop's namespace. Fails the test where it fails."""
@@ -133,7 +134,7 @@ class NodeShop:
     @contextmanager
     def database(self) -> Iterator[str]:
         """The URL of the read models, for whoever may read all of them."""
-        secret = next(one for one in self._secrets if one["metadata"]["name"] == "database-superuser")
+        secret = next(own for own in self._secrets if own["metadata"]["name"] == "database-superuser")
         password = msgspec.json.decode(secret["stringData"]["daybook_role_passwords"])["auditor"]
         port = _free_port()
         with self._forwarded("pod/postgres-0", port, 5432):

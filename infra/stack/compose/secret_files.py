@@ -183,6 +183,7 @@ def _profiles(secrets: Secrets) -> Files:
     certificate = {AUTHORITY: secrets.authority.certificate.read_text()}
     yield "connect", {**properties, **office, **reads, **certificate}
     yield "price-lists", properties
+    yield "gate", {"daybook_tools_password": secrets.kept("tools_password")}
     yield "marts", {KAFKA: secrets.identity("analytics")}
 
 

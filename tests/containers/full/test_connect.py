@@ -31,6 +31,7 @@ EXAMPLE = ROOT / "infra" / "connect" / "example-prices.csv"
 HEADER = "sku,supplier,price,currency"
 WORKERS = ("connect", "price-lists", "intake")
 MANY = 20_000
+CONNECT = 6
 HELD_SECONDS, RATE = 3.0, 10.0
 
 
@@ -166,10 +167,9 @@ def test_the_worker_may_write_its_table_and_no_more(connected: ContainerShop) ->
     for forbidden in ("DELETE FROM settled_orders", "CREATE TABLE another ()"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             rows_of(of_office(own), forbidden)
-    response = httpx.get(
-        f"{connect_url(connected)}/connectors/settled-orders/config", trust_env=False, timeout=30
-    )
-    assert password not in response.text
+    config = f"{connected.tool(CONNECT)}/connectors/settled-orders/config"
+    response = httpx.get(config, auth=connected.tools_password, trust_env=False, timeout=30)
+    assert response.status_code == 200 and password not in response.text
 
 
 def kill(shop: ContainerShop, service: str, seconds: float) -> None:
@@ -217,10 +217,6 @@ def rows_of(url: str, query: str, *arguments: object) -> list[asyncpg.Record]:
             await connection.close(timeout=30)
 
     return asyncio.run(fetch())
-
-
-def connect_url(shop: ContainerShop) -> str:
-    return f"http://127.0.0.1:{shop.settings.port_base + 6}"
 
 
 def post(client: httpx.Client, url: str, key: str, body: object) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from contracts.lock import load_lock
 from infra.base.http import local_http
-from infra.base.ports import HOST
 from tests.containers.shop import PROCESSES, ContainerShop, eventually
 
 pytestmark = pytest.mark.timeout(2400)
@@ -61,6 +60,15 @@ def targets(shop: ContainerShop) -> set[str]:
     return {target["health"] for target in active(shop)}
 
 
+@pytest.mark.parametrize("offset", [PROMETHEUS, APICURIO, SPARK])
+def test_a_tool_asks_for_the_password(shop: ContainerShop, offset: int) -> None:
+    """Also without its profile: the gate is there with any of them."""
+    shop.profile("registry")
+    for auth in (None, ("shop", "guessed")):
+        response = local_http().get(shop.tool(offset), auth=auth)
+        assert (response.status_code, response.headers["WWW-Authenticate"][:5]) == (401, "Basic")
+
+
 def get_json(shop: ContainerShop, offset: int, path: str) -> Any:
-    url = f"http://{HOST}:{shop.settings.port_base + offset}{path}"
-    return local_http().get(url, timeout=30).raise_for_status().json()
+    response = local_http().get(shop.tool(offset) + path, auth=shop.tools_password, timeout=30)
+    return response.raise_for_status().json()

@@ -86,20 +86,13 @@ def published(config: Config) -> Iterator[str]:
                 yield f"{name} publishes {port.get('published')} at {port.get('host_ip', 'every address')}"
 
 
-# Published ports that authenticate their clients: Kafka and PostgreSQL, themselves or behind a link, and the APIs.
+# Published ports that authenticate their clients: Kafka and PostgreSQL, themselves or behind a link, the APIs, and the
+# gate before the tools of profiles.
 STORES = {"broker", "postgres", "link"}
 APIS = {"order-api", "inventory-api", "query-api", "registry"}
-# Those that do not: health and metrics, what passes requests on to the APIs, and tools of profiles (docs/security.md).
-OPEN = {
-    "order-worker",
-    "inventory-worker",
-    "guard",
-    "router",
-    "prometheus",
-    "apicurio",
-    "connect",
-    "spark-master",
-}
+GATE = "gate"
+# Those that do not: health and metrics, and what passes requests on to the APIs.
+OPEN = {"order-worker", "inventory-worker", "guard", "router"}
 
 
 def authenticated(config: Config) -> Iterator[str]:
@@ -107,7 +100,9 @@ def authenticated(config: Config) -> Iterator[str]:
     for name, kind, service in services(config):
         if kind in APIS and not (service["environment"].get("DAYBOOK_TOKEN_KEYS") and has_secrets(service)):
             yield f"{name} verifies no tokens"
-        if service.get("ports") and kind not in STORES | APIS | OPEN:
+        if kind == GATE and not has_secrets(service):
+            yield f"{name} has no password"
+        if service.get("ports") and kind not in STORES | APIS | OPEN | {GATE}:
             yield f"{name} publishes a port that takes everybody"
 
 

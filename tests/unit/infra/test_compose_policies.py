@@ -97,6 +97,11 @@ FAULTS: dict[str, tuple[Policy, Fault]] = {
     "a port for everybody": (published, service("order-api", ports=[{"target": 8080, "published": "27401"}])),
     "an API for everybody": (authenticated, variable("query-api", DAYBOOK_TOKEN_KEYS="")),
     "an API without the issuer's keys": (authenticated, unmounted("registry", "/run/secrets")),
+    "tools without a password": (authenticated, unmounted("gate", "/run/secrets")),
+    "a tool beside its gate": (
+        authenticated,
+        service("prometheus", ports=[{"target": 9090, "published": "27490", "host_ip": "127.0.0.1"}]),
+    ),
     "another port that takes everybody": (
         authenticated,
         service("storage", ports=[{"target": 8080, "published": "27420", "host_ip": "127.0.0.1"}]),
