@@ -21,6 +21,7 @@ from tests.unit.k8s.manifests import K8S, Manifests, of_kind, render, tool
 
 NAMESPACE = "daybook-zones"
 SIMULATED = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
+ONLY_SIMULATED = {"nodeSelector": {"type": "kwok"}}
 ZONE = "topology.kubernetes.io/zone"
 SECONDS = 120.0
 # Longer than a drain that goes through, and short enough to see that one is stopped.
@@ -68,7 +69,8 @@ def pool(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     name, rules = manifest["metadata"]["name"], manifest["spec"]["template"]["pod"]
     labels = {"strimzi.io/cluster": "daybook", "strimzi.io/pool-name": name, "strimzi.io/kind": "Kafka"}
     container = {"name": "kafka", "image": "kafka:1", "resources": manifest["spec"]["resources"]}
-    spec = {"containers": [container], **rules, "tolerations": [*rules.get("tolerations", ()), SIMULATED]}
+    tolerations = [*rules.get("tolerations", ()), SIMULATED]
+    spec = {"containers": [container], **rules, **ONLY_SIMULATED, "tolerations": tolerations}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -101,7 +103,7 @@ def placed(manifests: Manifests) -> Iterator[Mapping[str, Any]]:
         moved = {**manifest, "metadata": {**manifest["metadata"], "namespace": NAMESPACE}}
         if manifest["kind"] != "PodDisruptionBudget":
             template = manifest["spec"]["template"]
-            spec = {**template["spec"], "tolerations": [SIMULATED]}
+            spec = {**template["spec"], **ONLY_SIMULATED, "tolerations": [SIMULATED]}
             moved["spec"] = {**manifest["spec"], "replicas": 2, "template": {**template, "spec": spec}}
         yield moved
     yield from (pool(manifest) for manifest in of_kind(manifests, "KafkaNodePool"))

@@ -123,7 +123,7 @@ def test_each_file_is_used() -> None:
     assert [str(path.relative_to(K8S)) for path in files() if path not in used | folders] == []
 
 
-BEARER = "value.converter.apicurio.registry.request.headers.Authorization"
+BEARER = "value.converter.apicurio.rest.request.headers.Authorization"
 
 
 @pytest.mark.parametrize(
