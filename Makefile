@@ -78,7 +78,7 @@ test-cluster: setup ## what three brokers promise, all drills (about half an hou
 test-k8s-api: $(STAMPS)/locked ## apply the manifests to the API server of KUBECONFIG, as dry runs (half a minute)
 	@$(BIN)/python -m pytest tests/k8s/test_api.py tests/unit/k8s/test_manifests.py
 
-test-k8s: $(STAMPS)/locked ## the same, and drains of simulated zones; needs nodes of kwok (two minutes)
+test-k8s: $(STAMPS)/locked ## the same, the shop on a real node, and drains of simulated zones (eight minutes)
 	@$(BIN)/python -m pytest tests/k8s -s
 
 check: lint types imports contracts k8s ## all static checks
