@@ -39,6 +39,7 @@ BENCHMARKS = {
     "P12": ("p12_crashes", "what a crash costs"),
     "P13": ("p13_scale_out", "what the next slot and core give"),
     "P14": ("p14_others", "what other clients wait for one greedy customer, and for a hostile crowd"),
+    "P15": ("p15_security", "what security costs"),
     "P10": ("p10_memory", "memory over time"),
 }
 INTERRUPTED = 130

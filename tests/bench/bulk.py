@@ -19,6 +19,7 @@ from contracts.order.events import (
     OrderPlaced,
     OrderShipped,
 )
+from services.kernel.log.clients import Connection
 from services.kernel.record.codec import encode, topic_of
 from services.kernel.record.envelope import Envelope, Metadata, ReplyAddress, now_micros, uuid7, write_headers
 
@@ -189,8 +190,7 @@ def put(producer: Producer, topic: str, value: bytes, key: str, metadata: Metada
 
 
 def _producer(bootstrap: str, more: dict[str, Any] | None = None) -> Producer:
-    settings = {
-        "bootstrap.servers": bootstrap,
+    settings = Connection(bootstrap).librdkafka() | {
         "partitioner": "murmur2_random",
         "enable.idempotence": True,
         "linger.ms": 20,

@@ -8,6 +8,7 @@ import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from services.kernel.log.clients import Connection
 from services.kernel.record.codec import decode
 from services.kernel.record.envelope import ReplyAddress
 from tests.bench import bulk
@@ -20,17 +21,18 @@ REPLICA = 3
 class OrderSender:
     """`send_order` sends an order; `accepted_at` waits for its outcome and returns when it arrived."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, address: str) -> None:
         self._numbers = itertools.count()
         self._accepted: dict[str, float] = {}
         self._news = threading.Condition()
         self._stop = threading.Event()
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 0, "log_level": 3}
+            Connection(address).librdkafka()
+            | {"partitioner": "murmur2_random", "linger.ms": 0, "log_level": 3}
         )
         self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
+            Connection(address).librdkafka()
+            | {
                 "group.id": "bench-asker",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,

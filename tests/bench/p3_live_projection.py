@@ -9,6 +9,7 @@ import itertools
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from services.kernel.log.clients import Connection
 from services.projection.read_models import READ_MODELS
 from tests.bench import bulk
 from tests.bench.databases import drain_seconds, fresh_database
@@ -89,8 +90,8 @@ def measure(
 def last_records(bootstrap: str, topic: str) -> dict[tuple[str, int], int]:
     """The position after the last record of each partition, without markers, as a read model stores it."""
     consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
+        Connection(bootstrap).librdkafka()
+        | {
             "group.id": "bench-ends",
             "enable.partition.eof": True,
             "log_level": 3,

@@ -49,19 +49,19 @@ LAKE_WINDOWS = 3
 def run(effort: Effort, say: Say) -> list[Measured]:
     """Every contender must return the same totals of the same events in every window."""
     first, rest = (QUICK_BEGINNING, QUICK_REST) if effort.quick else (BEGINNING, REST)
-    with Rig(postgres=False) as rig, _spark(rig) as session:
-        beginning, part = _write(rig, 0, first)
-        whole, of_rest = _write(rig, first, first + rest)
+    with Rig(postgres=False) as rig, spark_of(rig) as session:
+        beginning, part = write_confirmations(rig, 0, first)
+        whole, of_rest = write_confirmations(rig, first, first + rest)
         expected = _added(part, of_rest)
         say(f"{first + rest:,} events in the log")
         lake = rig.folder / "lake"
         writes = _lake_row(rig, session, first + rest, lake, say)
 
         def spark(name: str, read: Callable[[], DataFrame], totals: Totals) -> Contender:
-            return Contender(name, lambda: _timed(name, lambda: _totals(read()), totals))
+            return Contender(name, lambda: timed(name, lambda: totals_of(read()), totals))
 
         def alone(name: str, read: Callable[[str, Offsets], Totals]) -> Contender:
-            return Contender(name, lambda: _timed(name, lambda: read(rig.kafka, beginning), part))
+            return Contender(name, lambda: timed(name, lambda: read(rig.kafka, beginning), part))
 
         def of_beginning() -> Replay:
             return replay(session, rig.kafka, ends=beginning)
@@ -139,7 +139,7 @@ def _job(rig: Rig, lake: Path) -> float:
 
 
 @contextmanager
-def _spark(rig: Rig) -> Iterator[SparkSession]:
+def spark_of(rig: Rig) -> Iterator[SparkSession]:
     os.environ["JAVA_HOME"] = str(java_home_for_spark())
     settings = AnalyticsSettings(spark_jars=jars_folder("spark"), spark_scratch=rig.folder / "spark")
     session = open_session("bench", settings)
@@ -149,7 +149,7 @@ def _spark(rig: Rig) -> Iterator[SparkSession]:
         session.stop()
 
 
-def _write(rig: Rig, first: int, last: int) -> tuple[Offsets, Totals]:
+def write_confirmations(rig: Rig, first: int, last: int) -> tuple[Offsets, Totals]:
     """Confirmations from the `first` to the `last`; the offsets behind them, and their totals."""
     totals: Totals = {}
 
@@ -193,12 +193,12 @@ def _source(session: SparkSession, kafka: str, ends: Offsets, **options: str) ->
     )
 
 
-def _totals(events: DataFrame) -> Totals:
+def totals_of(events: DataFrame) -> Totals:
     summed = events.groupBy("country").agg(F.count("*"), F.sum("gross"), F.sum("units"), F.max("version"))
     return {country: tuple(rest) for country, *rest in summed.collect()}
 
 
-def _timed(name: str, find: Callable[[], Totals], expected: Totals) -> Window:
+def timed(name: str, find: Callable[[], Totals], expected: Totals) -> Window:
     began = time.perf_counter()
     totals = find()
     passed = time.perf_counter() - began

@@ -33,13 +33,13 @@ def run(effort: Effort, say: Say) -> list[Measured]:
     with Rig(postgres=False) as rig:
         bulk.put_events(rig.kafka, bulk.interleaved(bulk.lives(SMALL // 4)), 500)
         with OrderSender(rig.kafka) as sender:
-            _started(rig, sender).stop()  # writes the first snapshots
+            started(rig, sender).stop()  # writes the first snapshots
             restarts, kills = [], []
             for number in range(effort.windows):
-                part, window = _timed(rig, sender)
+                part, window = timed_start(rig, sender)
                 restarts.append(window)
                 say(f"restart {number + 1}: {window.figure:.2f} s")
-                kills.append(_killed(rig, sender, part))
+                kills.append(killed_in_work(rig, sender, part))
                 say(f"kill -9 {number + 1}: {kills[-1].figure:.2f} s")
     small = Measured(f"restart, {SMALL:,} events", "s", {"daybook": restarts}, lower_is_better=True)
     small.reach("≤3 s", small.spread().median, 3.0, at_least=False)
@@ -55,13 +55,13 @@ def _large(events: int, say: Say) -> Measured:
         bulk.put_events(rig.kafka, bulk.interleaved(bulk.lives(events // 4)), 2000)
         with OrderSender(rig.kafka) as sender:
             empty = _megabytes_of_empty(rig)
-            part, replayed = _timed(rig, sender)
+            part, replayed = timed_start(rig, sender)
             say(f"without snapshots: {replayed.figure:.2f} s")
             _snapshots_written(rig, part, events // 4, say)
             _rested(part, events // 4)
-            at_rest = _megabytes(part)
+            at_rest = megabytes(part)
             part.stop()
-            part, restored = _timed(rig, sender)
+            part, restored = timed_start(rig, sender)
             say(f"with snapshots: {restored.figure:.2f} s")
             part.kill()
     touched, held = ((now - empty) * 2**20 / (events // 4) for now in (replayed.seen["MiB"], at_rest))
@@ -76,27 +76,27 @@ def _large(events: int, say: Say) -> Measured:
     return row
 
 
-def _started(rig: Rig, sender: OrderSender) -> Part:
-    return _timed(rig, sender)[0]
+def started(rig: Rig, sender: OrderSender) -> Part:
+    return timed_start(rig, sender)[0]
 
 
-def _timed(rig: Rig, sender: OrderSender) -> tuple[Part, Window]:
+def timed_start(rig: Rig, sender: OrderSender) -> tuple[Part, Window]:
     """Start a worker while a command waits; return the seconds from its start to the command's outcome."""
     command = sender.send_order()
     began = time.perf_counter()
     part = rig.shop("order-worker", redrive_seconds=36_000)
     seconds = sender.accepted_at(command) - began
-    return part, Window(seconds, {"MiB": _megabytes(part)})
+    return part, Window(seconds, {"MiB": megabytes(part)})
 
 
-def _killed(rig: Rig, sender: OrderSender, part: Part) -> Window:
+def killed_in_work(rig: Rig, sender: OrderSender, part: Part) -> Window:
     """Kill the worker during a stream of commands; return the seconds until its successor acknowledges the next."""
     for _ in range(200):
         sender.send_order()
     time.sleep(0.05)
     began = time.perf_counter()
     part.kill()
-    successor, _ = _timed(rig, sender)
+    successor, _ = timed_start(rig, sender)
     seconds = time.perf_counter() - began
     successor.stop()
     return Window(seconds)
@@ -106,12 +106,12 @@ def _megabytes_of_empty(rig: Rig) -> float:
     """The memory of a worker without entities: inventory's, which has no events here."""
     part = rig.shop("inventory-worker")
     rig.await_ready(part)
-    size = _megabytes(part)
+    size = megabytes(part)
     part.stop()
     return size
 
 
-def _megabytes(part: Part) -> float:
+def megabytes(part: Part) -> float:
     return float(psutil.Process(part.pid).memory_info().rss / 2**20)
 
 

@@ -54,16 +54,23 @@ class Rig:
     """A context with a broker with all topics and, by default, PostgreSQL; leaving it stops everything.
 
     Children die with this process, however it ends. Everything listens on loopback, on free ports. `partitions`
-    replaces the catalogue's number of partitions of each service (0: leaves it). With DAYBOOK_BENCH_SECURED=1 the
-    broker has TLS, users and rights, each process of the shop its own, and the APIs verify tokens, of which
-    DAYBOOK_AUTH has one for the clients; otherwise all is as after `up --insecure`.
+    replaces the catalogue's number of partitions of each service (0: leaves it). If `secured`, the broker
+    has TLS, users and rights, each process of the shop its own, and the APIs verify tokens, of which DAYBOOK_AUTH has
+    one for the clients; otherwise all is as after `up --insecure`.
     """
 
-    def __init__(self, *, postgres: bool = True, heap_megabytes: int = 384, partitions: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        postgres: bool = True,
+        heap_megabytes: int = 384,
+        partitions: int = 0,
+        secured: bool = False,
+    ) -> None:
         self._partitions = partitions
         self._folder = Path(tempfile.mkdtemp(prefix="daybook-bench-"))
         self._site = StackSettings(home=self._folder, port_base=free_base())
-        if os.environ.get("DAYBOOK_BENCH_SECURED") != "1":
+        if not secured:
             (self._folder / INSECURE).touch()
         ((node,),) = site_nodes(self._site, linked=False)
         self.broker = NodeServer(replace(node, heap_megabytes=heap_megabytes))
