@@ -25,7 +25,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         shop.run("up", "--brokers", "3", "--only", "broker")
         prepare_identities(settings, [NOBODY])
         apply_security(settings, [NOBODY])
-        for created in clients.admin(settings.kafka).create_topics(more_topics()).values():
+        admin = clients.admin(settings.kafka)  # until all are created: without a client they would never be
+        for created in admin.create_topics(more_topics()).values():
             created.result()
         yield settings.kafka
     finally:
