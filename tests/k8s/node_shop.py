@@ -46,7 +46,7 @@ WORKLOADS = (
     "deployment/query-api",
     "deployment/registry",
 )
-SECONDS = 150.0
+SECONDS = 300.0
 SITE = "home"
 
 
