@@ -83,6 +83,12 @@ class Commands(TyperGroup):
         name, listed, rest = super().resolve_command(ctx, args)
         return name, implementation(name) if name in COMMANDS else listed, rest
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuses a line break outside a query: a message that repeats what was typed stays one line."""
+        if "sql" not in args and any("\n" in argument for argument in args):
+            fail("an argument has a line break: write it in one line")
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -55,6 +55,13 @@ def test_an_unknown_command_is_refused() -> None:
     assert "No such command" in ended.stderr
 
 
+@pytest.mark.parametrize("typed", [["token", "a\nb"], ["--site", "\n", "status"], ["rebuild", "orders\n"]])
+def test_a_line_break_is_refused_in_one_line(typed: list[str]) -> None:
+    ended = CliRunner().invoke(cli.command(), typed)
+    assert ended.exit_code == 1
+    assert ended.output == "daybook: an argument has a line break: write it in one line\n"
+
+
 def test_an_expected_error_is_one_line() -> None:
     app = cli.command()
 
