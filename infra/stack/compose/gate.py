@@ -39,12 +39,7 @@ _UNREACHABLE = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: cl
 class GateSettings(BaseSettings):
     """Environment variables, or files of the folder DAYBOOK_SECRETS: DAYBOOK_ before each."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="DAYBOOK_",
-        frozen=True,
-        secrets_dir=os.environ.get("DAYBOOK_SECRETS"),
-        hide_input_in_errors=True,
-    )
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", secrets_dir=os.environ.get("DAYBOOK_SECRETS"))
 
     tools_password: SecretStr
 
