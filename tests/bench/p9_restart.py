@@ -33,7 +33,7 @@ def run(effort: Effort, say: Say) -> list[Measured]:
     with Rig(postgres=False) as rig:
         bulk.put_events(rig.kafka, bulk.interleaved(bulk.lives(SMALL // 4)), 500)
         with OrderSender(rig.kafka) as sender:
-            started(rig, sender).stop()  # writes the first snapshots
+            timed_start(rig, sender)[0].stop()  # writes the first snapshots
             restarts, kills = [], []
             for number in range(effort.windows):
                 part, window = timed_start(rig, sender)
@@ -74,10 +74,6 @@ def _large(events: int, say: Say) -> Measured:
         f"{2**30 / held / 1e6:.2f} million orders per GiB and slot; {touched:,.0f} B before it rests"
     )
     return row
-
-
-def started(rig: Rig, sender: OrderSender) -> Part:
-    return timed_start(rig, sender)[0]
 
 
 def timed_start(rig: Rig, sender: OrderSender) -> tuple[Part, Window]:

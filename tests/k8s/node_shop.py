@@ -6,7 +6,6 @@ settings of the overlay's Kafka resource (`node/`). Everything of the shop's own
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import msgspec
 import yaml
 
 from contracts.kafka_address import secured
-from infra.base.ports import HOST
+from infra.base.ports import free_ports, listening
 from infra.base.waiting import wait_until
 from infra.identity.authority import Authority
 from infra.lab.load.clients import Api, Urls
@@ -57,7 +56,7 @@ class NodeShop:
         self._authority = Authority(folder / "kafka", NAMES)
         self._secrets = list(yaml.safe_load_all(_output([str(K8S / "make-secrets"), "postgres"])))
         # the broker tells clients outside the cluster to come back by the same forwarded port
-        self._port = _free_port()
+        (self._port,) = free_ports(1)
         self._cluster = Cluster()
         self._node = self._real_node()
         addresses = self._node["status"]["addresses"]
@@ -136,7 +135,7 @@ class NodeShop:
         """The URL of the read models, for whoever may read all of them."""
         secret = next(own for own in self._secrets if own["metadata"]["name"] == "database-superuser")
         password = msgspec.json.decode(secret["stringData"]["daybook_role_passwords"])["auditor"]
-        port = _free_port()
+        (port,) = free_ports(1)
         with self._forwarded("pod/postgres-0", port, 5432):
             yield f"postgresql://auditor:{password}@localhost:{port}/daybook"
 
@@ -146,7 +145,7 @@ class NodeShop:
         command = [program, "-n", NAMESPACE, "port-forward", pod, f"{own}:{there}"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            wait_until(lambda: _accepts(own), f"port {own} leads to {pod}", 30.0)
+            wait_until(lambda: listening(own), f"port {own} leads to {pod}", 30.0)
             yield
         finally:
             process.kill()
@@ -247,17 +246,3 @@ def _output(command: Sequence[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}{done.stdout}"
     return done.stdout
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def _accepts(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
