@@ -42,6 +42,9 @@ def test_free_ports_are_distinct_and_silent() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20
     assert not any(listening(port) for port in ports)
+    outgoing = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if outgoing.exists():  # a connection that begins meanwhile must not get one of them
+        assert max(ports) < int(outgoing.read_text().split()[0])
 
 
 def test_two_checkouts_with_different_bases_share_no_port(tmp_path: Path) -> None:
