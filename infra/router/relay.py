@@ -1,7 +1,8 @@
 """One address of the router: each client's connection is forwarded to the API of the active site, byte for byte.
 
 The parsers only watch where messages end. Between two requests a client's connection may go on to another site; a
-request that is under way never gets another one's response.
+request that is under way never gets another one's response. A response is held back until it is complete, so that a
+client whose site is replaced in the middle of it gets a whole 503 instead; a large one passes as it comes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ MOST_CONNECTIONS = 480  # of the 512 that an API accepts from an address; superv
 CONNECT_SECONDS = 2.0
 RESPONSE_SECONDS = 40.0  # without a byte; an API responds within 30 s
 IDLE_SECONDS = 70.0  # less than an API keeps an idle connection
+HELD_BYTES = 65_536  # of a response; those to writes are much smaller
 LINGER_SECONDS = 2.0  # for a client to read a refusal
 SAFE_METHODS = (b"GET", b"HEAD", b"OPTIONS")
 
@@ -82,7 +84,8 @@ class ClientConnection(asyncio.Protocol):
         self._api: ApiConnection | None = None
         self._current = PassedRequest()  # whose bytes arrive
         self._waiting: deque[PassedRequest] = deque()  # for their responses, in order
-        self._responding = False  # part of the oldest one's response was written
+        self._held = bytearray()  # of a response
+        self._responding = False  # the client may have part of a response
         self._last = False  # the connection ends with the API's
         self._refused = False
         self._touched = asyncio.get_running_loop().time()
@@ -139,13 +142,21 @@ class ClientConnection(asyncio.Protocol):
 
     def respond(self, data: bytes) -> None:
         self._touch()
-        self._responding = True
-        self.transport.write(data)
+        self._held += data
+        if len(self._held) > HELD_BYTES:
+            self._responding = True
+            self.continued()
+
+    def continued(self) -> None:
+        """Write what is held."""
+        self.transport.write(bytes(self._held))
+        self._held.clear()
 
     def responded(self, keep_alive: bool) -> None:
         """A response is complete."""
+        self.continued()
         self._relay.forwarded.inc()
-        self._responding = False
+        self._responding = len(self._waiting) > 1  # what was held may have been more than this response
         request = self._waiting.popleft() if self._waiting else PassedRequest(last=True)
         self._last = self._last or request.last or not keep_alive
 
@@ -194,6 +205,7 @@ class ClientConnection(asyncio.Protocol):
         """Respond with a problem, and discard what still arrives, so that the client can read it."""
         REFUSED.labels(self._relay.api, problem.code).inc()
         self._drop_api()
+        self._held.clear()
         self._waiting.clear()
         self._refused = True
         self._touch()
@@ -269,8 +281,10 @@ class ApiConnection(asyncio.Protocol):
             self._parser = httptools.HttpResponseParser(self)  # the body of this length does not follow
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:  # after 100 Continue the response follows
+        if self._parser.get_status_code() >= 200:
             self._respond_whole()
+        else:  # after 100 Continue the client sends the rest, and the response follows
+            self._client.continued()
 
     def _respond_whole(self) -> None:
         self._client.responded(self._parser.should_keep_alive())

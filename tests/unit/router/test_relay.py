@@ -222,13 +222,43 @@ def test_a_write_without_a_key_that_may_have_been_executed_gets_no_advice() -> N
     in_shop(test)
 
 
-def test_part_of_a_response_is_never_continued() -> None:
+@pytest.mark.parametrize("ends", ["the site is replaced", "the API ends"])
+def test_a_response_that_ends_in_the_middle_is_a_503_for_who_may_repeat(ends: str) -> None:
+    async def test(made: Shop) -> None:
+        async def half_of_it() -> bool:
+            return bool(made.home.requests)
+
+        for request, expected in ((ORDER, 503), (NO_KEY, 0)):
+            made.home.requests.clear()
+            made.move(made.home)
+            client = await made.connect()
+            client[1].write(request.replace(b"/orders", b"/half"))
+            await wait_until_async(half_of_it, "the API responds", SECONDS)
+            await asyncio.sleep(0.1)
+            if ends == "the API ends":
+                made.home.open[-1].close()
+            else:
+                made.move(made.away)
+            if not expected:
+                assert await client[0].read() == b"", (
+                    "nobody knows, and nothing of it may look like a response"
+                )
+            else:
+                status, _, body = await response(client)
+                assert (status, msgspec.json.decode(body)["code"]) == (503, "outcome_unknown")
+
+    in_shop(test)
+
+
+def test_part_of_a_large_response_is_never_continued() -> None:
     async def test(made: Shop) -> None:
         client = await made.connect()
-        client[1].write(ORDER.replace(b"/orders", b"/half"))
-        await client[0].readuntil(b"home")
+        client[1].write(READ.replace(b"/orders", b"/large"))
+        received = await client[0].readexactly(100_000)
         made.move(made.away)
-        assert await client[0].read() == b""
+        rest = await client[0].read()
+        assert received.startswith(b"HTTP/1.1 200 OK")
+        assert b"HTTP/1.1" not in received[1:] + rest
 
     in_shop(test)
 
