@@ -91,7 +91,18 @@ def audit(
     """Compares everything up to the read models' positions, after they have read what is committed now. `report`
     receives each step. Raises LogUnreachable, DatabaseUnreachable, ReplayIncomplete, AheadOfLog and BadExpectation."""
     started = time.monotonic()
-    models = _caught_up(sources, wait_seconds, report)
+    _wait_until_caught_up(sources, wait_seconds, report)
+    with read_models(session, sources.database_url) as models:
+        return _compare(session, sources, models, report, started)
+
+
+def _compare(
+    session: SparkSession,
+    sources: AuditSources,
+    models: ReadModels,
+    report: Callable[[str], None],
+    started: float,
+) -> Verdict:
     ends = stable_ends(sources.kafka, (sources.orders, sources.inventory))
     check_within(ends, models.positions)
     log = replay(session, sources.kafka, ends=ends).kept()
@@ -101,10 +112,10 @@ def audit(
     for kind in KINDS:
         report(f"folding {kind.name} with the domain and with SQL")
         read = log.before(models.positions[kind.name])
-        compared.append(compare_entities(session, read, kind, models.rows[kind.name]))
+        compared.append(compare_entities(read, kind, models.rows[kind.name]))
     report("comparing sales")
     read = log.before(models.positions["sales_daily"])
-    sales, revenue = compare_sales(session, read, models.rows["sales_daily"])
+    sales, revenue = compare_sales(read, models.rows["sales_daily"])
     compared.append(sales)
     if sources.expectation is not None:
         report("comparing with what was expected")
@@ -123,8 +134,8 @@ def audit(
     return Verdict(log.ends, count, comparisons, differences, not_counted, parked, revenue, seconds)
 
 
-def _caught_up(sources: AuditSources, seconds: float, report: Callable[[str], None]) -> ReadModels:
-    """Returns the read models, once each has read what the log contains now."""
+def _wait_until_caught_up(sources: AuditSources, seconds: float, report: Callable[[str], None]) -> None:
+    """Returns once each read model has read what the log contains now."""
     ends = stable_ends(sources.kafka, (sources.orders, sources.inventory))
     deadline = time.monotonic() + seconds
     topics = {"orders": sources.orders, "stock": sources.inventory, "sales_daily": sources.orders}
@@ -136,4 +147,3 @@ def _caught_up(sources: AuditSources, seconds: float, report: Callable[[str], No
             lambda name=name: read_positions(sources.database_url)[name],  # type: ignore[misc]
             max(deadline - time.monotonic(), 0),
         )
-    return read_models(sources.database_url)

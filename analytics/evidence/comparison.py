@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -115,11 +114,10 @@ class EntityKind:
 Compared: TypeAlias = tuple[Comparison, list[Difference]]
 
 
-def compare_entities(session: SparkSession, log: Replay, kind: EntityKind, read_model: pa.Table) -> Compared:
+def compare_entities(log: Replay, kind: EntityKind, read_model: DataFrame) -> Compared:
     """Compares the three accounts of every order or SKU."""
     by_domain = folded(log, kind.fold).persist()
-    rows = session.createDataFrame(read_model)
-    accounts = dict(zip(ACCOUNTS, (by_domain, rows, kind.aggregate(log, False)), strict=True))
+    accounts = dict(zip(ACCOUNTS, (by_domain, read_model, kind.aggregate(log, False)), strict=True))
     joined = join_accounts(accounts, kind.fields)
     joined = joined.join(by_domain.select("entity", "broken_at"), "entity", "left")
     joined = joined.withColumn("same", F.col("same") & F.col("broken_at").isNull()).persist()
@@ -178,14 +176,12 @@ def first_difference(
     return min(candidates, default=last)
 
 
-def compare_sales(
-    session: SparkSession, log: Replay, read_model: pa.Table
-) -> tuple[Compared, list[tuple[str, int]]]:
+def compare_sales(log: Replay, read_model: DataFrame) -> tuple[Compared, list[tuple[str, int]]]:
     """Compares the days' sales of the read model with the mart; also returns the net of each day in micros."""
     mart = daily_revenue(staging.confirmed(log), staging.cancelled(log), staging.returned(log)).persist()
     key = F.concat_ws("/", *REVENUE_GRAIN).alias("entity")
     accounts = {
-        "read_model": session.createDataFrame(read_model).select(key, *SALES_FIELDS),
+        "read_model": read_model.select(key, *SALES_FIELDS),
         "spark": mart.select(key, *SALES_FIELDS),
     }
     joined = join_accounts(accounts, SALES_FIELDS)

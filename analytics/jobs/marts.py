@@ -14,9 +14,10 @@ from analytics import staging
 from analytics.envelope import with_columns
 from analytics.events import AsOf, Knowledge, check_streams, moment
 from analytics.jobs import arguments
+from analytics.jobs.following import Following, code_fingerprint
 from analytics.jobs.outputs import EarlierOutput, OutputReading, preview, read_earlier, write
 from analytics.lake.reader import LakeLog, open_lake
-from analytics.lake.tables import NotRecorded, read_commits
+from analytics.lake.tables import Commit, NotRecorded, read_commits
 from analytics.marts.catalogue import MARTS, Sources
 from analytics.marts.checks import check_fresh
 from analytics.offsets import check_within, stable_ends
@@ -80,18 +81,32 @@ WIDTH = 160
 
 
 def run(names: Sequence[str], selection: Selection, out: Path, settings: AnalyticsSettings) -> None:
-    """Writes the marts and prints the first rows of each. Raises JarsMissing, LogUnreachable, AheadOfLog, NoLake,
-    NotRecorded, BrokenStream and Unfit."""
+    """Writes the marts and prints the first rows of each. What an earlier output has of a lake's mart is kept where no
+    event has come since. Raises JarsMissing, LogUnreachable, AheadOfLog, NoLake, NotRecorded, BrokenStream and Unfit.
+    """
+    commits = list[Commit]()
     if selection.lake is not None and selection.moment is None and selection.earlier is None:
-        copied = read_commits(selection.lake)[-1].time
+        commits = read_commits(selection.lake)
         for name in names:
-            check_fresh(MARTS[name], copied, datetime.now(UTC))
+            check_fresh(MARTS[name], commits[-1].time, datetime.now(UTC))
     arguments.report_step("starting Spark")
     session = open_session("marts", settings)
+    publish(session, names, selection, commits, out)
+
+
+def publish(
+    session: SparkSession, names: Sequence[str], selection: Selection, commits: Sequence[Commit], out: Path
+) -> None:
+    """The same in an open session. `commits`: those of the lake, if all of it is read; otherwise none."""
     source = "log" if selection.lake is None else "lake"
     arguments.report_step(f"reading the {source}")
     log = events(session, selection)
-    check_streams(log.events)
+    following = None
+    if isinstance(log, LakeLog) and selection.lake is not None and commits:
+        following = Following(session, selection.lake, commits, log, out)
+        following.check(names)
+    else:
+        check_streams(log.events)
     set_aside = log.set_aside.persist()
     first = tuple(row.asDict() for row in set_aside.limit(NAMED_RECORDS).collect())
     as_of = selection.moment.isoformat() if selection.moment else None
@@ -103,14 +118,20 @@ def run(names: Sequence[str], selection: Selection, out: Path, settings: Analyti
         set_aside.count(),
         first,
         log.folder.name if isinstance(log, LakeLog) else "",
+        commits[-1].number if commits else 0,
+        code_fingerprint() if commits else "",
     )
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)
     made_of = sources(session, log, selection)
-    made_of.orders.persist()
+    if following is None:
+        made_of.orders.persist()
     out.mkdir(exist_ok=True)
     for number, name in enumerate(names, start=1):
-        arguments.report_step(f"{name}: {number} of {len(names)}")
-        write(MARTS[name].build(made_of), MARTS[name], reading, out / name)
+        since = following.base(name) if following else None
+        kept = f", what has changed since update {since.number}" if since else ""
+        arguments.report_step(f"{name}: {number} of {len(names)}{kept}")
+        rows = following.rows(MARTS[name]) if following else MARTS[name].build(made_of)
+        write(rows, MARTS[name], reading, out / name)
         wide.print(preview(MARTS[name], out / name))
     wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside} records set aside")
 

@@ -29,7 +29,8 @@ class OutputReading:
 
     `ends`: topic → partition → exclusive offset. `as_of` (ISO) and `knowledge` are null if all was read.
     `set_aside` counts records that do not count; `first` names some of them with position and reason. `log`: the folder
-    in the lake to whose log `ends` belong; empty if the log itself was read.
+    in the lake to whose log `ends` belong; empty if the log itself was read. `update`: the lake's update of which all
+    was read, and `code`: which code made the rows; both so that a later run may keep them.
     """
 
     source: str
@@ -39,19 +40,21 @@ class OutputReading:
     set_aside: int
     first: tuple[Mapping[str, Any], ...]
     log: str = ""
+    update: int = 0
+    code: str = ""
 
     def to_json(self) -> dict[str, Any]:
         aside = {"records": self.set_aside, "first": [dict(record) for record in self.first]}
         cut = {"as_of": self.as_of, "knowledge": self.knowledge}
-        return {"source": self.source, "log": self.log, "ends": self.ends, "set_aside": aside} | cut
+        made = {"log": self.log, "update": self.update, "code": self.code}
+        return {"source": self.source, "ends": self.ends, "set_aside": aside} | made | cut
 
 
 def write(frame: DataFrame, mart: Mart, reading: OutputReading, folder: Path) -> None:
-    """Writes one Parquet file in the order of the grain, and LOG_FILE; they replace `folder` together, once all that
+    """Writes Parquet files in the order of the grain, and LOG_FILE; they replace `folder` together, once all that
     `marts.yaml` says of the rows holds. Raises Unfit."""
     with replaced(folder) as fresh:
-        # Only the finished rows come together: `coalesce` would compute the whole mart in one task.
-        frame.repartition(1).sortWithinPartitions(*mart.grain).write.parquet(str(fresh))
+        frame.sort(*mart.grain).write.parquet(str(fresh))
         rules = check(mart, fresh, _read_alike(folder, reading))
         content = msgspec.json.encode({"mart": mart.name, "rules": rules} | reading.to_json())
         (fresh / LOG_FILE).write_bytes(msgspec.json.format(content, indent=1))
@@ -69,10 +72,12 @@ def _read_alike(folder: Path, reading: OutputReading) -> dict[str, Path]:
 
 
 class EarlierOutput(NamedTuple):
-    """What an output has seen: `log` and `ends` as in `OutputReading`."""
+    """What an output has seen: as in `OutputReading`."""
 
     ends: Offsets
     log: str = ""
+    update: int = 0
+    code: str = ""
 
 
 def read_earlier(folder: Path) -> EarlierOutput:
@@ -83,7 +88,7 @@ def read_earlier(folder: Path) -> EarlierOutput:
             topic: {int(number): int(end) for number, end in parts.items()}
             for topic, parts in content["ends"].items()
         }
-        return EarlierOutput(ends, content.get("log", ""))
+        return EarlierOutput(ends, content.get("log", ""), content.get("update", 0), content.get("code", ""))
     except (OSError, KeyError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / LOG_FILE} names no offsets") from error
 

@@ -26,15 +26,17 @@ Table = Callable[..., DataFrame]
 
 @dataclass(frozen=True)
 class Sources:
-    """`outgoing_commands`: the staging of inventory's commands; None where they were not read."""
+    """`outgoing_commands`: the staging of inventory's commands; None where they were not read. `finished_orders`: the
+    mart of orders; None to make it."""
 
     events: Events
     outgoing_commands: DataFrame | None = None
+    finished_orders: DataFrame | None = None
 
     @cached_property
     def orders(self) -> DataFrame:
         """The mart of orders, which others are made of: worth persisting where several are built."""
-        return self.build(orders)
+        return self.build(orders) if self.finished_orders is None else self.finished_orders
 
     def build(self, table: Table) -> DataFrame:
         return table(

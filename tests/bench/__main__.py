@@ -31,6 +31,7 @@ BENCHMARKS = {
     "P3": ("p3_live_projection", "the live projection"),
     "P4": ("p4_rebuild", "a read model rebuilt from zero"),
     "P5": ("p5_replay", "the log replayed by Spark, and the lake"),
+    "P5B": ("p5b_marts", "all marts of a large lake, and after 1,000 more orders"),
     "P6": ("p6_visibility", "from acknowledged to visible"),
     "P7": ("p7_mirror", "the mirror: delay and catching up"),
     "P8": ("p8_failover", "what a failover costs"),

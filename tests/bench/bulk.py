@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from confluent_kafka import Producer
 
 from contracts.inventory.commands import ReceiveStock, ReserveStock
+from contracts.inventory.events import StockIssued, StockReserved
 from contracts.order.commands import PlaceOrder
 from contracts.order.events import (
     Charge,
@@ -101,6 +103,17 @@ def lives(count: int, first: int = 0) -> Iterator[list[Envelope[Any]]]:
         yield [event(order_id, version, body) for version, body in enumerate(bodies, start=1)]
 
 
+def stocks(count: int, first: int, versions: Counter[str]) -> Iterator[list[Envelope[Any]]]:
+    """Stock's part of the same orders: each of the 2 lines reserved and issued, 4 events an order. `versions` are those
+    that the SKUs have; they are counted on."""
+    for number in range(first, first + count):
+        order_id, at = f"o-{number}", AT + number * 1_000_000
+        for kind in (StockReserved, StockIssued):
+            for line in lines(number, 2):
+                versions[line.sku] += 1
+                yield [event(line.sku, versions[line.sku], kind(line.sku, order_id, line.quantity, at))]
+
+
 def moved(order_id: str, at: int, skus: Sequence[str]) -> Any:
     """The movements of an order of which inventory issued everything."""
     return MovementsRecorded(order_id, at, tuple(Movement("issue", sku, 0, True, "") for sku in skus))
@@ -133,7 +146,7 @@ def interleaved(streams: Iterable[list[Envelope[Any]]], width: int = 200) -> Ite
 
 
 def put_events(bootstrap: str, events: Iterable[Envelope[Any]], per_transaction: int) -> int:
-    """Write order events in transactions of that size, with two transactional ids alternately; return how many."""
+    """Write events in transactions of that size, with two transactional ids alternately; return how many."""
     producers = []
     for writer in range(2):
         producer = _producer(bootstrap, {"transactional.id": f"bench-{writer}", "linger.ms": 0})
@@ -146,13 +159,8 @@ def put_events(bootstrap: str, events: Iterable[Envelope[Any]], per_transaction:
             return count
         producer.begin_transaction()
         for envelope in batch:
-            put(
-                producer,
-                "order.events",
-                encode("order.events", envelope.body),
-                envelope.metadata.subject,
-                envelope.metadata,
-            )
+            topic = topic_of(envelope.body.TYPE)
+            put(producer, topic, encode(topic, envelope.body), envelope.metadata.subject, envelope.metadata)
         producer.commit_transaction(60)
         count += len(batch)
     raise AssertionError("a cycle does not end")

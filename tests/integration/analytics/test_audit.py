@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.audit import AuditSources, audit
+from analytics.evidence.read_models import read_models
 from analytics.evidence.report import Verdict, to_html
 from analytics.offsets import AheadOfLog, ReplayIncomplete, stable_ends
 from contracts.order.events import OrderShipped
@@ -48,6 +49,21 @@ def pretend_read(sources: AuditSources) -> None:
 
 def named(verdict: Verdict) -> list[tuple[str, str, int | None]]:
     return [(difference.kind, difference.key, difference.version) for difference in verdict.differences]
+
+
+def test_rows_are_read_in_parts_of_one_moment(spark: SparkSession, sources: AuditSources) -> None:
+    columns = "version, event_id, lineage, changed_at, received, adjusted, returned, issued, reserved"
+    many = f"SELECT 'X' || n, {columns} FROM stock.stock, generate_series(1, 3000) n WHERE sku = 'A'"
+    change(sources, f"INSERT INTO stock.stock (sku, {columns}) {many}")
+    with read_models(spark, sources.database_url, blocks_per_task=4) as models:
+        rows = models.rows["stock"]
+        change(sources, "DELETE FROM stock.stock WHERE sku LIKE 'X%'")
+        change(sources, "UPDATE stock.stock SET received = issued")
+        seen = rows.groupBy("on_hand").count().collect()
+        assert rows.rdd.getNumPartitions() > 5
+        assert sum(row["count"] for row in seen) == 3_002
+        assert all(row["on_hand"] for row in seen)
+        assert rows.select("entity").distinct().count() == 3_002
 
 
 def test_a_correct_shop_is_identical(spark: SparkSession, sources: AuditSources) -> None:

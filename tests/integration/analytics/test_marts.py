@@ -66,7 +66,7 @@ def test_every_mart_is_written_with_how_far_it_was_read(
     assert (written["mart"], written["set_aside"]["records"]) == ("orders", 1)
     assert written["rules"] == 13, "ten columns that are never absent, two sums, the grain"
     assert written["set_aside"]["first"][0]["reason"] == "no_envelope"
-    assert read_earlier(tmp_path / "orders") == (ends, "")
+    assert read_earlier(tmp_path / "orders") == (ends, "", 0, "")
 
 
 def test_offsets_of_another_log_are_refused(spark: SparkSession, kafka: str, shop: Topics) -> None:

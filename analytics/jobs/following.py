@@ -1,0 +1,110 @@
+"""Makes marts of a lake that has grown: what an earlier output has of them stays, where no event has come since."""
+
+import hashlib
+from collections.abc import Sequence
+from functools import cache, cached_property
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from analytics.envelope import before
+from analytics.events import check_streams
+from analytics.jobs.outputs import read_earlier
+from analytics.lake.reader import LakeLog
+from analytics.lake.tables import Commit, read_exceptions
+from analytics.log_rule import Exceptions
+from analytics.marts.catalogue import MARTS, Mart, Sources
+from analytics.marts.increments import PARTS, computed, refreshed
+from analytics.offsets import Offsets
+
+CODE = Path(__file__).parent.parent
+
+
+@cache
+def code_fingerprint() -> str:
+    """Identifies the code and the definitions of all marts: rows that other code has made are not kept."""
+    files = sorted(file for file in CODE.rglob("*") if file.suffix in {".py", ".yaml"})
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+class Following:
+    """Marts as of the last of `commits`, which is `log`, of the lake `folder`; their earlier outputs are in `out`."""
+
+    def __init__(
+        self, session: SparkSession, folder: Path, commits: Sequence[Commit], log: LakeLog, out: Path
+    ) -> None:
+        self._session, self._folder, self._commits, self._log, self._out = session, folder, commits, log, out
+        self._bases: dict[str, Commit | None] = {}
+        self._changed_since: dict[int, DataFrame] = {}
+
+    def rows(self, mart: Mart) -> DataFrame:
+        """The rows of a mart."""
+        if mart.name == "orders":
+            return self.orders
+        if (base := self.base(mart.name)) is None:
+            return mart.build(Sources(self._log, finished_orders=self.orders))
+        return self._refreshed(mart, base, self.orders)
+
+    @cached_property
+    def orders(self) -> DataFrame:
+        """The mart of orders, of which others are made."""
+        if (base := self.base("orders")) is None:
+            return Sources(self._log).orders.persist()
+        return self._refreshed(MARTS["orders"], base, None).persist()
+
+    def base(self, name: str) -> Commit | None:
+        """The update of which the earlier output of a mart was made. None if all of it must be made anew: there is no
+        such output, other code has made it, or what counted then counts no longer."""
+        if name not in self._bases:
+            self._bases[name] = self._find_base(name) if name in PARTS else None
+        return self._bases[name]
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raises BrokenStream. An earlier output was checked when it was made: where all marts have one, only the
+        streams that have events since are checked."""
+        bases = [self.base(name) for name in {"orders", *names} if name in PARTS]
+        events = self._log.events
+        if all(bases):
+            oldest = min((base for base in bases if base), key=lambda base: base.number)
+            events = events.join(self._changed(oldest), "entity", "left_semi")
+        check_streams(events)
+
+    def _find_base(self, name: str) -> Commit | None:
+        try:
+            earlier = read_earlier(self._out / name)
+        except ValueError:
+            return None
+        if not earlier.update or earlier.code != code_fingerprint():
+            return None
+        now = self._commits[-1]
+        return next(
+            (
+                commit
+                for commit in self._commits
+                if (commit.number, commit.ends) == (earlier.update, earlier.ends)
+                and (commit.log, commit.contracts) == (now.log, now.contracts)
+                and read_exceptions(self._folder, commit) == _before(self._log.exceptions, commit.ends)
+            ),
+            None,
+        )
+
+    def _refreshed(self, mart: Mart, base: Commit, orders: DataFrame | None) -> DataFrame:
+        earlier = self._session.read.parquet(str(self._out / mart.name))
+        return refreshed(mart, earlier, self._changed(base), self._log, orders)
+
+    def _changed(self, base: Commit) -> DataFrame:
+        """The orders and SKUs with an event that was copied after `base`."""
+        if base.number not in self._changed_since:
+            new = self._log.events.where(~before(base.ends))
+            self._changed_since[base.number] = computed(new.select("entity").distinct())
+        return self._changed_since[base.number]
+
+
+def _before(exceptions: Exceptions, ends: Offsets) -> Exceptions:
+    def earlier(topic: str, partition: int, offset: int) -> bool:
+        return offset < ends.get(topic, {}).get(partition, 0)
+
+    return Exceptions(
+        [record for record in exceptions.records if earlier(*record[:3])],
+        [stop for stop in exceptions.stopped if earlier(stop[0], stop[1], stop[3])],
+    )

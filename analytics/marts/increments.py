@@ -1,0 +1,105 @@
+"""Marts that follow the log: only the parts of a mart that have new events are made again.
+
+A mart's rows fall into parts by one of its columns. The events of an order or SKU belong to one part or several; the
+rows of a part follow from the events of all orders or SKUs that belong to it, and from no others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from analytics.events import Events
+from analytics.marts.catalogue import Mart, Sources, Table
+
+
+@dataclass(frozen=True)
+class Parts:
+    """`key` is the column of the mart that names a row's part. `members`: entity and key, one row per part to which the
+    entity belongs, made like a mart; None: the key is the entity itself. No event may take an entity out of a part."""
+
+    key: str
+    members: Table | None = None
+
+
+def _days_of_revenue(confirmed: DataFrame, cancelled: DataFrame, returned: DataFrame) -> DataFrame:
+    frames = (
+        frame.select(F.col("order_id").alias("entity"), "day") for frame in (confirmed, cancelled, returned)
+    )
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _days_of_conversations(conversation_events: DataFrame) -> DataFrame:
+    began = conversation_events.where("asked > 0")
+    return began.select(F.col("order_id").alias("entity"), F.to_date("at").alias("day"))
+
+
+def _months(orders: DataFrame) -> DataFrame:
+    month = F.trunc(F.to_date("placed_at"), "month")
+    return orders.select(F.col("order_id").alias("entity"), month.alias("month"))
+
+
+def _days_of_orders(orders: DataFrame) -> DataFrame:
+    return orders.select(F.col("order_id").alias("entity"), F.to_date("placed_at").alias("day"))
+
+
+def _customers(orders: DataFrame) -> DataFrame:
+    return orders.where("customer_id IS NOT NULL").select(F.col("order_id").alias("entity"), "customer_id")
+
+
+def _skus_short(rejected: DataFrame) -> DataFrame:
+    return rejected.select(F.col("order_id").alias("entity"), F.explode("short").alias("sku"))
+
+
+PARTS: Mapping[str, Parts] = {
+    "orders": Parts("order_id"),
+    "order_state": Parts("entity"),
+    "stock_state": Parts("entity"),
+    "stock_ledger": Parts("sku"),
+    "daily_revenue": Parts("day", _days_of_revenue),
+    "order_funnel": Parts("day", _days_of_orders),
+    "saga_health": Parts("day", _days_of_conversations),
+    "guests": Parts("month", _months),
+    "customer_skus": Parts("customer_id", _customers),
+    "stockouts": Parts("sku", _skus_short),
+}
+"""By mart. The others compare all customers or baskets with each other: they are made anew of the mart of orders."""
+
+
+@dataclass(frozen=True)
+class EventsOf:
+    """The events of some entities (column `entity`)."""
+
+    log: Events
+    entities: DataFrame
+
+    def of(self, type_name: str) -> DataFrame:
+        return self.log.of(type_name).join(self.entities, "entity", "left_semi")
+
+
+def refreshed(
+    mart: Mart, earlier: DataFrame, changed: DataFrame, log: Events, orders: DataFrame | None
+) -> DataFrame:
+    """Returns the rows of `mart` as of `log`, which has grown since `earlier` by events of the entities `changed`
+    (column `entity`). `orders`: the mart of orders as of `log`, None to make it."""
+    parts = PARTS[mart.name]
+    if parts.members is None:
+        touched, entities = changed.withColumnRenamed("entity", parts.key), changed
+    else:
+        members = Sources(log, finished_orders=orders).build(parts.members)
+        touched = computed(members.join(changed, "entity", "left_semi").select(parts.key).distinct())
+        entities = computed(members.join(touched, parts.key, "left_semi").select("entity").distinct())
+    order_ids = entities.withColumnRenamed("entity", "order_id")
+    own = None if orders is None else orders.join(order_ids, "order_id", "left_semi")
+    anew = mart.build(Sources(EventsOf(log, entities), finished_orders=own))
+    kept = earlier.join(touched, parts.key, "left_anti")
+    return kept.unionByName(anew.join(touched, parts.key, "left_semi")).select(*earlier.columns)
+
+
+def computed(frame: DataFrame) -> DataFrame:
+    """Computes a small frame now: Spark then sees how few rows it has, and does not shuffle what it is joined to."""
+    kept = frame.persist()
+    kept.count()
+    return kept

@@ -1,0 +1,154 @@
+"""Marts that follow the lake equal marts that are made of the whole lake."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from analytics.jobs import following
+from analytics.jobs.following import Following
+from analytics.jobs.marts import Selection, publish
+from analytics.lake.reader import open_lake
+from analytics.lake.tables import read_commits, read_exceptions
+from analytics.lake.writer import update
+from analytics.marts.catalogue import MARTS, Sources
+from analytics.marts.increments import PARTS
+from infra.base.waiting import wait_until
+from tests.integration.analytics.growing_shop import GrowingShop
+from tests.integration.analytics.log_writer import Topics, write_raw, writer
+from tests.integration.analytics.test_lake import no_progress
+
+FEW = ("orders", "daily_revenue", "customer_skus")
+
+
+class Shop:
+    """A shop whose lake and marts a test brings up to date."""
+
+    def __init__(self, spark: SparkSession, kafka: str, topics: Topics, lake: Path, out: Path) -> None:
+        self.spark, self.kafka, self.topics, self.lake, self.out = spark, kafka, topics, lake, out
+        self.log = GrowingShop(kafka, topics, seed=7)
+
+    def copy(self) -> None:
+        update(self.spark, self.kafka, self.lake, no_progress, (self.topics.orders, self.topics.inventory))
+
+    def publish(self, *names: str) -> None:
+        publish(self.spark, names, Selection(self.kafka, self.lake), read_commits(self.lake), self.out)
+
+    def kept(self, *names: str) -> list[str]:
+        """The marts of which the next run keeps rows."""
+        log = open_lake(self.spark, self.lake)
+        ready = Following(self.spark, self.lake, read_commits(self.lake), log, self.out)
+        return [name for name in names if ready.base(name)]
+
+    def check(self, *names: str) -> None:
+        """Each mart's rows are those of the whole lake, in the order of its grain."""
+        whole = Sources(open_lake(self.spark, self.lake))
+        whole.orders.persist()
+        for name in names:
+            rows = MARTS[name].build(whole).sort(*MARTS[name].grain).toArrow().to_pylist()
+            assert rows, f"{name} has rows"
+            assert self.rows(name) == rows, name
+        whole.orders.unpersist()
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = pq.read_table(self.out / name).to_pylist()
+        return rows
+
+
+@pytest.fixture
+def shop(spark: SparkSession, kafka: str, topics: Topics, lake: Path, tmp_path: Path) -> Shop:
+    shop = Shop(spark, kafka, topics, lake, tmp_path / "marts")
+    shop.log.grow(orders=60, events=300)
+    shop.copy()
+    return shop
+
+
+def test_what_has_not_changed_is_kept(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.publish(*FEW)
+    shop.check(*FEW)
+    shop.log.grow(orders=5, events=60)
+    shop.copy()
+    assert shop.kept(*FEW) == [*FEW]
+    shop.publish(*FEW)
+    shop.check(*FEW)
+    # A foreign record behind the earlier end changes nothing before it.
+    with writer(shop.kafka) as producer:
+        producer.begin_transaction()
+        write_raw(producer, shop.topics.orders, "o-1", b"poison", None)
+        producer.commit_transaction(30)
+    shop.copy()
+    assert shop.kept(*FEW) == [*FEW]
+    monkeypatch.setattr(following, "code_fingerprint", lambda: "other code")
+    assert shop.kept(*FEW) == [], "other code would not have made these rows"
+
+
+def test_a_changed_verdict_on_an_earlier_record_makes_everything_anew(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.publish("orders")
+    shop.log.grow(orders=1, events=1)
+    shop.copy()
+    assert shop.kept("orders") == ["orders"]
+    read = read_exceptions
+    earlier = read_commits(shop.lake)[0]
+
+    def another(folder: Path, commit: Any) -> Any:
+        found = read(folder, commit)
+        stopped = [(shop.topics.orders, 0, "o-1", 0, "forked")]
+        return type(found)(found.records, stopped) if commit == earlier else found
+
+    monkeypatch.setattr(following, "read_exceptions", another)
+    assert shop.kept("orders") == [], "o-1 had stopped, and counts now"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)  # thirteen marts, several times, whole and in parts
+def test_every_mart_follows_with_kills_between(shop: Shop, spark_environment: Mapping[str, str]) -> None:
+    names = list(MARTS)
+    shop.publish(*names)
+    shop.check(*names)
+    for _ in range(2):
+        shop.log.grow(orders=10, events=120)
+        shop.copy()
+        assert shop.kept(*names) == [name for name in names if name in PARTS]
+        shop.publish(*names)
+        shop.check(*names)
+    shop.log.grow(orders=10, events=200)
+    shop.copy()
+    _killed(shop, "stock_ledger", spark_environment)
+    shop.log.grow(orders=10, events=200)
+    shop.copy()
+    shop.publish(*names)
+    shop.check(*names)
+
+
+def _killed(shop: Shop, mart: str, environment: Mapping[str, str]) -> None:
+    """Runs the job until it has replaced this mart, and kills it in the middle of the next."""
+    file = shop.out / mart / "_log.json"
+    before = file.stat().st_ino
+    where = ("--from", "lake", "--lake", str(shop.lake), "--out", str(shop.out))
+    job = subprocess.Popen(
+        [sys.executable, "-m", "analytics.jobs.marts", *where],
+        env={**os.environ, **environment, "DAYBOOK_KAFKA": shop.kafka, "DAYBOOK_SPARK_MASTER": "local[2]"},
+        start_new_session=True,
+    )
+    try:
+        wait_until(
+            lambda: job.poll() is not None or (file.exists() and file.stat().st_ino != before),
+            f"{mart} is replaced",
+            240,
+            every=0.005,
+        )
+        assert job.poll() is None, "it ended before it was killed"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait(60)
