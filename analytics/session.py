@@ -33,6 +33,8 @@ EVERYWHERE = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.ui.showConsoleProgress": "false",
+    # Spark renders a plan whenever it changes, for its page: those of the marts have thousands of lines.
+    "spark.sql.maxPlanStringLength": "10000",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # A lake's list of files is short; 50 tasks to read it would be most of the work.

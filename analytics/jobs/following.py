@@ -2,14 +2,15 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.envelope import before
-from analytics.events import check_streams
-from analytics.jobs.outputs import read_earlier
+from analytics.events import EachTypeOnce, check_streams
+from analytics.jobs.outputs import OutputReading, read_earlier, write
 from analytics.lake.reader import LakeLog
 from analytics.lake.tables import Commit, read_exceptions
 from analytics.log_rule import Exceptions
@@ -17,6 +18,7 @@ from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import PARTS, computed, refreshed
 from analytics.offsets import Offsets
 
+ORDERS = "orders"
 CODE = Path(__file__).parent.parent
 
 
@@ -28,29 +30,42 @@ def code_fingerprint() -> str:
 
 
 class Following:
-    """Marts as of the last of `commits`, which is `log`, of the lake `folder`; their earlier outputs are in `out`."""
+    """Marts as of the last of `commits`, which is `log`, of the lake `folder`; their outputs are in `out`."""
 
     def __init__(
-        self, session: SparkSession, folder: Path, commits: Sequence[Commit], log: LakeLog, out: Path
+        self,
+        session: SparkSession,
+        folder: Path,
+        commits: Sequence[Commit],
+        log: LakeLog,
+        out: Path,
+        reading: OutputReading,
     ) -> None:
-        self._session, self._folder, self._commits, self._log, self._out = session, folder, commits, log, out
+        self._session, self._folder, self._commits, self._log = session, folder, commits, log
+        self._out, self._reading = out, replace(reading, update=commits[-1].number, code=code_fingerprint())
+        self._events = EachTypeOnce(log)
         self._bases: dict[str, Commit | None] = {}
         self._changed_since: dict[int, DataFrame] = {}
 
-    def rows(self, mart: Mart) -> DataFrame:
-        """The rows of a mart."""
-        if mart.name == "orders":
-            return self.orders
-        if (base := self.base(mart.name)) is None:
-            return mart.build(Sources(self._log, finished_orders=self.orders))
-        return self._refreshed(mart, base, self.orders)
+    def bring_up_to_date(self, mart: Mart) -> None:
+        """Writes its output, and before it that of the orders, where it is made of them. Raises Unfit."""
+        base = self.base(mart.name)
+        if base is not None and base.number == self._commits[-1].number:
+            return
+        parts = PARTS.get(mart.name)
+        of_orders = mart.name != "orders" and ORDERS in (*mart.made_of, *(parts.made_of if parts else ()))
+        orders = self._orders if of_orders else None
+        if base is None:
+            rows = mart.build(Sources(self._events, finished_orders=orders))
+        else:
+            rows = refreshed(mart, self._read(mart.name), self._changed(base), self._events, orders)
+        write(rows, mart, self._reading, self._out / mart.name)
 
     @cached_property
-    def orders(self) -> DataFrame:
-        """The mart of orders, of which others are made."""
-        if (base := self.base("orders")) is None:
-            return Sources(self._log).orders.persist()
-        return self._refreshed(MARTS["orders"], base, None).persist()
+    def _orders(self) -> DataFrame:
+        """The output of the orders, up to date."""
+        self.bring_up_to_date(MARTS[ORDERS])
+        return self._read(ORDERS)
 
     def base(self, name: str) -> Commit | None:
         """The update of which the earlier output of a mart was made. None if all of it must be made anew: there is no
@@ -62,7 +77,7 @@ class Following:
     def check(self, names: Sequence[str]) -> None:
         """Raises BrokenStream. An earlier output was checked when it was made: where all marts have one, only the
         streams that have events since are checked."""
-        bases = [self.base(name) for name in {"orders", *names} if name in PARTS]
+        bases = [self.base(name) for name in {ORDERS, *names} if name in PARTS]
         events = self._log.events
         if all(bases):
             oldest = min((base for base in bases if base), key=lambda base: base.number)
@@ -88,9 +103,8 @@ class Following:
             None,
         )
 
-    def _refreshed(self, mart: Mart, base: Commit, orders: DataFrame | None) -> DataFrame:
-        earlier = self._session.read.parquet(str(self._out / mart.name))
-        return refreshed(mart, earlier, self._changed(base), self._log, orders)
+    def _read(self, name: str) -> DataFrame:
+        return self._session.read.parquet(str(self._out / name))
 
     def _changed(self, base: Commit) -> DataFrame:
         """The orders and SKUs with an event that was copied after `base`."""

@@ -14,11 +14,11 @@ from analytics import staging
 from analytics.envelope import with_columns
 from analytics.events import AsOf, Knowledge, check_streams, moment
 from analytics.jobs import arguments
-from analytics.jobs.following import Following, code_fingerprint
+from analytics.jobs.following import Following
 from analytics.jobs.outputs import EarlierOutput, OutputReading, preview, read_earlier, write
 from analytics.lake.reader import LakeLog, open_lake
 from analytics.lake.tables import Commit, NotRecorded, read_commits
-from analytics.marts.catalogue import MARTS, Sources
+from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.checks import check_fresh
 from analytics.offsets import check_within, stable_ends
 from analytics.replay import Replay, read_topics, replay
@@ -101,12 +101,6 @@ def publish(
     source = "log" if selection.lake is None else "lake"
     arguments.report_step(f"reading the {source}")
     log = events(session, selection)
-    following = None
-    if isinstance(log, LakeLog) and selection.lake is not None and commits:
-        following = Following(session, selection.lake, commits, log, out)
-        following.check(names)
-    else:
-        check_streams(log.events)
     set_aside = log.set_aside.persist()
     first = tuple(row.asDict() for row in set_aside.limit(NAMED_RECORDS).collect())
     as_of = selection.moment.isoformat() if selection.moment else None
@@ -118,20 +112,24 @@ def publish(
         set_aside.count(),
         first,
         log.folder.name if isinstance(log, LakeLog) else "",
-        commits[-1].number if commits else 0,
-        code_fingerprint() if commits else "",
     )
-    wide = Console(width=None if sys.stdout.isatty() else WIDTH)
-    made_of = sources(session, log, selection)
-    if following is None:
-        made_of.orders.persist()
     out.mkdir(exist_ok=True)
+    wide = Console(width=None if sys.stdout.isatty() else WIDTH)
+    if isinstance(log, LakeLog) and selection.lake is not None and commits:
+        following = Following(session, selection.lake, commits, log, out, reading)
+        following.check(names)
+        make = following.bring_up_to_date
+    else:
+        check_streams(log.events)
+        made_of = sources(session, log, selection)
+        made_of.orders.persist()
+
+        def make(mart: Mart) -> None:
+            write(mart.build(made_of), mart, reading, out / mart.name)
+
     for number, name in enumerate(names, start=1):
-        since = following.base(name) if following else None
-        kept = f", what has changed since update {since.number}" if since else ""
-        arguments.report_step(f"{name}: {number} of {len(names)}{kept}")
-        rows = following.rows(MARTS[name]) if following else MARTS[name].build(made_of)
-        write(rows, MARTS[name], reading, out / name)
+        arguments.report_step(f"{name}: {number} of {len(names)}")
+        make(MARTS[name])
         wide.print(preview(MARTS[name], out / name))
     wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside} records set aside")
 

@@ -7,6 +7,7 @@ rows of a part follow from the events of all orders or SKUs that belong to it, a
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from inspect import signature
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,6 +23,11 @@ class Parts:
 
     key: str
     members: Table | None = None
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """The frames that `members` is made of."""
+        return tuple(signature(self.members).parameters) if self.members else ()
 
 
 def _days_of_revenue(confirmed: DataFrame, cancelled: DataFrame, returned: DataFrame) -> DataFrame:
@@ -68,6 +74,9 @@ PARTS: Mapping[str, Parts] = {
 """By mart. The others compare all customers or baskets with each other: they are made anew of the mart of orders."""
 
 
+MOST_KEYS = 100_000
+
+
 @dataclass(frozen=True)
 class EventsOf:
     """The events of some entities (column `entity`)."""
@@ -83,7 +92,7 @@ def refreshed(
     mart: Mart, earlier: DataFrame, changed: DataFrame, log: Events, orders: DataFrame | None
 ) -> DataFrame:
     """Returns the rows of `mart` as of `log`, which has grown since `earlier` by events of the entities `changed`
-    (column `entity`). `orders`: the mart of orders as of `log`, None to make it."""
+    (column `entity`). `orders`: the mart of orders as of `log`; None to make that."""
     parts = PARTS[mart.name]
     if parts.members is None:
         touched, entities = changed.withColumnRenamed("entity", parts.key), changed
@@ -98,8 +107,10 @@ def refreshed(
     return kept.unionByName(anew.join(touched, parts.key, "left_semi")).select(*earlier.columns)
 
 
-def computed(frame: DataFrame) -> DataFrame:
-    """Computes a small frame now: Spark then sees how few rows it has, and does not shuffle what it is joined to."""
-    kept = frame.persist()
-    kept.count()
-    return kept
+def computed(keys: DataFrame) -> DataFrame:
+    """Computes a frame of keys now, so that no plan that names it contains its own. If they are few, the driver holds
+    them, and what they are joined to is not shuffled."""
+    few = keys.limit(MOST_KEYS + 1).toArrow()
+    if few.num_rows > MOST_KEYS:
+        return keys.localCheckpoint()
+    return F.broadcast(keys.sparkSession.createDataFrame(few, keys.schema))

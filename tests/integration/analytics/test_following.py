@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from analytics.jobs import following
 from analytics.jobs.following import Following
 from analytics.jobs.marts import Selection, publish
+from analytics.jobs.outputs import OutputReading
 from analytics.lake.reader import open_lake
 from analytics.lake.tables import read_commits, read_exceptions
 from analytics.lake.writer import update
@@ -45,7 +46,8 @@ class Shop:
     def kept(self, *names: str) -> list[str]:
         """The marts of which the next run keeps rows."""
         log = open_lake(self.spark, self.lake)
-        ready = Following(self.spark, self.lake, read_commits(self.lake), log, self.out)
+        nothing = OutputReading("lake", {}, None, None, 0, ())
+        ready = Following(self.spark, self.lake, read_commits(self.lake), log, self.out, nothing)
         return [name for name in names if ready.base(name)]
 
     def check(self, *names: str) -> None:
