@@ -1,7 +1,9 @@
-"""Where a stack of a test's own may listen."""
+"""Where a test's own processes and stacks may listen."""
 
 from __future__ import annotations
 
+import itertools
+import random
 import socket
 from collections import deque
 
@@ -9,11 +11,27 @@ from infra.base.errors import PortTaken
 from infra.base.ports import HOST, require_free
 from infra.base.settings import AWAY_PORTS, OFFSETS
 
-# Below the ports that the kernel gives to clients; as far apart as two sites' ports reach.
-FIRST, LAST, STEP = 12_000, 32_000, 400
+# All below the ports that the kernel gives to outgoing connections (Linux: from 32768): one of those could take a port
+# after it was found free and before its server binds it.
+_single = itertools.cycle(random.sample(range(10_000, 20_000), 10_000))
+# As far apart as two sites' ports reach.
+FIRST, LAST, STEP = 20_000, 32_000, 400
 STACKS = 4  # of one process at a time
 
 _marks: deque[socket.socket] = deque()
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Distinct free ports; this process does not get them again soon."""
+    return tuple(itertools.islice((port for port in _single if _free(port)), count))
+
+
+def _free(port: int) -> bool:
+    try:
+        require_free(port, "a test", "")
+    except PortTaken:
+        return False
+    return True
 
 
 def free_base() -> int:

@@ -18,9 +18,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from infra.base.ports import free_ports
 from infra.log.topics import create_topics, ensure_site
 from infra.stack.embedded.kafka import NodeServer, lone_broker
+from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres
 
 

@@ -14,7 +14,7 @@ from analytics import staging
 from analytics.envelope import with_columns
 from analytics.events import AsOf, Knowledge, check_streams, moment
 from analytics.jobs import arguments
-from analytics.jobs.following import Following
+from analytics.jobs.lake_marts import LakeMarts
 from analytics.jobs.outputs import EarlierOutput, OutputReading, preview, read_earlier, write
 from analytics.lake.reader import LakeLog, open_lake
 from analytics.lake.tables import Commit, NotRecorded, read_commits
@@ -116,9 +116,9 @@ def publish(
     out.mkdir(exist_ok=True)
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)
     if isinstance(log, LakeLog) and selection.lake is not None and commits:
-        following = Following(session, selection.lake, commits, log, out, reading)
-        following.check(names)
-        make = following.bring_up_to_date
+        marts = LakeMarts(session, selection.lake, commits, log, out, reading)
+        marts.check(names)
+        make = marts.bring_up_to_date
     else:
         check_streams(log.events)
         made_of = sources(session, log, selection)

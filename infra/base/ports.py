@@ -1,30 +1,10 @@
 """TCP ports on loopback: which are free, and which accept connections."""
 
-import itertools
-import random
 import socket
 
 from infra.base.errors import PortTaken
 
 HOST = "127.0.0.1"
-
-# No port that Linux (from 32768) or macOS (from 49152) gives to outgoing connections: one of those could take it
-# after it was found free and before its server binds it. None of the shop's own either (from 27401).
-_FOR_TESTS = iter(random.sample(range(10_000, 27_000), 17_000))
-
-
-def free_ports(count: int) -> tuple[int, ...]:
-    """Distinct free ports, for tests; a process does not get the same one twice."""
-    return tuple(itertools.islice(filter(_free, _FOR_TESTS), count))
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 def require_free(port: int, owner: str, setting: str) -> None:

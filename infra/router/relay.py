@@ -1,8 +1,7 @@
 """One address of the router: each client's connection is forwarded to the API of the active site, byte for byte.
 
-The parsers only watch where messages end. Between two requests a client's connection may go on to another site; a
-request that is under way never gets another one's response. A response is held back until it is complete, so that a
-client whose site is replaced in the middle of it gets a whole 503 instead; a large one passes as it comes.
+The parsers only watch where messages end. Between two requests a client's connection may go on to another site. A
+response is held back until it is complete, unless it is large: if it ends in the middle, a whole 503 can take its place.
 """
 
 from __future__ import annotations
@@ -148,12 +147,10 @@ class ClientConnection(asyncio.Protocol):
             self.continued()
 
     def continued(self) -> None:
-        """Write what is held."""
         self.transport.write(bytes(self._held))
         self._held.clear()
 
     def responded(self, keep_alive: bool) -> None:
-        """A response is complete."""
         self.continued()
         self._relay.forwarded.inc()
         self._responding = len(self._waiting) > 1  # what was held may have been more than this response
@@ -281,10 +278,10 @@ class ApiConnection(asyncio.Protocol):
             self._parser = httptools.HttpResponseParser(self)  # the body of this length does not follow
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:
+        if self._parser.get_status_code() < 200:
+            self._client.continued()  # 100: the client sends the rest, and the response follows
+        else:
             self._respond_whole()
-        else:  # after 100 Continue the client sends the rest, and the response follows
-            self._client.continued()
 
     def _respond_whole(self) -> None:
         self._client.responded(self._parser.should_keep_alive())

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from infra.base.ports import free_ports
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.kafka import prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace
@@ -26,6 +25,7 @@ from services.kernel.log.transactions import transactional_producer
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
 from tests.bench.rig import Rig
 from tests.bench.statistics import quantile
+from tests.ports import free_ports
 
 RATE, PER_TRANSACTION = 1_000, 10
 BACKLOG = 100_000

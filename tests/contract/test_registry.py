@@ -19,12 +19,13 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from contracts.lock import load_lock
 from contracts.order.commands import CancelOrder
 from contracts.order.events import Charge, Line, OrderPlaced
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from infra.base.waiting import wait_until
 from infra.log.registry import MEDIA_TYPE, create
 from services.edge.server import server_config
 from services.kernel.record.codec import decode, encode
 from tests.contract.golden import FOLDER, names
+from tests.ports import free_ports
 
 SUBJECT = "order.events-daybook.order.OrderPlaced"
 NAMELESS = json.dumps({"schema": '{"type": "record"}'}).encode()

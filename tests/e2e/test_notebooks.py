@@ -10,11 +10,12 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from infra.cli.audit import default_marts
 from infra.cli.notebook import NOTEBOOKS, notebook_environment
 from infra.lab.retail.load_history import read_loaded
 from tests.e2e.shop import SECONDS, Shop
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.timeout(1800)
 ADDRESS = re.compile(r"(http://\S+)/lab\?token=(\w+)")

@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 from contracts.kafka_address import secured
-from infra.base.ports import free_ports, listening
+from infra.base.ports import listening
 from infra.base.waiting import wait_until
 from infra.identity.authority import Authority
 from infra.lab.load.clients import Api, Urls
@@ -24,6 +24,7 @@ from infra.log.rights import ADMIN, apply_rights, principals
 from services.kernel.log.clients import KafkaIdentity
 from tests.k8s.cluster import Api as Cluster
 from tests.k8s.cluster import require
+from tests.ports import free_ports
 from tests.unit.k8s.manifests import K8S, Manifest, Manifests, of_kind, render, tool
 
 NAMESPACE = "daybook-node"

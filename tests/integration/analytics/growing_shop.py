@@ -28,26 +28,26 @@ SKUS = ("A", "B", "C", "D", "E")
 CUSTOMERS = (None, None, "c-1", "c-2", "c-3", "c-4")
 
 
-def life(order_id: str, chance: random.Random) -> Iterator[Any]:
+def life(order_id: str, draw: random.Random) -> Iterator[Any]:
     """The events of one order, and those of stock that belong to it, in their order."""
-    place: dict[str, Any] = {
-        "country": chance.choice(("Norway", "France")),
-        "currency": chance.choice(("GBP", "EUR")),
+    origin: dict[str, Any] = {
+        "country": draw.choice(("Norway", "France")),
+        "currency": draw.choice(("GBP", "EUR")),
     }
-    at = AT + chance.randrange(70) * DAY + chance.randrange(DAY)
-    skus = tuple(sorted(chance.sample(SKUS, chance.randrange(1, 4))))
-    lines = tuple(Line(sku, chance.randrange(1, 5), PRICE) for sku in skus)
+    at = AT + draw.randrange(70) * DAY + draw.randrange(DAY)
+    skus = tuple(sorted(draw.sample(SKUS, draw.randrange(1, 4))))
+    lines = tuple(Line(sku, draw.randrange(1, 5), PRICE) for sku in skus)
     units = sum(line.quantity for line in lines)
-    worth = place | {"units": units, "gross": units * PRICE}
+    worth = origin | {"units": units, "gross": units * PRICE}
     yield OrderPlaced(
         order_id,
-        **place,
+        **origin,
         occurred_at=at,
         lines=lines,
-        customer_id=chance.choice(CUSTOMERS),
+        customer_id=draw.choice(CUSTOMERS),
         gross=units * PRICE,
     )
-    fate = chance.choice(("placed", "rejected", "expired", "given up", "undone", *["shipped"] * 4))
+    fate = draw.choice(("placed", "rejected", "expired", "given up", "undone", *["shipped"] * 4))
     if fate == "expired":
         yield OrderExpired(order_id, at + DAY, release=skus)
     if fate == "given up":
@@ -77,7 +77,7 @@ def life(order_id: str, chance: random.Random) -> Iterator[Any]:
     yield MovementsRecorded(
         order_id, at + 2 * DAY, tuple(Movement("issue", sku, 0, True, "") for sku in skus)
     )
-    for number in range(1, 1 + min(chance.randrange(3), lines[0].quantity)):
+    for number in range(1, 1 + min(draw.randrange(3), lines[0].quantity)):
         back = at + (3 + number * 20) * DAY
         refunded = RefundedLine(skus[0], 1, PRICE)
         yield OrderReturned(
@@ -89,7 +89,7 @@ def life(order_id: str, chance: random.Random) -> Iterator[Any]:
             units=1,
             refund=PRICE,
             complete=units == number,
-            **place,
+            **origin,
         )
         yield StockReturned(skus[0], order_id, number, 1, back)
 
@@ -98,7 +98,7 @@ class GrowingShop:
     """A log that grows by `grow`. `seed` determines everything."""
 
     def __init__(self, kafka: str, topics: Topics, seed: int) -> None:
-        self._kafka, self._topics, self._chance = kafka, topics, random.Random(seed)
+        self._kafka, self._topics, self._draw = kafka, topics, random.Random(seed)
         self._open: list[Iterator[Any]] = [iter([StockReceived(sku, 1_000, "opening", AT) for sku in SKUS])]
         self._orders = 0
         self._versions: dict[tuple[str, str], int] = {}
@@ -107,7 +107,7 @@ class GrowingShop:
         """Begins so many orders, and writes about so many of the events that all orders still have."""
         for _ in range(orders):
             self._orders += 1
-            self._open.append(life(f"o-{self._orders}", random.Random(self._chance.random())))
+            self._open.append(life(f"o-{self._orders}", random.Random(self._draw.random())))
         with writer(self._kafka) as producer:
             producer.begin_transaction()
             for _ in range(events):
@@ -117,7 +117,7 @@ class GrowingShop:
     def _write_next(self, producer: Any) -> None:
         if not self._open:
             return
-        stream = self._chance.choice(self._open)
+        stream = self._draw.choice(self._open)
         if (event := next(stream, None)) is None:
             self._open.remove(stream)
             return

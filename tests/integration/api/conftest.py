@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.base.ports import free_ports
 from infra.stack.embedded.kafka import NodeServer, lone_broker
+from tests.ports import free_ports
 
 
 @pytest.fixture

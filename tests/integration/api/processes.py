@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
+from tests.ports import free_ports
 
 PATIENCE = 60.0
 

@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka import Producer
 
 from contracts.kernel.records import Answer, Outcome, SiteRole
-from infra.base.ports import free_ports
 from infra.log.control import write_role
 from infra.log.topics import create_topics
 from services.kernel.log.transactions import transactional_producer
@@ -20,6 +19,7 @@ from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder, outcome
+from tests.ports import free_ports
 from tests.stack import own_broker
 
 ORDER: dict[str, Any] = {

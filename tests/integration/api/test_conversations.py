@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.base.ports import free_ports
 from infra.lab.checker import Evidence, check, read_evidence, read_sent
 from services.kernel.record.envelope import parse_time
 from tests.integration.api.processes import PATIENCE, process
 from tests.integration.projection.processes import running, until
+from tests.ports import free_ports
 from tests.stack import site_broker
 
 SETTLE_SECONDS = "1"

@@ -10,11 +10,12 @@ from contextlib import closing
 
 import pytest
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from infra.log.topics import create_topics
 from services.kernel.record.envelope import uuid7
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder
+from tests.ports import free_ports
 
 # what follows the document is part of the body: a server that decodes a document too early finds a whole one
 DOCUMENT = json.dumps({"reason": "ordered twice"}).encode() + b" \r\n  "

@@ -8,13 +8,13 @@ import pytest
 from confluent_kafka import Producer
 
 from contracts.kernel.records import SiteHold, SiteRole, SlotLayout
-from infra.base.ports import free_ports
 from services.kernel.log.control import TOPIC as CONTROL
 from services.kernel.log.journal import TOPIC as JOURNAL
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 from tests.integration.api.processes import PATIENCE, process
 from tests.integration.api.test_with_workers import keyed, order
+from tests.ports import free_ports
 from tests.stack import site_broker
 
 

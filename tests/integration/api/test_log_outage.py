@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 
-from infra.base.ports import free_ports
 from infra.log.topics import create_topics
 from infra.stack.embedded.kafka import NodeServer
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder
+from tests.ports import free_ports
 
 ORDER: dict[str, Any] = {
     "country": "France",

@@ -13,9 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from services.kernel.record.tokens import Token
 from tests.integration.api.processes import process
+from tests.ports import free_ports
 from tests.stack import own_broker
 
 ROOT = Path(__file__).parents[3]

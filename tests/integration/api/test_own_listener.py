@@ -8,10 +8,11 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from infra.log.topics import create_topics
 from infra.stack.embedded.kafka import NodeServer
 from tests.integration.api.processes import eventually, process
+from tests.ports import free_ports
 
 # Series of every part: the process, the service, and what its writes took.
 SERIES = ("process_resident_memory_bytes", "daybook_gateway_pending", "daybook_request_seconds")

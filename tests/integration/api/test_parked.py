@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import OperatorActed
-from infra.base.ports import free_ports
 from infra.cli.acts import app as journal
 from infra.cli.parked import app
 from infra.lab.checker import read_evidence
@@ -32,6 +31,7 @@ from services.kernel.record.envelope import (
     write_headers,
 )
 from tests.integration.api.processes import eventually, process
+from tests.ports import free_ports
 from tests.postgres_server import create_tables_of_shop
 
 TOPIC = "inventory.commands"

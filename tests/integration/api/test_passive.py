@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 
 from contracts.kernel.records import SiteRole
-from infra.base.ports import free_ports
 from infra.log.control import write_role
 from tests.integration.api.processes import eventually, process
+from tests.ports import free_ports
 from tests.stack import site_broker
 
 ACTIVE = "http://127.0.0.1:27402"

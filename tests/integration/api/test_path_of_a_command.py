@@ -17,8 +17,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from tests.integration.api.processes import eventually, ready
+from tests.ports import free_ports
 from tests.stack import site_broker
 
 # Where commands and outcomes go, limits of a caller, and the loop beside which health is served.

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
 from infra.lab.checker import read_evidence
 from services.kernel.log.reader import read_to_end
@@ -19,6 +18,7 @@ from services.kernel.log.rule import OPENING_KEY
 from services.kernel.record.codec import received
 from services.kernel.record.envelope import SYSTEM, UNAUTHENTICATED, AuthContext, read_headers, uuid7
 from tests.integration.api.processes import PATIENCE, process
+from tests.ports import free_ports
 from tests.stack import site_broker
 from tests.unit.api.access_tokens import AUDIENCE, EC, ISSUER, public, token
 

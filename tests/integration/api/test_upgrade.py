@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.base.ports import free_ports
 from infra.log.topics import create_topics
 from tests.integration.api.processes import PATIENCE, process
 from tests.integration.projection.shop_log import fresh_topics
 from tests.older_code import unpack
+from tests.ports import free_ports
 
 # The last commit whose write APIs were Starlette's and msgspec's.
 BEFORE = "76d7f9f599a48ec7980008cbe365e2fb825ed417"

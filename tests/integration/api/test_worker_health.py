@@ -8,9 +8,10 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from infra.log.topics import create_topics
 from tests.integration.api.processes import process
+from tests.ports import free_ports
 from tests.unit.api.servers import code, connected, exchange, status
 
 MOST = 20

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from infra.base.settings import StackSettings
 from infra.stack.database import open_shop_database
 from infra.stack.embedded.postgres import PostgresPlace
@@ -20,6 +20,7 @@ from services.projection.engine.database import create_tables
 from services.projection.engine.rebuild import successor_of
 from services.projection.engine.roles import ROLES, open_database
 from services.projection.read_models import ORDERS, READ_MODELS
+from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres
 
 # S, I, U, D, T: select, insert, update, delete, truncate. `orders_next` is made by a rebuild, after the rights.

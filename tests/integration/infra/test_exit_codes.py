@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from infra.base.settings import ROOT
 from infra.base.waiting import wait_until
 from infra.stack.shop import http_ready
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED
+from tests.ports import free_ports
 
 SECONDS = 120
 ENDS_ITSELF = """

@@ -11,11 +11,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.base.errors import NotReady
 from infra.base.files import KEPT_BYTES
-from infra.base.ports import free_ports
 from infra.base.settings import ROOT
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.kafka import NodeServer, lone_broker
 from infra.stack.embedded.postgres import MAJOR
+from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from contracts.inventory.commands import ReceiveStock
 from infra.base.background import Background
-from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
 from infra.lab.checker import Evidence, check, read_evidence, read_sent
 from infra.log.topics import create_topics, ensure_site
@@ -20,6 +19,7 @@ from services.kernel.exit_codes import EXIT_LOST
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.witness import Witness
 from tests.integration.kernel.workers import WorkerProcess
+from tests.ports import free_ports
 
 CRASHES = 3
 # From a broker's return to the first acknowledgement; on an idle machine it takes one or two. Without the

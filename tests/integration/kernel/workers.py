@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infra.base.http import http_status
-from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
+from tests.ports import free_ports
 from tests.scraped import scrape
 
 STEPS = (

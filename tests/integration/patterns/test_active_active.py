@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
 from infra.log.topics import catalogue, drift
 from infra.stack.embedded.child import Child, Program
@@ -22,6 +21,7 @@ from services.projection.read_models import ORDERS
 from tests.integration.patterns.active_active import arriving, of_both_sites
 from tests.integration.patterns.seen import arrivals, records
 from tests.integration.projection.shop_log import LogWriter, history, order_life
+from tests.ports import free_ports
 
 # The copies' names match these patterns too: only the prefix keeps them from being mirrored back.
 PATTERNS = [r".*order\.events", r".*inventory\.events"]

@@ -9,10 +9,11 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from services.kernel.record.envelope import Envelope, Metadata, now_micros, uuid7
 from tests.integration.patterns.both_sites import BothSites, Event, Once, TwoWriters, event_of
 from tests.integration.patterns.seen import records
+from tests.ports import free_ports
 
 TILLS = ("till-1", "till-2", "till-3")
 

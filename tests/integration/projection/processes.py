@@ -17,12 +17,12 @@ from typing import Any
 import asyncpg
 import httpx
 
-from infra.base.ports import free_ports
 from services.projection.engine.database import create_tables, prepare
 from services.projection.engine.read_model import ReadModel, Versioned
 from services.projection.engine.row_fold import versioned
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.shop_log import Event, topic_of
+from tests.ports import free_ports
 from tests.postgres_server import create_tables_of_shop
 from tests.waiting import wait_until_async
 

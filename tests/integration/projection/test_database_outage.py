@@ -12,10 +12,10 @@ import httpx
 import psutil
 import pytest
 
-from infra.base.ports import free_ports
 from services.projection.engine.database import QUERY_SECONDS
 from tests.integration.projection.processes import Process, QueryApi, running, until
 from tests.integration.projection.shop_log import fresh_topics
+from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres, create_tables_of_shop
 
 NOBODY = "127.0.0.1:1"  # without a broker the lag is unknown, and reads continue

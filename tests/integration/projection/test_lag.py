@@ -13,7 +13,6 @@ import httpx
 import psutil
 import pytest
 
-from infra.base.ports import free_ports
 from infra.log.topics import create_topics
 from infra.stack.embedded.kafka import NodeServer, lone_broker
 from services.kernel.record.envelope import now_micros, parse_time
@@ -22,6 +21,7 @@ from services.projection.read_models import READ_MODELS
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import QueryApi, applied, running, until
 from tests.integration.projection.shop_log import LogWriter, fresh_topics, history, order_life, stock_life
+from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres
 
 SERIES = 2 * len(READ_MODELS)  # two partitions each

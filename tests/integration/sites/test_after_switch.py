@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from contracts.kernel.records import SwitchKind
-from infra.base.ports import free_ports
 from infra.base.waiting import wait_until
 from infra.dr.losses import Report, report_losses
 from infra.dr.mirror import caught_up, last_data, reset_internal, seed
@@ -26,6 +25,7 @@ from services.kernel.log.transactions import Transactions
 from tests.contract.log_rule_cases import TOPIC, event, opening
 from tests.foreign_records import write_log
 from tests.integration.sites.test_old_log import abort, refusal, write_answers
+from tests.ports import free_ports
 from tests.stack import site_broker
 
 SECONDS = 120.0

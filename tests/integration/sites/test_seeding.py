@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from infra.base.ports import free_ports
 from infra.dr.mirror import last_data, mirror_positions, reset_internal, seed
 from infra.stack.embedded.child import Child
 from infra.stack.embedded.kafka import prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace, positions_topic
 from services.kernel.log.reader import partitions_of, read_to_end
+from tests.ports import free_ports
 
 TOPIC = "letters"
 OLD, NEW = [f"old-{number}" for number in range(30)], [f"new-{number}" for number in range(20)]

@@ -17,10 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from infra.base.waiting import wait_until
 from services.edge.app import application
 from services.edge.server import server_config
+from tests.ports import free_ports
 
 PATIENCE = 20.0
 BIG = 4 * 1024 * 1024

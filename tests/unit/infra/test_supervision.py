@@ -10,13 +10,14 @@ from pydantic import ValidationError
 from infra.base.errors import JarsNotResolved, OtherCommand, PortTaken
 from infra.base.files import kept_secret
 from infra.base.journal import MemberState, Phase, StackJournal, StackState
-from infra.base.ports import HOST, free_ports, listening, require_free
+from infra.base.ports import HOST, listening, require_free
 from infra.base.settings import OFFSETS, StackSettings
 from infra.stack.embedded.child import Program
 from infra.stack.embedded.java import LOCK, Jar, read_lock, verify
 from infra.stack.embedded.stack import Member, members
 from infra.stack.embedded.supervisor import FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS, Watched, backoff
 from infra.stack.shop import NAMES
+from tests.ports import free_ports
 
 
 def test_each_early_death_doubles_the_wait_up_to_a_bound() -> None:

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
 from infra.base.waiting import wait_until
 from infra.lab.load import clients
 from infra.lab.load import load as generator
@@ -19,6 +19,7 @@ from infra.lab.load.clients import Api, Client, NoResponse, NothingThere, Pace, 
 from infra.lab.load.load import Load
 from infra.lab.load.orders import SKUS, Shopping
 from infra.lab.retail.steps import request_of
+from tests.ports import free_ports
 from tests.unit.retail.sheet import ALWAYS, book
 
 URL = f"http://{HOST}"

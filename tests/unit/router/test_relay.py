@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -93,8 +92,8 @@ async def shop() -> AsyncIterator[Shop]:
     for api in (made.home, made.away):
         servers.append(server := await asyncio.start_server(api.accept, HOST, 0))
         made.ports[api] = server.sockets[0].getsockname()[1]
-    accept = partial(ClientConnection, made.relay)
-    servers.append(front := await asyncio.get_running_loop().create_server(accept, HOST, 0))
+    loop = asyncio.get_running_loop()
+    servers.append(front := await loop.create_server(lambda: ClientConnection(made.relay), HOST, 0))
     made.ports[None] = front.sockets[0].getsockname()[1]
     made.move(made.home)
     try:
@@ -115,8 +114,7 @@ def in_shop(test: Callable[[Shop], Awaitable[None]]) -> None:
 
 async def response(streams: Streams) -> tuple[int, dict[str, str], bytes]:
     """The next one: status, headers in lower case, body."""
-    head = await streams[0].readuntil(b"\r\n\r\n")
-    first, *lines = head.decode().rstrip().split("\r\n")
+    first, *lines = (await streams[0].readuntil(b"\r\n\r\n")).decode().rstrip().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
     body = await streams[0].readexactly(int(headers.get("content-length", 0)))
     return int(first.split()[1]), headers, body
@@ -124,16 +122,15 @@ async def response(streams: Streams) -> tuple[int, dict[str, str], bytes]:
 
 async def exchange(streams: Streams, request: bytes) -> tuple[int, bytes]:
     streams[1].write(request)
-    status, _, body = await response(streams)
-    return status, body
+    return (await response(streams))[::2]
 
 
 async def refusal(streams: Streams, request: bytes = b"") -> str:
     """The code of the router's own 503, after which the connection ends."""
     streams[1].write(request)
     status, headers, body = await response(streams)
-    assert (status, headers["retry-after"], headers["content-type"]) == (503, "1", "application/problem+json")
-    assert headers["connection"] == "close"
+    shown = (status, *(headers[name] for name in ("retry-after", "content-type", "connection")))
+    assert shown == (503, "1", "application/problem+json", "close")
     assert await streams[0].read() == b""
     problem = msgspec.json.decode(body)
     assert "safe to repeat this request under the same Idempotency-Key" in problem["detail"]
@@ -145,6 +142,7 @@ async def arrives(api: Api) -> None:
         return len(api.requests)
 
     await wait_until_async(count, "the request arrives", SECONDS)
+    await asyncio.sleep(0.1)  # and half of a response, where the API begins one
 
 
 def test_requests_pass_unchanged_over_connections_that_are_kept() -> None:
@@ -196,11 +194,12 @@ def test_without_an_active_site_nothing_is_sent() -> None:
     in_shop(test)
 
 
+@pytest.mark.parametrize("path", [b"/never", b"/half"])
 @pytest.mark.parametrize("request_", [ORDER, READ], ids=["with a key", "a read"])
-def test_what_is_under_way_when_the_site_changes_may_be_repeated(request_: bytes) -> None:
+def test_what_is_under_way_when_the_site_changes_may_be_repeated(request_: bytes, path: bytes) -> None:
     async def test(made: Shop) -> None:
         client = await made.connect()
-        client[1].write(request_.replace(b"/orders", b"/never"))
+        client[1].write(request_.replace(b"/orders", path))
         await arrives(made.home)
         made.move(made.away)
         # the replaced site responds after all: nobody may see it
@@ -211,10 +210,11 @@ def test_what_is_under_way_when_the_site_changes_may_be_repeated(request_: bytes
     in_shop(test)
 
 
-def test_a_write_without_a_key_that_may_have_been_executed_gets_no_advice() -> None:
+@pytest.mark.parametrize("path", [b"/never", b"/half"])
+def test_a_write_without_a_key_that_may_have_been_executed_gets_no_advice(path: bytes) -> None:
     async def test(made: Shop) -> None:
         client = await made.connect()
-        client[1].write(NO_KEY.replace(b"/orders", b"/never"))
+        client[1].write(NO_KEY.replace(b"/orders", path))
         await arrives(made.home)
         made.move(made.away)
         assert await client[0].read() == b""
@@ -222,43 +222,13 @@ def test_a_write_without_a_key_that_may_have_been_executed_gets_no_advice() -> N
     in_shop(test)
 
 
-@pytest.mark.parametrize("ends", ["the site is replaced", "the API ends"])
-def test_a_response_that_ends_in_the_middle_is_a_503_for_who_may_repeat(ends: str) -> None:
-    async def test(made: Shop) -> None:
-        async def half_of_it() -> bool:
-            return bool(made.home.requests)
-
-        for request, expected in ((ORDER, 503), (NO_KEY, 0)):
-            made.home.requests.clear()
-            made.move(made.home)
-            client = await made.connect()
-            client[1].write(request.replace(b"/orders", b"/half"))
-            await wait_until_async(half_of_it, "the API responds", SECONDS)
-            await asyncio.sleep(0.1)
-            if ends == "the API ends":
-                made.home.open[-1].close()
-            else:
-                made.move(made.away)
-            if not expected:
-                assert await client[0].read() == b"", (
-                    "nobody knows, and nothing of it may look like a response"
-                )
-            else:
-                status, _, body = await response(client)
-                assert (status, msgspec.json.decode(body)["code"]) == (503, "outcome_unknown")
-
-    in_shop(test)
-
-
 def test_part_of_a_large_response_is_never_continued() -> None:
     async def test(made: Shop) -> None:
-        client = await made.connect()
-        client[1].write(READ.replace(b"/orders", b"/large"))
-        received = await client[0].readexactly(100_000)
+        (reader, writer) = await made.connect()
+        writer.write(READ.replace(b"/orders", b"/large"))
+        received = await reader.readexactly(100_000)
         made.move(made.away)
-        rest = await client[0].read()
-        assert received.startswith(b"HTTP/1.1 200 OK")
-        assert b"HTTP/1.1" not in received[1:] + rest
+        assert (received + await reader.read()).count(b"HTTP/1.1") == 1
 
     in_shop(test)
 

@@ -15,7 +15,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import NotReady
-from infra.base.ports import HOST, free_ports
+from infra.base.ports import HOST
+from infra.base.settings import AWAY_PORTS
 from infra.base.waiting import wait_until
 from infra.lab.cluster.administration import create_assigned, delete_topics
 from infra.lab.cluster.cluster import BROKERS
@@ -45,7 +46,7 @@ class _Spare:
 
     def __init__(self, rig: ClusterRig, folder: Path) -> None:
         ((member,),) = members(rig.settings, (PROJECTION,))
-        program, (self._port,) = member.prepare(), free_ports(1)
+        program, self._port = member.prepare(), rig.settings.health_port(PROJECTION) + AWAY_PORTS
         # The first process has the static name in the group.
         own = {"DAYBOOK_HEALTH_PORT": str(self._port), "DAYBOOK_PROJECTION_INSTANCE": ""}
         environment = {**program.environment, **own}

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.jobs import following
-from analytics.jobs.following import Following
+from analytics.jobs import lake_marts
+from analytics.jobs.lake_marts import LakeMarts
 from analytics.jobs.marts import Selection, publish
 from analytics.jobs.outputs import OutputReading
 from analytics.lake.reader import open_lake
@@ -47,7 +47,7 @@ class Shop:
         """The marts of which the next run keeps rows."""
         log = open_lake(self.spark, self.lake)
         nothing = OutputReading("lake", {}, None, None, 0, ())
-        ready = Following(self.spark, self.lake, read_commits(self.lake), log, self.out, nothing)
+        ready = LakeMarts(self.spark, self.lake, read_commits(self.lake), log, self.out, nothing)
         return [name for name in names if ready.base(name)]
 
     def check(self, *names: str) -> None:
@@ -88,7 +88,7 @@ def test_what_has_not_changed_is_kept(shop: Shop, monkeypatch: pytest.MonkeyPatc
         producer.commit_transaction(30)
     shop.copy()
     assert shop.kept(*FEW) == [*FEW]
-    monkeypatch.setattr(following, "code_fingerprint", lambda: "other code")
+    monkeypatch.setattr(lake_marts, "code_fingerprint", lambda: "other code")
     assert shop.kept(*FEW) == [], "other code would not have made these rows"
 
 
@@ -103,11 +103,11 @@ def test_a_changed_verdict_on_an_earlier_record_makes_everything_anew(
     earlier = read_commits(shop.lake)[0]
 
     def another(folder: Path, commit: Any) -> Any:
-        found = read(folder, commit)
+        exceptions = read(folder, commit)
         stopped = [(shop.topics.orders, 0, "o-1", 0, "forked")]
-        return type(found)(found.records, stopped) if commit == earlier else found
+        return type(exceptions)(exceptions.records, stopped) if commit == earlier else exceptions
 
-    monkeypatch.setattr(following, "read_exceptions", another)
+    monkeypatch.setattr(lake_marts, "read_exceptions", another)
     assert shop.kept("orders") == [], "o-1 had stopped, and counts now"
 
 

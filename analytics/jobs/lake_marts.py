@@ -29,7 +29,7 @@ def code_fingerprint() -> str:
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
-class Following:
+class LakeMarts:
     """Marts as of the last of `commits`, which is `log`, of the lake `folder`; their outputs are in `out`."""
 
     def __init__(
