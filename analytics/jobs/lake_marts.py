@@ -15,7 +15,7 @@ from analytics.lake.reader import LakeLog
 from analytics.lake.tables import Commit, read_exceptions
 from analytics.log_rule import Exceptions
 from analytics.marts.catalogue import MARTS, Mart, Sources
-from analytics.marts.increments import PARTS, computed, refreshed
+from analytics.marts.increments import ADDED, FOLLOWING, PARTS, EventsSince, computed, refreshed
 from analytics.offsets import Offsets
 
 ORDERS = "orders"
@@ -57,6 +57,9 @@ class LakeMarts:
         orders = self._orders if of_orders else None
         if base is None:
             rows = mart.build(Sources(self._events, finished_orders=orders))
+        elif mart.name in ADDED:
+            new = mart.build(Sources(EventsSince(self._events, base.ends)))
+            rows = ADDED[mart.name](self._read(mart.name), new)
         else:
             rows = refreshed(mart, self._read(mart.name), self._changed(base), self._events, orders)
         write(rows, mart, self._reading, self._out / mart.name)
@@ -71,13 +74,13 @@ class LakeMarts:
         """The update of which the earlier output of a mart was made. None if all of it must be made anew: there is no
         such output, other code has made it, or what counted then counts no longer."""
         if name not in self._bases:
-            self._bases[name] = self._find_base(name) if name in PARTS else None
+            self._bases[name] = self._find_base(name) if name in FOLLOWING else None
         return self._bases[name]
 
     def check(self, names: Sequence[str]) -> None:
         """Raises BrokenStream. An earlier output was checked when it was made: where all marts have one, only the
         streams that have events since are checked."""
-        bases = [self.base(name) for name in {ORDERS, *names} if name in PARTS]
+        bases = [self.base(name) for name in {ORDERS, *names} if name in FOLLOWING]
         events = self._log.events
         if all(bases):
             oldest = min((base for base in bases if base), key=lambda base: base.number)

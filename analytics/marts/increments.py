@@ -1,19 +1,23 @@
-"""Marts that follow the log: only the parts of a mart that have new events are made again.
+"""Marts that follow the log: what an earlier output has of them stays, where new events do not change it.
 
-A mart's rows fall into parts by one of its columns. The events of an order or SKU belong to one part or several; the
-rows of a part follow from the events of all orders or SKUs that belong to it, and from no others.
+Sums are added to (`ADDED`). Otherwise a mart's rows fall into parts by one of its columns (`PARTS`). The events of an
+order belong to one part or several; the rows of a part follow from the events of all orders that belong to it, and from
+no others. Only the parts with new events are made again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from inspect import signature
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from analytics.envelope import before
 from analytics.events import Events
 from analytics.marts.catalogue import Mart, Sources, Table
+from analytics.marts.orders import added_revenue
+from analytics.marts.stock import added_ledgers, added_states
+from analytics.offsets import Offsets
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,6 @@ class Parts:
     def made_of(self) -> tuple[str, ...]:
         """The frames that `members` is made of."""
         return tuple(signature(self.members).parameters) if self.members else ()
-
-
-def _days_of_revenue(confirmed: DataFrame, cancelled: DataFrame, returned: DataFrame) -> DataFrame:
-    frames = (
-        frame.select(F.col("order_id").alias("entity"), "day") for frame in (confirmed, cancelled, returned)
-    )
-    return reduce(DataFrame.unionByName, frames)
 
 
 def _days_of_conversations(conversation_events: DataFrame) -> DataFrame:
@@ -62,16 +59,22 @@ def _skus_short(rejected: DataFrame) -> DataFrame:
 PARTS: Mapping[str, Parts] = {
     "orders": Parts("order_id"),
     "order_state": Parts("entity"),
-    "stock_state": Parts("entity"),
-    "stock_ledger": Parts("sku"),
-    "daily_revenue": Parts("day", _days_of_revenue),
     "order_funnel": Parts("day", _days_of_orders),
     "saga_health": Parts("day", _days_of_conversations),
     "guests": Parts("month", _months),
     "customer_skus": Parts("customer_id", _customers),
     "stockouts": Parts("sku", _skus_short),
 }
-"""By mart. The others compare all customers or baskets with each other: they are made anew of the mart of orders."""
+
+ADDED: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
+    "daily_revenue": added_revenue,
+    "stock_ledger": added_ledgers,
+    "stock_state": added_states,
+}
+"""The mart of all events, from that of some and that of the others."""
+
+FOLLOWING = frozenset({*PARTS, *ADDED})
+"""The other marts compare all customers or baskets with each other: they are made anew, of the mart of orders."""
 
 
 MOST_KEYS = 100_000
@@ -88,11 +91,22 @@ class EventsOf:
         return self.log.of(type_name).join(self.entities, "entity", "left_semi")
 
 
+@dataclass(frozen=True)
+class EventsSince:
+    """The events from these offsets on."""
+
+    log: Events
+    offsets: Offsets
+
+    def of(self, type_name: str) -> DataFrame:
+        return self.log.of(type_name).where(~before(self.offsets))
+
+
 def refreshed(
     mart: Mart, earlier: DataFrame, changed: DataFrame, log: Events, orders: DataFrame | None
 ) -> DataFrame:
-    """Returns the rows of `mart` as of `log`, which has grown since `earlier` by events of the entities `changed`
-    (column `entity`). `orders`: the mart of orders as of `log`; None to make that."""
+    """Returns the rows of a mart of PARTS as of `log`, which has grown since `earlier` by events of the entities
+    `changed` (column `entity`). `orders`: the mart of orders as of `log`; None to make that."""
     parts = PARTS[mart.name]
     if parts.members is None:
         touched, entities = changed.withColumnRenamed("entity", parts.key), changed

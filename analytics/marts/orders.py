@@ -62,7 +62,16 @@ def daily_revenue(confirmed: DataFrame, cancelled: DataFrame, returned: DataFram
     sold = _counted(confirmed, F.lit(1))
     undone = _counted(cancelled.where("confirmed"), F.lit(-1))
     back = returned.select(*REVENUE_GRAIN, *_amounts(F.lit(0), F.col("refund"), F.lit(0), F.lit(0)))
-    summed = sold.unionByName(undone).unionByName(back).groupBy(*REVENUE_GRAIN)
+    return _net(sold.unionByName(undone).unionByName(back))
+
+
+def added_revenue(revenue: DataFrame, new: DataFrame) -> DataFrame:
+    """The revenue of all events, from that of some and that of the others."""
+    return _net(revenue.unionByName(new))
+
+
+def _net(amounts: DataFrame) -> DataFrame:
+    summed = amounts.groupBy(*REVENUE_GRAIN)
     totals = summed.agg(*(F.sum(name).alias(name) for name in ("gross", "returned", "orders", "units")))
     return totals.select(
         *REVENUE_GRAIN,

@@ -16,7 +16,22 @@ def stock_ledger(movements: DataFrame) -> DataFrame:
     by_kind = [
         F.sum(F.when(F.col("kind") == kind, F.col("quantity")).otherwise(0)).alias(kind) for kind in KINDS
     ]
-    days = movements.groupBy("sku", F.to_date("occurred_at").alias("day")).agg(*by_kind)
+    return _closed(movements.groupBy("sku", F.to_date("occurred_at").alias("day")).agg(*by_kind))
+
+
+def added_ledgers(ledger: DataFrame, new: DataFrame) -> DataFrame:
+    """The ledger of all movements, from one of some and one of the others."""
+    days = ledger.select("sku", "day", *KINDS).unionByName(new.select("sku", "day", *KINDS))
+    return _closed(days.groupBy("sku", "day").agg(*(F.sum(kind).alias(kind) for kind in KINDS)))
+
+
+def added_states(states: DataFrame, new: DataFrame) -> DataFrame:
+    """The same of `stock_state`."""
+    sums = (F.sum(name).alias(name) for name in ("on_hand", "reserved"))
+    return states.unionByName(new).groupBy("entity").agg(*sums, F.max("version").alias("version"))
+
+
+def _closed(days: DataFrame) -> DataFrame:
     so_far = Window.partitionBy("sku").orderBy("day").rowsBetween(Window.unboundedPreceding, 0)
     moved = F.expr("received + returned + adjusted - issued")
     closing = F.sum(moved).over(so_far)

@@ -21,7 +21,7 @@ from analytics.lake.reader import open_lake
 from analytics.lake.tables import read_commits, read_exceptions
 from analytics.lake.writer import update
 from analytics.marts.catalogue import MARTS, Sources
-from analytics.marts.increments import PARTS
+from analytics.marts.increments import FOLLOWING
 from infra.base.waiting import wait_until
 from tests.integration.analytics.growing_shop import GrowingShop
 from tests.integration.analytics.log_writer import Topics, write_raw, writer
@@ -120,7 +120,7 @@ def test_every_mart_follows_with_kills_between(shop: Shop, spark_environment: Ma
     for _ in range(2):
         shop.log.grow(orders=10, events=120)
         shop.copy()
-        assert shop.kept(*names) == [name for name in names if name in PARTS]
+        assert shop.kept(*names) == [name for name in names if name in FOLLOWING]
         shop.publish(*names)
         shop.check(*names)
     shop.log.grow(orders=10, events=200)
