@@ -7,6 +7,7 @@ no others. Only the parts with new events are made again.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from inspect import signature
 
 from pyspark.sql import DataFrame
@@ -34,9 +35,20 @@ class Parts:
         return tuple(signature(self.members).parameters) if self.members else ()
 
 
-def _days_of_conversations(conversation_events: DataFrame) -> DataFrame:
-    began = conversation_events.where("asked > 0")
-    return began.select(F.col("order_id").alias("entity"), F.to_date("at").alias("day"))
+def _days_of_conversations(
+    placed: DataFrame,
+    shipped: DataFrame,
+    returned: DataFrame,
+    rejected: DataFrame,
+    cancelled: DataFrame,
+    expired: DataFrame,
+) -> DataFrame:
+    """A conversation begins with one of these events."""
+    began = (shipped, returned, rejected, cancelled, expired)
+    times = [placed.select("order_id", F.col("placed_at").alias("at"))]
+    times += [events.select("order_id", "at") for events in began]
+    every = reduce(DataFrame.unionByName, times)
+    return every.select(F.col("order_id").alias("entity"), F.to_date("at").alias("day"))
 
 
 def _months(orders: DataFrame) -> DataFrame:
