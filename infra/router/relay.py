@@ -1,7 +1,7 @@
 """One address of the router: each client's connection is forwarded to the API of the active site, byte for byte.
 
 The parsers only watch where messages end. Between two requests a client's connection may go on to another site. A
-response is held back until it is complete, unless it is large: if it ends in the middle, a whole 503 can take its place.
+response is held back until it is complete, unless it is large: if it ends in the middle, a whole 503 takes its place.
 """
 
 from __future__ import annotations
