@@ -80,7 +80,7 @@ SPARK_FAILURES = {
     "could be lost": "records were deleted while they were read: is the log's retention unlimited?",
     "UnknownTopicOrPartition": "the log has no such topic: is DAYBOOK_KAFKA the address of this shop?",
     "org.apache.kafka.common.errors.TimeoutException": "the broker stopped responding: check DAYBOOK_KAFKA",
-    "asyncpg.exceptions": "the read models' database stopped responding: check DAYBOOK_DATABASE_URL",
+    "/asyncpg/": "the read models' database stopped responding: check DAYBOOK_DATABASE_URL",
     "Connection refused": ENDED,
     "Answer from Java side is empty": ENDED,
 }

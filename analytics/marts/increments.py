@@ -88,8 +88,7 @@ ADDED: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
 FOLLOWING = frozenset({*PARTS, *ADDED})
 """The other marts compare all customers or baskets with each other: they are made anew, of the mart of orders."""
 
-
-MOST_KEYS = 100_000
+MOST_KEYS = 100_000  # that the driver holds
 
 
 @dataclass(frozen=True)

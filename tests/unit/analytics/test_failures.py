@@ -16,6 +16,7 @@ STACKS = {
     "java.io.IOException: No space left on device": "DAYBOOK_SPARK_SCRATCH",
     "Application has been killed. Reason: All masters are unresponsive! Giving up.": "DAYBOOK_SPARK_MASTER",
     "ConnectionRefusedError: [Errno 111] Connection refused": "DAYBOOK_SPARK_MEMORY",
+    'File "x/asyncpg/connection.py", line 1\nConnectionRefusedError: refused': "DAYBOOK_DATABASE_URL",
     "java.lang.IllegalStateException: a bug": "Spark failed: java.lang.IllegalStateException: a bug",
 }
 
