@@ -15,7 +15,7 @@ from analytics.lake.reader import LakeLog
 from analytics.lake.tables import Commit, read_exceptions
 from analytics.log_rule import Exceptions
 from analytics.marts.catalogue import MARTS, Mart, Sources
-from analytics.marts.increments import ADDED, FOLLOWING, PARTS, EventsSince, computed, refreshed
+from analytics.marts.increments import ADDED, FOLLOWING, EventsSince, computed, refreshed
 from analytics.offsets import Offsets
 
 ORDERS = "orders"
@@ -52,16 +52,14 @@ class LakeMarts:
         base = self.base(mart.name)
         if base is not None and base.number == self._commits[-1].number:
             return
-        parts = PARTS.get(mart.name)
-        of_orders = mart.name != "orders" and ORDERS in (*mart.made_of, *(parts.made_of if parts else ()))
-        orders = self._orders if of_orders else None
+        find_orders = None if mart.name == ORDERS else lambda: self._orders
         if base is None:
-            rows = mart.build(Sources(self._events, finished_orders=orders))
+            rows = mart.build(Sources(self._events, find_orders=find_orders))
         elif mart.name in ADDED:
             new = mart.build(Sources(EventsSince(self._events, base.ends)))
             rows = ADDED[mart.name](self._read(mart.name), new)
         else:
-            rows = refreshed(mart, self._read(mart.name), self._changed(base), self._events, orders)
+            rows = refreshed(mart, self._read(mart.name), self._changed(base), self._events, find_orders)
         write(rows, mart, self._reading, self._out / mart.name)
 
     @cached_property

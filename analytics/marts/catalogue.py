@@ -26,17 +26,17 @@ Table = Callable[..., DataFrame]
 
 @dataclass(frozen=True)
 class Sources:
-    """`outgoing_commands`: the staging of inventory's commands; None where they were not read. `finished_orders`: the
-    mart of orders; None to make it."""
+    """`outgoing_commands`: the staging of inventory's commands; None where they were not read. `find_orders` returns
+    the mart of orders, when it is needed; None to make it of the events."""
 
     events: Events
     outgoing_commands: DataFrame | None = None
-    finished_orders: DataFrame | None = None
+    find_orders: Callable[[], DataFrame] | None = None
 
     @cached_property
     def orders(self) -> DataFrame:
         """The mart of orders, which others are made of: worth persisting where several are built."""
-        return self.build(orders) if self.finished_orders is None else self.finished_orders
+        return self.find_orders() if self.find_orders else self.build(orders)
 
     def build(self, table: Table) -> DataFrame:
         return table(

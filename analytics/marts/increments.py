@@ -6,11 +6,10 @@ no others. Only the parts with new events are made again.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
-from inspect import signature
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.envelope import before
@@ -29,11 +28,6 @@ class Parts:
     key: str
     members: Table | None = None
 
-    @property
-    def made_of(self) -> tuple[str, ...]:
-        """The frames that `members` is made of."""
-        return tuple(signature(self.members).parameters) if self.members else ()
-
 
 def _days_of_conversations(
     placed: DataFrame,
@@ -47,25 +41,27 @@ def _days_of_conversations(
     began = (shipped, returned, rejected, cancelled, expired)
     times = [placed.select("order_id", F.col("placed_at").alias("at"))]
     times += [events.select("order_id", "at") for events in began]
-    every = reduce(DataFrame.unionByName, times)
-    return every.select(F.col("order_id").alias("entity"), F.to_date("at").alias("day"))
+    return _members(reduce(DataFrame.unionByName, times), F.to_date("at").alias("day"))
 
 
 def _months(orders: DataFrame) -> DataFrame:
-    month = F.trunc(F.to_date("placed_at"), "month")
-    return orders.select(F.col("order_id").alias("entity"), month.alias("month"))
+    return _members(orders, F.trunc(F.to_date("placed_at"), "month").alias("month"))
 
 
 def _days_of_orders(orders: DataFrame) -> DataFrame:
-    return orders.select(F.col("order_id").alias("entity"), F.to_date("placed_at").alias("day"))
+    return _members(orders, F.to_date("placed_at").alias("day"))
 
 
 def _customers(orders: DataFrame) -> DataFrame:
-    return orders.where("customer_id IS NOT NULL").select(F.col("order_id").alias("entity"), "customer_id")
+    return _members(orders.where("customer_id IS NOT NULL"), F.col("customer_id"))
 
 
 def _skus_short(rejected: DataFrame) -> DataFrame:
-    return rejected.select(F.col("order_id").alias("entity"), F.explode("short").alias("sku"))
+    return _members(rejected, F.explode("short").alias("sku"))
+
+
+def _members(orders: DataFrame, key: Column) -> DataFrame:
+    return orders.select(F.col("order_id").alias("entity"), key)
 
 
 PARTS: Mapping[str, Parts] = {
@@ -114,20 +110,26 @@ class EventsSince:
 
 
 def refreshed(
-    mart: Mart, earlier: DataFrame, changed: DataFrame, log: Events, orders: DataFrame | None
+    mart: Mart,
+    earlier: DataFrame,
+    changed: DataFrame,
+    log: Events,
+    find_orders: Callable[[], DataFrame] | None,
 ) -> DataFrame:
     """Returns the rows of a mart of PARTS as of `log`, which has grown since `earlier` by events of the entities
-    `changed` (column `entity`). `orders`: the mart of orders as of `log`; None to make that."""
+    `changed` (column `entity`). `find_orders` returns the mart of orders as of `log`; None to make that."""
     parts = PARTS[mart.name]
     if parts.members is None:
         touched, entities = changed.withColumnRenamed("entity", parts.key), changed
     else:
-        members = Sources(log, finished_orders=orders).build(parts.members)
+        members = Sources(log, find_orders=find_orders).build(parts.members)
         touched = computed(members.join(changed, "entity", "left_semi").select(parts.key).distinct())
         entities = computed(members.join(touched, parts.key, "left_semi").select("entity").distinct())
-    order_ids = entities.withColumnRenamed("entity", "order_id")
-    own = None if orders is None else orders.join(order_ids, "order_id", "left_semi")
-    anew = mart.build(Sources(EventsOf(log, entities), finished_orders=own))
+    made_of = Sources(EventsOf(log, entities))
+    if find_orders:
+        ids = entities.withColumnRenamed("entity", "order_id")
+        made_of = replace(made_of, find_orders=lambda: find_orders().join(ids, "order_id", "left_semi"))
+    anew = mart.build(made_of)
     kept = earlier.join(touched, parts.key, "left_anti")
     return kept.unionByName(anew.join(touched, parts.key, "left_semi")).select(*earlier.columns)
 

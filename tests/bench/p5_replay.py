@@ -211,10 +211,15 @@ def _events(totals: Mapping[str, tuple[int, int, int, int]]) -> int:
     return sum(events for events, *_ in totals.values())
 
 
-def _peak_megabytes() -> float:
-    """The peak memory of Spark's JVM since its start."""
+def spark_jvm() -> psutil.Process:
+    """The JVM of the open session."""
     children = psutil.Process().children(recursive=True)
     children = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
     (spark,) = (child for child in children if any("SparkSubmit" in part for part in child.cmdline()))
-    status = Path(f"/proc/{spark.pid}/status").read_text()
+    return spark
+
+
+def _peak_megabytes() -> float:
+    """The peak memory of Spark's JVM since its start."""
+    status = Path(f"/proc/{spark_jvm().pid}/status").read_text()
     return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
 import psutil
@@ -19,9 +18,10 @@ from analytics.jobs.marts import Selection, publish
 from analytics.lake.tables import read_commits
 from analytics.lake.writer import update
 from analytics.marts.catalogue import MARTS
+from infra.base.background import Background
 from tests.bench import bulk
 from tests.bench.harness import Contender, Effort, Measured, Say, Window, interleave
-from tests.bench.p5_replay import PER_TRANSACTION, spark_of
+from tests.bench.p5_replay import PER_TRANSACTION, spark_jvm, spark_of
 from tests.bench.rig import Rig
 
 EVENTS_PER_ORDER = 8
@@ -36,7 +36,7 @@ def run(effort: Effort, say: Say) -> list[Measured]:
     """The marts of the lake; then in turns, after 1,000 orders each, brought up to date and made anew."""
     orders = QUICK_ORDERS if effort.quick else ORDERS
     events = orders * EVENTS_PER_ORDER
-    with Rig(postgres=False) as rig, spark_of(rig) as session, _memory() as peak:
+    with Rig(postgres=False) as rig, spark_of(rig) as session, _Memory() as memory:
         shop = _Shop(rig, session)
         shop.grow(orders)
         say(f"{events:,} events in the log")
@@ -47,12 +47,11 @@ def run(effort: Effort, say: Say) -> list[Measured]:
         windows = interleave(
             contenders, effort.windows if effort.quick else WINDOWS, say, before=shop.grow_on
         )
-        megabytes = peak()
     fresh = Measured(
         f"13 marts after {MORE_ORDERS:,} orders, {events:,} events", "s", windows, lower_is_better=True
     )
     fresh.notes.append("the lake's update comes before: " + ", ".join(f"{s:.1f} s" for s in shop.updates))
-    fresh.notes.append(f"Spark's JVM and its Python workers at most {megabytes:,.0f} MiB resident together")
+    fresh.notes.append(f"Spark's JVM and its Python workers at most {memory.most:,.0f} MiB resident together")
     fresh.reach("≤10 s", fresh.spread().median, 10.0, at_least=False)
     written = Measured(f"lake write of whole lives, {events:,} events", "events/s", copied)
     written.reach("≥60,000/s", written.spread().median, 60_000)
@@ -102,39 +101,15 @@ def _timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
-@contextmanager
-def _memory() -> Iterator[Callable[[], float]]:
-    """Yields what tells the most memory that Spark's processes held together, in MiB."""
-    most, ended = [0.0], threading.Event()
+class _Memory(Background):
+    """`most` is what Spark's JVM and its Python workers held together at most, in MiB."""
 
-    def sample() -> None:
-        while not ended.wait(SAMPLE_SECONDS):
-            most[0] = max(most[0], sum(map(_resident, _spark())) / 2**20)
+    def __init__(self) -> None:
+        super().__init__("memory")
+        self._jvm, self.most = spark_jvm(), 0.0
 
-    thread = threading.Thread(target=sample, daemon=True)
-    thread.start()
-    try:
-        yield lambda: most[0]
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _spark() -> list[psutil.Process]:
-    children = psutil.Process().children()
-    spark = [child for child in children if any("SparkSubmit" in part for part in _command(child))]
-    return [process for parent in spark for process in (parent, *parent.children(recursive=True))]
-
-
-def _command(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
-
-
-def _resident(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
+    def _work(self) -> None:
+        while not self._stopping.wait(SAMPLE_SECONDS):
+            with suppress(psutil.NoSuchProcess):  # a worker ended meanwhile
+                family = (self._jvm, *self._jvm.children(recursive=True))
+                self.most = max(self.most, sum(process.memory_info().rss for process in family) / 2**20)
