@@ -19,8 +19,9 @@ COMMAND_SECONDS = 60.0
 QUERY_SECONDS = 10.0
 # With optional filters, a generic plan would use no index.
 QUERY_SETTINGS = {"plan_cache_mode": "force_custom_plan"}
-# Otherwise a projection frozen in a transaction would block its successor until its host ends.
-WRITER_SETTINGS = {"idle_in_transaction_session_timeout": "10s"}
+# Otherwise a projection frozen in a transaction would block its successor until its host ends. One that is frozen while
+# it sends a statement is not idle: only the whole transaction's time ends it, before the successor's command does.
+WRITER_SETTINGS = {"idle_in_transaction_session_timeout": "10s", "transaction_timeout": "45s"}
 _FINGERPRINT = "SELECT obj_description(to_regnamespace($1), 'pg_namespace')"
 _LOCK = 0x6461_7962  # any number, the same for all migrations
 _MICROS_TO_2000 = 946_684_800_000_000

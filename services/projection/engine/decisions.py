@@ -50,8 +50,8 @@ from services.projection.engine.read_model import (
 from services.projection.engine.row_fold import apply_run, fold, park, skipped_versions
 from services.projection.errors import ProjectionError
 
-# Reading a long stream leaves the transaction idle.
-_READS_THE_LOG = "SET LOCAL idle_in_transaction_session_timeout = '60s'"
+# Reading a long stream leaves the transaction idle. A transaction's time can be removed in it, but not moved.
+_READS_THE_LOG = "SET LOCAL idle_in_transaction_session_timeout = '60s'; SET LOCAL transaction_timeout = 0"
 _LOCK_POSITION = """
 SELECT next_offset FROM position WHERE read_model = $1 AND topic = $2 AND partition = $3 FOR UPDATE"""
 _UNPARK = "DELETE FROM parked WHERE read_model = $1 AND key = $2"
