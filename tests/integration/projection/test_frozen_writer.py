@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+
 import asyncpg
 import pytest
 
@@ -33,7 +34,7 @@ async def test_its_transaction_ends_in_time(fresh_database: str, sending: bool) 
         await frozen.execute("BEGIN")
         await frozen.execute("UPDATE position SET next_offset = 7")
         if sending:
-            frozen._transport.write(PARSE)
+            frozen._transport.write(PARSE)  # type: ignore[attr-defined]
         await asyncio.sleep(STARTS_LATER_SECONDS)
         async with successors.acquire() as successor:
             assert await begin(successor, ORDERS, [PARTITION]) == before
