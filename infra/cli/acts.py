@@ -20,6 +20,7 @@ from infra.base.settings import StackSettings
 from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
 from infra.dr.plan import controls, newest_active
+from infra.log.control import PATIENT_SECONDS
 from infra.stack.platform import platform_of
 from infra.stack.site import home_settings
 from services.kernel.log.control import read_control
@@ -74,7 +75,7 @@ def _active(kafka: str) -> str:
     if kafka and read_control(kafka).role.role == "active":
         return kafka
     sites = platform_of(StackSettings()).sites()
-    if (name := newest_active(controls(sites))) is None:
+    if (name := newest_active(controls(sites, PATIENT_SECONDS))) is None:
         raise NotDone("no site is active")
     return sites[name].bootstrap
 

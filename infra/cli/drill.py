@@ -20,7 +20,7 @@ from infra.base.settings import CLUSTER, StackSettings
 from infra.cli.output import fail, notes, results
 from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills import containers
-from infra.lab.drills.cluster.availability import BROKER_LOSS, REASSIGN, REPARTITION, ROLLING
+from infra.lab.drills.cluster.availability import BROKER_LOSS, REASSIGN, REPARTITION, ROLLING, UPGRADE
 from infra.lab.drills.cluster.curves import CURVES
 from infra.lab.drills.cluster.followers import REPLICA_LAG, SEGMENT_RECOVERY
 from infra.lab.drills.cluster.groups import GROUPS, STATIC_MEMBERS
@@ -64,7 +64,7 @@ DRILLS: tuple[Drill[Any, Any], ...] = (
 CLUSTER_DRILLS: tuple[Drill[Any, Any], ...] = (
     *(BROKER_LOSS, ELECTIONS, ACKNOWLEDGEMENTS, ROLLING, REPARTITION, REASSIGN, RACKS, RETENTION),
     *(SIZES, COPIES, GROUPS, CURVES, QUORUM_LOSS, DISK_LOSS, RETRIES, STATIC_MEMBERS),
-    *(REPLICA_LAG, SEGMENT_RECOVERY),
+    *(REPLICA_LAG, SEGMENT_RECOVERY, UPGRADE),
 )
 
 Seed = Annotated[int, typer.Option(help="Determines times, order and kind of the faults.")]

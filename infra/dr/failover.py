@@ -30,7 +30,7 @@ from infra.dr.losses import TornTransaction, torn_at
 from infra.dr.mirror import MirrorMeter
 from infra.dr.plan import Show, SiteStep, Steps, both_sites, control_at, controls_at, other_than, passive_site
 from infra.dr.promotion import mirror_running, promote, start_reverse, stop_mirror
-from infra.log.control import lift_hold, stand_down, write_hold, write_role
+from infra.log.control import PATIENT_SECONDS, lift_hold, stand_down, write_hold, write_role
 from infra.stack.site import Site
 from services.kernel.log.control import Control
 from services.kernel.log.transactions import OwnershipLost
@@ -109,7 +109,7 @@ def abort(settings: StackSettings) -> str:
 
 def _planned_switch(settings: StackSettings, to: str) -> tuple[SiteSwitch, SwitchHistory, Site, Site]:
     """The switch that is under way, or a new one, and its two sites. Raises NotDone where they do not allow it."""
-    sites, states, history = situation(settings)
+    sites, states, history = situation(settings, PATIENT_SECONDS)
     if (unfinished := history.unfinished) is not None:
         if unfinished.kind == "unplanned":
             raise NotDone("an unplanned failover is not finished: run `./daybook failover --unplanned` again")
@@ -136,7 +136,7 @@ def _planned_switch(settings: StackSettings, to: str) -> tuple[SiteSwitch, Switc
 
 
 def _control(source: Site) -> Control:
-    control = control_at(source.link)
+    control = control_at(source.link, PATIENT_SECONDS)
     if control is None:
         raise NotDone(f"{source.name} does not respond; if it is lost: `./daybook failover --unplanned`")
     return control

@@ -20,6 +20,7 @@ from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.dr.losses import Report
 from infra.dr.plan import both_sites, controls, newest_active, split_partition
+from infra.log.control import READ_SECONDS
 from infra.stack.site import Site
 from services.kernel.log.control import Control
 from services.kernel.log.journal import TOPIC, write_journal
@@ -109,10 +110,10 @@ class Situation(NamedTuple):
     history: SwitchHistory
 
 
-def situation(settings: StackSettings) -> Situation:
-    """Read both sites now. Raises NotDone where there is one site only."""
+def situation(settings: StackSettings, seconds: float = READ_SECONDS) -> Situation:
+    """Read both sites now, each within so many seconds. Raises NotDone where there is one site only."""
     sites = both_sites(settings)
-    states = controls(sites)
+    states = controls(sites, seconds)
     return Situation(sites, states, newest_history(sites, states))
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
-from infra.log.control import SiteSilent, read_site
+from infra.log.control import READ_SECONDS, SiteSilent, read_site
 from infra.stack.platform import platform_of
 from infra.stack.shop import ROUTED, ROUTER, addresses, http_ready
 from infra.stack.site import Site, home_settings, own_site
@@ -64,21 +65,22 @@ def both_sites(settings: StackSettings) -> dict[str, Site]:
     return sites
 
 
-def controls(sites: Mapping[str, Site]) -> dict[str, Control | None]:
-    """The control records of each site, from its own broker; None where it is silent."""
-    return dict(zip(sites, controls_at(*(site.bootstrap for site in sites.values())), strict=True))
+def controls(sites: Mapping[str, Site], seconds: float = READ_SECONDS) -> dict[str, Control | None]:
+    """The control records of each site, from its own broker; None where it is silent for so long."""
+    addresses = (site.bootstrap for site in sites.values())
+    return dict(zip(sites, controls_at(*addresses, seconds=seconds), strict=True))
 
 
-def controls_at(*bootstraps: str) -> list[Control | None]:
+def controls_at(*bootstraps: str, seconds: float = READ_SECONDS) -> list[Control | None]:
     """`control_at` of each, at the same time: several silent ones cost one timeout."""
     with ThreadPoolExecutor(len(bootstraps)) as pool:
-        return list(pool.map(control_at, bootstraps))
+        return list(pool.map(partial(control_at, seconds=seconds), bootstraps))
 
 
-def control_at(bootstrap: str) -> Control | None:
-    """The control records at this address; None where the broker is silent."""
+def control_at(bootstrap: str, seconds: float = READ_SECONDS) -> Control | None:
+    """The control records at this address; None where the broker is silent for so long."""
     try:
-        return read_site(bootstrap)
+        return read_site(bootstrap, seconds)
     except SiteSilent:
         return None
 

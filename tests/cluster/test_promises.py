@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.lab.drills.cluster.availability import BROKER_LOSS, REASSIGN, REPARTITION, ROLLING
+from infra.lab.drills.cluster.availability import BROKER_LOSS, REASSIGN, REPARTITION, ROLLING, UPGRADE
 from infra.lab.drills.cluster.curves import CURVES
 from infra.lab.drills.cluster.followers import REPLICA_LAG, SEGMENT_RECOVERY
 from infra.lab.drills.cluster.groups import GROUPS, STATIC_MEMBERS
@@ -92,3 +92,8 @@ def test_a_short_lag_lets_writes_go_on_without_a_slow_follower(run_drill: RunDri
 
 def test_small_segments_are_recovered_sooner(run_drill: RunDrill) -> None:
     run_drill(SEGMENT_RECOVERY)
+
+
+def test_no_command_fails_while_every_node_moves_to_the_next_release(run_drill: RunDrill) -> None:
+    """The last one: the cluster stays with that release."""
+    run_drill(UPGRADE)

@@ -32,6 +32,7 @@ CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
 
 
 class ToolFailed(DaybookError):
@@ -42,11 +43,11 @@ class NotDurable(NotReady):
     """The cluster runs and would lose records; the text has a line for each setting that is wrong."""
 
 
-def run_tool(main: str, *arguments: str, seconds: float = TOOL_SECONDS) -> str:
-    """The output of a command-line program of Kafka, the Java class `main`. Raises ToolFailed."""
+def run_tool(main: str, *arguments: str, seconds: float = TOOL_SECONDS, jars: str = "kafka") -> str:
+    """The output of a command-line program of Kafka, the Java class `main` of a set of jars. Raises ToolFailed."""
     # It lives for seconds: code that compiles fast halves them.
     java = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
-    command = [*java, "-cp", classpath("kafka"), main, *arguments]
+    command = [*java, "-cp", classpath(jars), main, *arguments]
     name = main.rpartition(".")[2]
     try:
         done = subprocess.run(
@@ -214,6 +215,18 @@ def read_quorum(controllers: str) -> Quorum:
     output = run_tool(QUORUM, "--bootstrap-controller", controllers, "describe", "--status")
     about = dict(re.findall(r"^(LeaderId|MaxFollowerLagTimeMs):\s+(-?\d+)$", output, re.MULTILINE))
     return Quorum(int(about["LeaderId"]), int(about["MaxFollowerLagTimeMs"]))
+
+
+def metadata_version(bootstrap: str) -> str:
+    """The version in which the controllers write the cluster's metadata, like 4.3-IV0. Raises ToolFailed."""
+    output = run_tool(FEATURES, "--bootstrap-server", bootstrap, "describe")
+    (version,) = re.findall(r"metadata\.version\s.*FinalizedVersionLevel:\s*(\S+)", output)
+    return str(version)
+
+
+def upgrade_metadata(bootstrap: str, release: str, jars: str) -> None:
+    """Let the controllers write as this release does: no node can go back after it. Raises ToolFailed."""
+    run_tool(FEATURES, "--bootstrap-server", bootstrap, "upgrade", "--release-version", release, jars=jars)
 
 
 def require_durable(bootstrap: str, controllers: str, folder: Path) -> None:

@@ -23,7 +23,7 @@ from infra.lab.drills.drill import DrillFailed, Run
 from infra.lab.load.clients import Urls
 from infra.lab.load.load import Load
 from infra.lab.load.shop import api_urls, await_rest
-from infra.log.control import ControlReader, SiteSilent
+from infra.log.control import PATIENT_SECONDS, ControlReader, SiteSilent
 from infra.stack.link import LinkState, set_links
 from infra.stack.platform import platform_of
 from infra.stack.shop import MIRROR, http_ready
@@ -118,7 +118,7 @@ class Pair:
 
     def roles(self) -> tuple[Site, Site, int]:
         """The active site, the passive one, and the epoch. Raises DrillFailed unless both sites confirm it."""
-        states = controls(self.sites)
+        states = controls(self.sites, PATIENT_SECONDS)
         active = [name for name, state in states.items() if state and state.role.role == "active"]
         passive = [name for name, state in states.items() if state and state.role.role == "passive"]
         if len(active) != 1 or len(passive) != 1:

@@ -16,6 +16,7 @@ from infra.lab.drills.judgement import check_equal, check_nothing_lost, check_re
 from infra.lab.drills.pair import Following, Kind, Pair, Sides, both_sites
 from infra.lab.drills.report import RTO, step_line, write
 from infra.lab.drills.takeover import lost_broker_seconds, unplanned
+from infra.log.control import PATIENT_SECONDS
 from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 
@@ -126,7 +127,7 @@ def _after_a_loss(run: Run) -> Sides:
 
 def _newest_active(pair: Pair) -> tuple[Site, int]:
     """The active site of the newest epoch; the other may be down."""
-    states = controls(pair.sites)
+    states = controls(pair.sites, PATIENT_SECONDS)
     name = newest_active(states)
     state = states[name] if name is not None else None
     if name is None or state is None:

@@ -62,10 +62,11 @@ def kafka_java(
     *options: str,
     loggers: Sequence[str] = ("kafka.server",),
     decisions: Path | None = None,
+    jars: str = "kafka",
 ) -> list[str]:
     """The Java command without the main class. Writes the log configuration, INFO for `loggers`, to `folder`.
 
-    `decisions`: a file for everything that the authorizer allows and denies.
+    `decisions`: a file for everything that the authorizer allows and denies. `jars`: a set of `infra/jars.lock`.
     """
     logging = folder / "log4j2.yaml"
     lines = {name: f"      - {{name: {name}, level: INFO}}" for name in loggers}
@@ -81,7 +82,7 @@ def kafka_java(
         f"-Xmx{heap_megabytes}m",
         *options,
         "-cp",
-        classpath("kafka"),
+        classpath(jars),
     ]
 
 
@@ -97,7 +98,7 @@ class Node:
 
     `controllers` are the addresses of the quorum. `peer_port` is a broker's second listener, for the other site; it
     advertises `link_port` to its clients. With an `authority` the node is secured, and a broker has a listener for
-    brokers, `internal_port`. `decisions`: as of `kafka_java`.
+    brokers, `internal_port`. `decisions`, `jars`: as of `kafka_java`.
     """
 
     id: int
@@ -115,6 +116,7 @@ class Node:
     internal_port: int | None = None
     authority: Authority | None = None
     decisions: Path | None = None
+    jars: str = "kafka"
 
     @property
     def name(self) -> str:
@@ -177,9 +179,8 @@ class Node:
             raise NotReady(reason)
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
-        java = kafka_java(
-            self.folder, self.heap_megabytes, "-Xms96m", loggers=NODE_LOGGERS, decisions=self.decisions
-        )
+        logs: dict[str, Any] = {"loggers": NODE_LOGGERS, "decisions": self.decisions}
+        java = kafka_java(self.folder, self.heap_megabytes, "-Xms96m", **logs, jars=self.jars)
         if not (self.folder / "logs" / "meta.properties").exists():
             self._format(java, properties)
         return Program(self.name, (*java, "kafka.Kafka", str(properties.absolute())), kafka_environment())

@@ -26,7 +26,7 @@ from infra.stack.embedded.stack import Member, Scaled, log_file, members, open_s
 from infra.stack.security import starting_address
 from infra.stack.shop import SILENT, instances, kind_of
 from infra.stack.storage import LOOK_SECONDS, MEGABYTE, StorageWatch
-from services.kernel.exit_codes import EXIT_JUDGED, EXIT_LAYOUT, EXIT_REBUILT, EXIT_STOOD_DOWN
+from services.kernel.exit_codes import EXIT_JUDGED, EXIT_LAYOUT, EXIT_LOST, EXIT_REBUILT, EXIT_STOOD_DOWN
 from services.kernel.worker.broker_monitor import BrokerSight
 
 PLANNED = {
@@ -35,14 +35,14 @@ PLANNED = {
     EXIT_JUDGED: "decision_recorded",
     EXIT_REBUILT: "read_model_rebuilt",
 }
+# Ends that say "start me again": they do not fail a start either, as where a busy machine's broker paused for 3 s.
+PASSING = {EXIT_LOST, *PLANNED}
 FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 30.0
 # A process that has lived this long starts again at once.
 SETTLED_SECONDS = 60.0
-# A process that dies sooner after its start did not die of the broker's absence: that takes longer.
-SUDDEN_SECONDS = 1.0
-# A death so soon after the broker's absence is put down to it.
-EXCUSED_SECONDS = 10.0
+# The broker's absence explains a death this soon after it, but not one this soon after the process started.
+EXCUSED_SECONDS, SUDDEN_SECONDS = 10.0, 1.0
 
 
 def backoff(deaths: int) -> float:
@@ -121,8 +121,7 @@ class Housekeeping:
         self.storage = site_storage(settings)
         every = [name for kind in (*members, "supervisor") for name in instances(kind, MOST)]
         self._logs = [log_file(settings, name) for name in every]
-        self._recorded = False
-        self._bootstrap = ""
+        self._recorded, self._bootstrap = False, ""
         self._over = threading.Event()
 
     def start(self) -> None:
@@ -186,12 +185,9 @@ class Supervisor:
         scaled: Callable[[], Sequence[Sequence[Member]]] = tuple,
     ) -> None:
         self._broker_was_away, self._scaled, self._open = broker_was_away, scaled, False
-        self._settings = settings
-        self._pid = pid
-        self._journal = journal
+        self._settings, self._pid, self._journal = settings, pid, journal
         self._rows = [[Watched(member) for member in row] for row in rows]
-        self._phase = Phase.STARTING
-        self._stop_requested = False
+        self._phase, self._stop_requested = Phase.STARTING, False
         self._written: StackState | None = None
         self._house = Housekeeping(settings, [watched.member.name for watched in self._all()])
 
@@ -246,18 +242,21 @@ class Supervisor:
             self._relaunch(watched)
 
     def _await_ready(self, row: Sequence[Watched]) -> None:
-        """Raises NotReady when one of the row dies or is too slow, StopRequested when a signal came."""
+        """Raises NotReady when one of the row ends for good or is too slow, StopRequested when a signal came."""
+        began = time.monotonic()
         while not all(watched.ready for watched in row):
             for watched in row:
                 if not watched.ready and watched.child:
                     watched.ready = watched.member.ready()
-                    name, last = watched.member.name, watched.child.last_lines
-                    if watched.child.exit_code is not None:
-                        raise NotReady(f"{name} ended with {watched.child.exit_code}:\n{last()}")
-                    if not watched.ready and time.monotonic() > watched.started_at + watched.member.seconds:
-                        raise NotReady(
-                            f"{name} was not ready within {watched.member.seconds:.0f} s:\n{last()}"
-                        )
+                    code, seconds, failure = watched.child.exit_code, watched.member.seconds, ""
+                    if code is not None and code not in PASSING:
+                        failure = f"ended with {code}"
+                    elif not watched.ready and time.monotonic() > began + seconds:
+                        failure = f"was not ready within {seconds:.0f} s"
+                    elif code is not None:
+                        self._look_after(watched)
+                    if failure:
+                        raise NotReady(f"{watched.member.name} {failure}:\n{watched.child.last_lines()}")
             self._publish()
             if self._stop_requested:
                 raise StopRequested
@@ -371,8 +370,8 @@ class Supervisor:
 
     def _publish(self, failure: str = "") -> None:
         states = tuple(watched.state() for watched in self._all())
-        short = self._house.storage.short
-        state = StackState(self._phase, self._pid, self._settings.port_base, states, failure, short)
+        about = self._phase, self._pid, self._settings.port_base, states, failure
+        state = StackState(*about, self._house.storage.short)
         if state != self._written and self._journal.write(state):
             self._written = state
 

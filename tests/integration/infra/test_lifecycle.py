@@ -9,8 +9,9 @@ import threading
 from pathlib import Path
 
 import psutil
+import pytest
 
-from infra.base.journal import StackJournal
+from infra.base.journal import Phase, StackJournal
 from infra.base.ports import HOST
 from infra.base.settings import StackSettings
 from infra.stack.embedded.child import Program
@@ -18,7 +19,7 @@ from infra.stack.embedded.postgres import MAJOR
 from infra.stack.embedded.stack import Member
 from infra.stack.embedded.supervisor import Supervisor
 from infra.stack.shop import http_ready
-from services.kernel.exit_codes import EXIT_LOST, EXIT_STOOD_DOWN
+from services.kernel.exit_codes import EXIT_FAILED, EXIT_LOST, EXIT_STOOD_DOWN
 from tests.integration.infra.conftest import SECONDS, Shop, eventually
 from tests.ports import free_base
 
@@ -160,3 +161,34 @@ def test_a_worker_that_stands_down_is_not_shown_as_dead(tmp_path: Path) -> None:
     thread.join(SECONDS)
     assert "stood_down" in of("stands-down")
     assert "died" not in of("stands-down")
+
+
+@pytest.mark.parametrize(("code", "starts"), [(EXIT_LOST, True), (EXIT_FAILED, False)])
+def test_a_start_goes_on_after_an_end_that_passes(tmp_path: Path, code: int, starts: bool) -> None:
+    """As of a worker whose broker paused on a busy machine while the shop was starting."""
+    second = tmp_path / "second"
+    script = (
+        "import pathlib, sys, time; seen = pathlib.Path(sys.argv[1]); first = not seen.exists(); seen.touch(); "
+        f"sys.exit({code}) if first else time.sleep({SECONDS})"
+    )
+    worker = Member(
+        "worker",
+        (),
+        lambda: Program("worker", (sys.executable, "-c", script, str(second))),
+        lambda: starts_of_worker() == 2,
+        seconds=SECONDS,
+    )
+    settings, journal = StackSettings(home=tmp_path, port_base=free_base()), StackJournal(tmp_path)
+
+    def starts_of_worker() -> int:
+        return [event["event"] for event in journal.events()].count("started")
+
+    supervisor = Supervisor(settings, os.getpid(), journal, [[worker]])
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+    ends = {Phase.RUNNING, Phase.FAILED}
+    eventually(lambda: (state := journal.read()) is not None and state.phase in ends)
+    supervisor.request_stop()
+    thread.join(SECONDS)
+    events = [event["event"] for event in journal.events()]
+    assert ("running" in events, starts_of_worker()) == (starts, 1 + starts)

@@ -118,7 +118,7 @@ def test_a_planned_failover_says_which_site_was_lost(monkeypatch: pytest.MonkeyP
     settings = StackSettings()
     pair = {name: Site(name, settings) for name in ("home", "away")}
     now = Situation(pair, {"home": None, "away": control("active", 2)}, after_loss("reported"))
-    monkeypatch.setattr(failover, "situation", lambda _: now)
+    monkeypatch.setattr(failover, "situation", lambda *_: now)
     with pytest.raises(NotDone, match=r"home was replaced by away in epoch 2 .* site rebuild home"):
         failover.switch_over(settings)
 

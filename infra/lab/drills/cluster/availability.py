@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
@@ -13,7 +13,13 @@ from contracts.topics import TOPICS
 from infra.base.settings import CLUSTER
 from infra.dr.repartition import repartition_shop
 from infra.lab.checker import read_evidence
-from infra.lab.cluster.administration import elect_preferred, in_force, reassign
+from infra.lab.cluster.administration import (
+    elect_preferred,
+    in_force,
+    metadata_version,
+    reassign,
+    upgrade_metadata,
+)
 from infra.lab.cluster.cluster import BROKERS, CONTROLLERS, Cluster, timed
 from infra.lab.cluster.rig import SITE, ClusterRig
 from infra.lab.drills.cluster.promises import (
@@ -44,6 +50,8 @@ BETWEEN_SECONDS = 3.0
 STATIC = ("queued.max.requests", "400")
 # Applied while a broker runs.
 DYNAMIC = ("log.cleaner.threads", "2")
+# A set of `infra/jars.lock`, and its release as Kafka's own program names it.
+NEXT, NEXT_RELEASE = "kafka-next", "4.4"
 RULES = tuple(rule.name.lower() for rule in OrderRefusal)
 NEW, RACK, LEAVING = 4, "rack-4", 1
 MOVED = (
@@ -147,14 +155,40 @@ def _restart_every_node(course: Course[ClusterRig]) -> Interval:
     course.show(f"setting {DYNAMIC[0]}={DYNAMIC[1]} on each broker as it runs")
     seconds = timed(partial(_change_while_running, cluster))
     report.figures["changing a setting of three running brokers, s"] = seconds
-    for number in (*BROKERS, *CONTROLLERS):
-        name = cluster.nodes[number].name
-        course.show(f"restarting {name}")
-        report.figures[f"{name}: down, up and in sync, s"] = timed(partial(_restart, cluster, number))
-        time.sleep(BETWEEN_SECONDS)
+    _restart_nodes(course, dict([STATIC]))
     ended = time.time()
     course.sleep(WARM)
     return Interval(began, ended, before, probe)
+
+
+def _upgrade_every_node(course: Course[ClusterRig]) -> Interval:
+    """Nodes first, which write the old metadata, then the metadata: until then each node could go back."""
+    bootstrap, before = course.rig.cluster.bootstrap, course.rig.restarts()
+    probe, old = _start_probe(course), metadata_version(bootstrap)
+    course.sleep(WARM)
+    began = time.time()
+    _restart_nodes(course, {}, NEXT)
+    course.show(f"the metadata are upgraded to {NEXT_RELEASE}")
+    upgrade_metadata(bootstrap, NEXT_RELEASE, NEXT)
+    ended = time.time()
+    course.sleep(WARM)
+    new = metadata_version(bootstrap)
+    course.report.promise(
+        "the metadata have the new version", NEXT_RELEASE, f"{old}, then {new}", new.startswith(NEXT_RELEASE)
+    )
+    return Interval(began, ended, before, probe)
+
+
+def _restart_nodes(course: Course[ClusterRig], own: Mapping[str, str], jars: str = "kafka") -> None:
+    """Restarts one node after the other, with these settings of its own and these jars."""
+    cluster, began = course.rig.cluster, time.time()
+    for number in (*BROKERS, *CONTROLLERS):
+        cluster.nodes[number] = node = replace(cluster.nodes[number], jars=jars)
+        course.show(f"restarting {node.name}")
+        seconds = timed(partial(_restart, cluster, number, own))
+        course.report.figures[f"{node.name}: down, up and in sync, s"] = seconds
+        time.sleep(BETWEEN_SECONDS)
+    course.report.figures["all nodes restarted, s"] = time.time() - began
 
 
 def _change_while_running(cluster: Cluster) -> None:
@@ -166,17 +200,16 @@ def _change_while_running(cluster: Cluster) -> None:
             future.result(60)
 
 
-def _restart(cluster: Cluster, number: int) -> None:
+def _restart(cluster: Cluster, number: int, own: Mapping[str, str]) -> None:
     if number in BROKERS:
-        cluster.restart(number, own=dict([STATIC]))
+        cluster.restart(number, own)
         return
     cluster.stop(number)
-    cluster.launch(number, own=dict([STATIC]))
+    cluster.launch(number, own)
     cluster.await_quorum()
 
 
-def _settings_are_in_force(course: Course[ClusterRig], interval: Interval) -> None:
-    course.report.figures["all nodes restarted, s"] = interval.ended - interval.began
+def _settings_are_in_force(course: Course[ClusterRig], _: Interval) -> None:
     names = [str(broker) for broker in BROKERS]
     settings = in_force(course.rig.cluster.admin, ConfigResource.Type.BROKER, names)
     for name, value in (STATIC, DYNAMIC):
@@ -311,6 +344,14 @@ ROLLING = Drill(
     clients=cluster_clients("rolling"),
     faults=_restart_every_node,
     promises=(_settings_are_in_force, _write_gap, all_have_outcomes, _no_command_fails, log_is_sound),
+)
+UPGRADE = Drill(
+    "cluster upgrade",
+    "Move every node to Kafka's next release under load, then the metadata: no command may fail.",
+    rig=with_shop,
+    clients=cluster_clients("upgrade"),
+    faults=_upgrade_every_node,
+    promises=(_write_gap, all_have_outcomes, _no_command_fails, log_is_sound),
 )
 REASSIGN = Drill(
     "cluster reassign",
