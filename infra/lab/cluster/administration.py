@@ -217,9 +217,10 @@ def read_quorum(controllers: str) -> Quorum:
     return Quorum(int(about["LeaderId"]), int(about["MaxFollowerLagTimeMs"]))
 
 
-def metadata_version(bootstrap: str) -> str:
-    """The version in which the controllers write the cluster's metadata, like 4.3-IV0. Raises ToolFailed."""
-    output = run_tool(FEATURES, "--bootstrap-server", bootstrap, "describe")
+def metadata_version(bootstrap: str, jars: str) -> str:
+    """The version in which the controllers write the cluster's metadata, like 4.3-IV0. Older jars do not know the
+    names of newer ones. Raises ToolFailed."""
+    output = run_tool(FEATURES, "--bootstrap-server", bootstrap, "describe", jars=jars)
     (version,) = re.findall(r"metadata\.version\s.*FinalizedVersionLevel:\s*(\S+)", output)
     return str(version)
 

@@ -164,7 +164,7 @@ def _restart_every_node(course: Course[ClusterRig]) -> Interval:
 def _upgrade_every_node(course: Course[ClusterRig]) -> Interval:
     """Nodes first, which write the old metadata, then the metadata: until then each node could go back."""
     bootstrap, before = course.rig.cluster.bootstrap, course.rig.restarts()
-    probe, old = _start_probe(course), metadata_version(bootstrap)
+    probe, old = _start_probe(course), metadata_version(bootstrap, NEXT)
     course.sleep(WARM)
     began = time.time()
     _restart_nodes(course, {}, NEXT)
@@ -172,7 +172,7 @@ def _upgrade_every_node(course: Course[ClusterRig]) -> Interval:
     upgrade_metadata(bootstrap, NEXT_RELEASE, NEXT)
     ended = time.time()
     course.sleep(WARM)
-    new = metadata_version(bootstrap)
+    new = metadata_version(bootstrap, NEXT)
     course.report.promise(
         "the metadata have the new version", NEXT_RELEASE, f"{old}, then {new}", new.startswith(NEXT_RELEASE)
     )
