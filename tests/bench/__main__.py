@@ -41,6 +41,7 @@ BENCHMARKS = {
     "P13": ("p13_scale_out", "what the next slot and core give"),
     "P14": ("p14_others", "what other clients wait for one greedy customer, and for a hostile crowd"),
     "P15": ("p15_security", "what security costs"),
+    "P16": ("p16_cluster_size", "what the size of a cluster costs"),
     "P10": ("p10_memory", "memory over time"),
 }
 INTERRUPTED = 130
