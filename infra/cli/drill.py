@@ -37,7 +37,7 @@ from infra.lab.drills.report import RUN_COLUMNS, DrillReport, append_run, read_r
 from infra.lab.drills.router import routed
 from infra.lab.drills.site_loss import DESTROYED
 from infra.lab.drills.switchover import FAILBACK, PLANNED
-from infra.lab.drills.takeover import REPLACED, SPLIT_BRAIN, unplanned
+from infra.lab.drills.takeover import BOTH_SITES, REPLACED, SPLIT_BRAIN, unplanned
 from infra.stack.compose.engine import Failure, compose_home
 from infra.stack.site import as_started, home_settings
 
@@ -49,6 +49,7 @@ HELD_SECONDS = 3.0
 FAILURES = (DaybookError, TimeoutError, KafkaException, httpx.HTTPError)
 DRILLS: tuple[Drill[Any, Any], ...] = (
     unplanned(),
+    BOTH_SITES,
     PLANNED,
     FAILBACK,
     SPLIT_BRAIN,

@@ -64,15 +64,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Clients:
-    """The clients of a drill: `letter` begins the names of their orders, `suffix` ends them; `rate` per second."""
+    """The clients of a drill: `letter` begins the names of their orders, `suffix` ends them; `rate` per second. They
+    send `extra` headers until they are sent to another site."""
 
     letter: str
     suffix: str = ""
     rate: float = RATE
+    extra: Mapping[str, str] = field(default_factory=dict)
 
     def load(self, run: Run, rig: Rig, site: str) -> Load:
         shopping = Shopping(run.seed, f"{self.letter}{run.seed}-{rig.run_id}{self.suffix}")
-        return Load(rig.urls, site, shopping, run.folder / f"responses{self.suffix}.jsonl", self.rate)
+        file = run.folder / f"responses{self.suffix}.jsonl"
+        return Load(rig.urls, site, shopping, file, self.rate, self.extra)
 
 
 @dataclass

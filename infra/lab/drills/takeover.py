@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from infra.dr.failover import Failover
 from infra.dr.losses import Report
@@ -17,6 +17,7 @@ from infra.lab.drills.judgement import (
     check_tokens,
     event_epochs,
     judge,
+    not_logged,
 )
 from infra.lab.drills.pair import Damage, Kind, Sides, both_sites, damage, repair
 from infra.lab.drills.report import RPO, RTO, step_line
@@ -38,6 +39,7 @@ OLD_CLIENTS, NEW_CLIENTS = Clients("s", "-old", APART_RATE), Clients("s", "-new"
 APART_WARM, APART = (4.0, 8.0), (4.0, 9.0)
 WATCHED_SECONDS = 6.0
 FROZEN = (2.0, 20.0)
+ON_BOTH = '"durability":"both-sites"'  # in the body of a response
 
 
 @dataclass
@@ -170,6 +172,27 @@ def unplanned(kind: Kind | None = None) -> Drill[Sides, TakenOver]:
             _log_is_sound,
         ),
     )
+
+
+def _reported_on_both_is_kept(course: Course[Sides], taken: TakenOver) -> None:
+    """By the clients' own journals, with how long such writes took until the site was lost."""
+    report, durable = course.report, [one for one in taken.responses if ON_BOTH in one.body]
+    report.none("reported as on both sites, and lost", not_logged(course.rig.other.bootstrap, durable))
+    took = sorted(one.seconds for one in durable if one.at < taken.damage.at and not one.repeats)
+    report.figures["writes reported as on both sites"] = len(durable)
+    for share in (0.5, 0.99) if took else ():
+        report.figures[f"p{share * 100:.0f} of these until the loss, ms"] = (
+            took[int(share * len(took))] * 1000
+        )
+
+
+BOTH_SITES = replace(
+    unplanned(Kind.DEAD),
+    name="both-sites",
+    claim="Kill the active site under writes that wait for both: none that was reported on both is lost.",
+    clients=Clients("d", extra={"Durability": "both-sites"}),
+    promises=(*unplanned().promises, _reported_on_both_is_kept),
+)
 
 
 @dataclass

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import aiohttp
@@ -150,7 +151,7 @@ def longest_gap(
 
 
 class Client:
-    """Sends commands to the APIs of `site`, one of `sites`, which may change at any time.
+    """Sends commands to the APIs of `site`, one of `sites`, which may change at any time, with `extra` headers.
 
     `patience`: seconds after which a command without an outcome raises NoResponse; at once after `give_up`. `failed`
     counts the attempts without an outcome, by problem code or by the error's name.
@@ -163,8 +164,9 @@ class Client:
         site: str,
         patience: float = PATIENCE_SECONDS,
         longest_pause: float = LONGEST_PAUSE_SECONDS,
+        extra: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.site = site
+        self.site, self.extra = site, extra
         self._session, self._sites = session, sites
         self._patience, self._longest_pause = patience, longest_pause
         self.failed: Counter[str] = Counter()
@@ -207,7 +209,7 @@ class Client:
         site = self.site
         wait = "?wait=settled" if request.settles and self._new_orders else ""
         url = f"{self._sites[site][request.api]}{request.path}{wait}"
-        headers = request.headers | self._sites[site].caller.headers()
+        headers = {**request.headers, **self._sites[site].caller.headers(), **self.extra}
         async with self._session.post(url, data=request.body, headers=headers) as http:
             self._something_there = True
             content = await http.read()

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
 import msgspec
@@ -26,15 +27,21 @@ PATIENCE_SECONDS = 90.0
 class Load(Background):
     """Clients of `site`, in a thread of their own from the beginning of a `with` to `finish`, at the latest to its end.
 
-    `sites` holds every site's APIs. `sent` are all commands by command id; `responses` are in order of arrival, and
-    each is written to `file` as a line of JSON at once.
+    `sites` holds every site's APIs, `extra` the headers that each command has beside its own. `sent` are all commands
+    by command id; `responses` are in order of arrival, and each is written to `file` as a line of JSON at once.
     """
 
     def __init__(
-        self, sites: Mapping[str, Urls], site: str, shopping: Shopping, file: Path, rate: float = RATE
+        self,
+        sites: Mapping[str, Urls],
+        site: str,
+        shopping: Shopping,
+        file: Path,
+        rate: float = RATE,
+        extra: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__("load")
-        self._sites, self._site, self._shopping, self._rate = sites, site, shopping, rate
+        self._sites, self._site, self._shopping, self._rate, self._extra = sites, site, shopping, rate, extra
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = file.open("wb", buffering=0)
         self._client: Client | None = None
@@ -61,10 +68,10 @@ class Load(Background):
         return self._client.failed if self._client is not None else Counter()
 
     def switch(self, site: str) -> None:
-        """Send every attempt, repeats included, to this site from now on."""
+        """Send every attempt, repeats included, to this site from now on, and no `extra` headers."""
         self._site = site
         if self._client is not None:
-            self._client.site = site
+            self._client.site, self._client.extra = site, {}
 
     def finish(self) -> list[Request]:
         """Send no new commands and wait for those under way. Returns those without an outcome in time."""
@@ -91,7 +98,7 @@ class Load(Background):
 
     async def _run(self) -> None:
         async with session(CONCURRENCY, ATTEMPT_SECONDS) as http:
-            self._client = Client(http, self._sites, self._site, float("inf"), PAUSE_SECONDS)
+            self._client = Client(http, self._sites, self._site, float("inf"), PAUSE_SECONDS, self._extra)
             opening = ([request] for request in self._shopping.opening())
             await send_all(opening, self._send, CONCURRENCY, Pace(None))
             self._opened.set()

@@ -9,7 +9,7 @@ from infra.lab.drills.pair import Kind, Pair
 from infra.lab.drills.router import routed
 from infra.lab.drills.site_loss import DESTROYED
 from infra.lab.drills.switchover import FAILBACK, PLANNED
-from infra.lab.drills.takeover import REPLACED, SPLIT_BRAIN, unplanned
+from infra.lab.drills.takeover import BOTH_SITES, REPLACED, SPLIT_BRAIN, unplanned
 from tests.dr.conftest import RunDrill
 from tests.dr.full.by_hand import FORCED, INTERRUPTED
 from tests.dr.full.drills import BROKERS_RESTART, DATABASE_LOST
@@ -48,6 +48,11 @@ def test_a_loss_and_the_way_back(pair: Pair, run_drill: RunDrill, kind: Kind) ->
 @pytest.mark.parametrize(("number", "kind"), [(2, Kind.DEAD), (3, Kind.CUT), (4, None)])
 def test_a_loss(pair: Pair, run_drill: RunDrill, number: int, kind: Kind | None) -> None:
     run_drill(unplanned(kind), pair, number)
+
+
+def test_what_was_reported_on_both_sites_is_kept(pair: Pair, run_drill: RunDrill) -> None:
+    report = run_drill(BOTH_SITES, pair)
+    assert report.figures["writes reported as on both sites"] > 0
 
 
 def test_a_site_is_lost_with_its_disks(pair: Pair, run_drill: RunDrill) -> None:
