@@ -139,7 +139,10 @@ def clean(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] 
         in_containers.clean(settings)
         return
     _stop_all(settings)
-    shutil.rmtree(settings.home)
+    try:
+        shutil.rmtree(settings.home)
+    except OSError as error:  # another command writes there, or removes it too
+        fail(f"{error.filename} could not be removed ({error.strerror}): type the command again")
     notes.print(f"Removed {settings.home}.")
 
 
