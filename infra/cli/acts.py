@@ -20,7 +20,7 @@ from infra.base.settings import StackSettings
 from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
 from infra.dr.plan import controls, newest_active
-from infra.log.control import PATIENT_SECONDS
+from infra.log.control import PATIENT_SECONDS, READ_SECONDS
 from infra.stack.platform import platform_of
 from infra.stack.site import home_settings
 from services.kernel.log.control import read_control
@@ -54,28 +54,29 @@ def recorded(act: str, subject: str, why: str = "", kafka: str = "") -> Iterator
     """Records an operator's act when it has ended, done or failed, at the site that is active then. `subject`: what it
     is done to, by its id. `kafka`: the broker at which it is done, if it is at one."""
 
-    def write(outcome: ActOutcome) -> None:
+    def write(outcome: ActOutcome, seconds: float) -> None:
         acted = OperatorActed(operator_id(), act, subject, why, outcome, now_micros())
-        write_journal(_active(kafka), [(f"act/{acted.who}", acted)])
+        write_journal(_active(kafka, seconds), [(f"act/{acted.who}", acted)])
 
     try:
         yield
     except BaseException:
         with suppress(*_UNRECORDED):  # what failed is the message
-            write("failed")
+            write("failed", READ_SECONDS)
         raise
     try:
-        write("done")
+        write("done", PATIENT_SECONDS)
     except _UNRECORDED as error:
         fail(f"`{act}` is done, but {TOPIC} has no record of it: {error}")
 
 
-def _active(kafka: str) -> str:
-    """The broker of the active site: what is written at a passive one would not be mirrored. Raises NotDone."""
+def _active(kafka: str, seconds: float) -> str:
+    """The broker of the active site: what is written at a passive one would not be mirrored. Raises NotDone where none
+    responds within so many seconds."""
     if kafka and read_control(kafka).role.role == "active":
         return kafka
     sites = platform_of(StackSettings()).sites()
-    if (name := newest_active(controls(sites, PATIENT_SECONDS))) is None:
+    if (name := newest_active(controls(sites, seconds))) is None:
         raise NotDone("no site is active")
     return sites[name].bootstrap
 

@@ -50,7 +50,7 @@ from services.kernel.record.envelope import now_micros
 SERVICES = tuple(TOPICS)
 WRITE_SECONDS = 20.0
 # A lost site is silent: what replaces it must not wait long. What needs both sites waits for one that is busy.
-READ_SECONDS, PATIENT_SECONDS = 2.0, 15.0
+READ_SECONDS, PATIENT_SECONDS = 2.0, 8.0
 FENCE_TIMEOUT_MS = 10_000
 
 

@@ -173,9 +173,8 @@ def _upgrade_every_node(course: Course[ClusterRig]) -> Interval:
     ended = time.time()
     course.sleep(WARM)
     new = metadata_version(bootstrap, NEXT)
-    course.report.promise(
-        "the metadata have the new version", NEXT_RELEASE, f"{old}, then {new}", new.startswith(NEXT_RELEASE)
-    )
+    kept, versions = new.startswith(NEXT_RELEASE), f"{old}, then {new}"
+    course.report.promise("the metadata have the new version", NEXT_RELEASE, versions, kept)
     return Interval(began, ended, before, probe)
 
 
