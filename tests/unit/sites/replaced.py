@@ -189,7 +189,7 @@ class Model:
         if not (self.final_check and self.why_not("api")):
             self.acknowledged.append(self.now)
 
-    def read_site(self, address: str) -> Control:
+    def read_site(self, address: str, *_: object) -> Control:
         if address == "away":
             return self.control("away", self.now)
         until, broker = self.now + SILENT, self.home["broker"]
