@@ -37,6 +37,8 @@ _FLOW = """\
 {target}.producer.transaction.timeout.ms = {transaction_ms}
 # a record beyond the producer's own megabyte would end the task, and the mirror with it
 {target}.producer.max.request.size = {request_bytes}
+# not taken from the settings of all: without it the worker reads every class to find its plugins
+{target}.plugin.discovery = service_load
 """
 
 _ONE_WAY = """\
