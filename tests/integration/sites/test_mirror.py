@@ -16,6 +16,7 @@ from contracts.kernel.records import SiteRole
 from infra.dr.mirror import caught_up, mirror_lag
 from infra.log.control import write_role
 from infra.log.topics import catalogue, drift
+from infra.stack.embedded.stack import log_file
 from infra.stack.mirror_settings import mirror_transactional_id
 from infra.stack.shop import MIRROR
 from services.kernel.log import clients
@@ -43,6 +44,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory, decisions: Decisions) -> Ite
     with two_sites(folder, *members, environment=decisions.environment) as stack:
         eventually(lambda: stack.member(stack.away, "mirror")[1])
         yield stack
+
+
+def test_a_mirror_starts_without_a_search_through_all_classes(stack: TwoSites) -> None:
+    """Which takes most of its start, and on a busy machine longer than the supervisor waits."""
+    log = log_file(stack.away.settings, MIRROR).read_text()
+    assert "with ServiceLoaderScanner took" in log
+    assert "with ReflectionScanner took" not in log
 
 
 def write(bootstrap: str, numbers: range, *, commit: bool = True, flow: str = "") -> None:
