@@ -1,7 +1,7 @@
 """P16: what the size of a cluster costs: partitions, clients and their threads, brokers' threads, replicas.
 
-Three brokers and three controllers on this machine, later five brokers. They replicate over a listener of their own,
-on another address than that of the clients, and the last row shows who is connected to which.
+Three brokers and three controllers, later five brokers. They replicate over a listener of their own, at another address
+than that of the clients; the last row shows who is connected to which.
 """
 
 from __future__ import annotations
@@ -276,8 +276,7 @@ class Traffic:
         """As fast as they can; every record is read by one consumer. Raises Unmeasurable where one is not."""
         bootstrap, topic = self._cluster.bootstrap, self._topic
         writers = [Writing(bootstrap, topic, SMALL) for _ in range(producers)]
-        shares = [range(SPREAD)[first::consumers] for first in range(consumers)]
-        readers = [_at_the_end(bootstrap, topic, share) for share in shares]
+        readers = [_at_the_end(bootstrap, topic, range(SPREAD)[n::consumers]) for n in range(consumers)]
         read, written = [0] * consumers, threading.Event()
 
         def consume(number: int) -> None:
@@ -286,13 +285,15 @@ class Traffic:
 
         brokers, own, began = self._cluster.cpu_seconds(), time.process_time(), time.perf_counter()
         reading = [threading.Thread(target=consume, args=(number,)) for number in range(consumers)]
-        writing = [threading.Thread(target=one.write_until, args=(began + self._seconds,)) for one in writers]
+        writing = [
+            threading.Thread(target=writer.write_until, args=(began + self._seconds,)) for writer in writers
+        ]
         for thread in (*reading, *writing):
             thread.start()
         for thread in writing:
             thread.join()
         took = time.perf_counter() - began
-        acknowledged = sum(one.acknowledged for one in writers)
+        acknowledged = sum(writer.acknowledged for writer in writers)
         wait_until(lambda: sum(read) >= acknowledged, "all records are read", 60)
         written.set()
         for thread in reading:

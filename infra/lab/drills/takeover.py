@@ -176,14 +176,13 @@ def unplanned(kind: Kind | None = None) -> Drill[Sides, TakenOver]:
 
 def _reported_on_both_is_kept(course: Course[Sides], taken: TakenOver) -> None:
     """By the clients' own journals, with how long such writes took until the site was lost."""
-    report, durable = course.report, [one for one in taken.responses if ON_BOTH in one.body]
+    report, durable = course.report, [response for response in taken.responses if ON_BOTH in response.body]
     report.none("reported as on both sites, and lost", not_logged(course.rig.other.bootstrap, durable))
-    took = sorted(one.seconds for one in durable if one.at < taken.damage.at and not one.repeats)
+    before = (response for response in durable if response.at < taken.damage.at)
+    took = sorted(response.seconds for response in before if not response.repeats)
     report.figures["writes reported as on both sites"] = len(durable)
-    for share in (0.5, 0.99) if took else ():
-        report.figures[f"p{share * 100:.0f} of these until the loss, ms"] = (
-            took[int(share * len(took))] * 1000
-        )
+    for percent in (50, 99) if took else ():
+        report.figures[f"p{percent} of these until the loss, ms"] = took[percent * len(took) // 100] * 1000
 
 
 BOTH_SITES = replace(

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import aiohttp
@@ -164,9 +163,9 @@ class Client:
         site: str,
         patience: float = PATIENCE_SECONDS,
         longest_pause: float = LONGEST_PAUSE_SECONDS,
-        extra: Mapping[str, str] = MappingProxyType({}),
+        extra: Mapping[str, str] | None = None,
     ) -> None:
-        self.site, self.extra = site, extra
+        self.site, self.extra = site, extra or {}
         self._session, self._sites = session, sites
         self._patience, self._longest_pause = patience, longest_pause
         self.failed: Counter[str] = Counter()

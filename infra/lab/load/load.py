@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Self
 
 import msgspec
@@ -38,7 +37,7 @@ class Load(Background):
         shopping: Shopping,
         file: Path,
         rate: float = RATE,
-        extra: Mapping[str, str] = MappingProxyType({}),
+        extra: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__("load")
         self._sites, self._site, self._shopping, self._rate, self._extra = sites, site, shopping, rate, extra
