@@ -167,7 +167,7 @@ def _mirror(settings: StackSettings, source: Site) -> Member:
         (mirror.port,),
         prepare,
         lambda: mirror_ready(mirror),
-        seconds=120 if settings.brokers == 1 else NODE_SECONDS,
+        seconds=NODE_SECONDS,  # on two busy cores it copies its first record after 120 s
         # only the guard can tell
         alive=lambda: health(settings.health_url("guard"), "mirror") != 503,
         awaited=False,
