@@ -11,24 +11,24 @@ import os
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from infra.base.ports import HOST
 from infra.base.waiting import wait_until
-from infra.lab.cluster.administration import DURABLE, create_assigned, delete_topics, elect_preferred
+from infra.lab.cluster.administration import DURABLE, Layout, create_assigned, delete_topics, read_layout
 from infra.lab.cluster.cluster import BROKERS, CONTROLLERS, Cluster, timed
 from infra.stack.embedded.kafka import Node
 from services.kernel.log import clients
+from services.kernel.log.reader import high_watermarks
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
 from tests.ports import free_base
 
@@ -42,7 +42,8 @@ THREADS = {"1 and 2 threads": (1, 2), "2 and 4 threads": (2, 4), "4 and 8 thread
 REPLICAS = (3, 1, 5)
 FIVE = (*BROKERS, 4, 5)
 QUEUED = 20_000  # records ahead of each producer
-REPLICATION_HOST = "127.0.0.2"
+# Kafka refuses two listeners with one port, even at two addresses.
+REPLICATION_HOST, REPLICATION_PORTS = "127.0.0.2", 30
 MIB = 2**20
 
 
@@ -53,29 +54,27 @@ class ReplicatingApart(Cluster):
         node = super()._node(number)
         if number in CONTROLLERS:
             return node
-        listeners = f"PLAINTEXT://{HOST}:{node.port},REPLICATION://{REPLICATION_HOST}:{node.port}"
+        apart = node.port + REPLICATION_PORTS
+        listeners = f"PLAINTEXT://{HOST}:{node.port},REPLICATION://{REPLICATION_HOST}:{apart}"
         protocols = (f"{name}:PLAINTEXT" for name in ("PLAINTEXT", "REPLICATION", "CONTROLLER"))
-        apart = {
+        own = {
             "listeners": listeners,
             "advertised.listeners": listeners,
             "listener.security.protocol.map": ",".join(protocols),
             "inter.broker.listener.name": "REPLICATION",
         }
-        return replace(node, own={**node.own, **apart})
+        return replace(node, own={**node.own, **own})
 
     def connected(self, host: str) -> int:
         """The connections that brokers have opened to brokers at this address."""
-        ports = {self.nodes[number].port for number in self.brokers}
+        brokers = self.nodes.keys() - CONTROLLERS
+        ports = {self.nodes[number].port + more for number in brokers for more in (0, REPLICATION_PORTS)}
         return sum(
-            link.raddr[:1] == (host,) and link.raddr[1] in ports
-            for number in self.brokers
+            link.raddr[0] == host and link.raddr[1] in ports
+            for number in brokers
             for link in psutil.Process(self.pid(number)).net_connections("tcp")
             if link.raddr
         )
-
-    @property
-    def brokers(self) -> list[int]:
-        return [number for number in self.nodes if number not in CONTROLLERS]
 
     def cpu_seconds(self) -> float:
         return sum(sum(psutil.Process(self.pid(number)).cpu_times()[:2]) for number in self.nodes)
@@ -93,13 +92,13 @@ def run(effort: Effort, say: Say) -> list[Measured]:
 
 
 def _by_partitions(cluster: ReplicatingApart, counts: Sequence[int], say: Say) -> list[Measured]:
-    """Once each: topics are made, a broker dies, and comes back."""
+    """Once each: a topic is made, a broker dies, and comes back."""
     created, elected, whole, memory = ({f"{count:,}": list[Window]() for count in counts} for _ in range(4))
     for count in counts:
         name, topic = f"{count:,}", f"p16-{count}"
-        every = [[BROKERS[(first + n) % 3] for n in range(3)] for first in range(count)]
         say(f"{name} partitions")
-        created[name].append(Window(timed(partial(create_assigned, cluster.admin, topic, every))))
+        creating = partial(create_assigned, cluster.admin, topic, _on_all(count))
+        created[name].append(Window(timed(creating)))
         lost, others = BROKERS[0], BROKERS[1:]
         led = sum(1 for led_topic, _ in cluster.layout().led_by(lost) if led_topic == topic)
         cluster.kill(lost)
@@ -108,32 +107,45 @@ def _by_partitions(cluster: ReplicatingApart, counts: Sequence[int], say: Say) -
         memory[name].append(Window(max(megabytes)))
         cluster.launch(lost)
         whole[name].append(Window(timed(partial(_await_whole, cluster, lost))))
-        elect_preferred(cluster.bootstrap)
         delete_topics(cluster.admin, [topic])
         say(
             f"{name}: elected after {elected[name][0].figure:.1f} s, whole after {whole[name][0].figure:.1f} s"
         )
-    rows = [
+    return [
         Measured("partitions created, three replicas each", "s", created, lower_is_better=True),
-        Measured("a broker killed: until all have leaders", "s", elected, lower_is_better=True),
+        Measured(
+            "a broker killed: until all have leaders (its session: 6 s)", "s", elected, lower_is_better=True
+        ),
         Measured("it comes back: until all are in sync", "s", whole, lower_is_better=True),
         Measured("memory of the larger remaining broker", "MiB", memory, lower_is_better=True),
     ]
-    rows[1].notes.append("the session of a broker takes 6 s of it")
-    return rows
+
+
+def _on_all(partitions: int) -> list[list[int]]:
+    """Each partition on every broker, led by one after the other."""
+    return [[BROKERS[(first + n) % 3] for n in range(3)] for first in range(partitions)]
 
 
 def _await_leaders(cluster: Cluster, lost: int) -> None:
-    wait_until(lambda: not cluster.layout().led_by(lost), "all have leaders", ELECTED_SECONDS, every=0.1)
+    """Until no partition counts on the lost broker, neither as its leader nor as in sync."""
+    wait_until(lambda: not _counting_on(cluster, lost), "all have leaders", ELECTED_SECONDS, every=0.1)
 
 
-def _await_whole(cluster: Cluster, number: int) -> None:
-    cluster.await_members([number])
-    cluster.await_in_sync()
+def _await_whole(cluster: Cluster, lost: int) -> None:
+    every = len(_layout(cluster).partitions)
+    wait_until(lambda: _counting_on(cluster, lost) == every, "all are in sync", ELECTED_SECONDS, every=0.5)
+
+
+def _counting_on(cluster: Cluster, number: int) -> int:
+    return sum(number in replicas.in_sync for replicas in _layout(cluster).partitions.values())
+
+
+def _layout(cluster: Cluster) -> Layout:
+    """As a broker says that was not away: a new client has asked no other one yet."""
+    return read_layout(clients.admin(cluster.nodes[BROKERS[1]].address, {"log_level": 0}))
 
 
 def _by_clients(cluster: ReplicatingApart, effort: Effort, say: Say) -> list[Measured]:
-    """The same records by more clients of one process: each has threads of its own."""
     with Traffic(cluster, "p16-clients", effort.seconds) as traffic:
         contenders = [
             Contender(
@@ -146,7 +158,6 @@ def _by_clients(cluster: ReplicatingApart, effort: Effort, say: Say) -> list[Mea
 
 
 def _by_threads(cluster: ReplicatingApart, effort: Effort, say: Say) -> list[Measured]:
-    """Broker threads, changed while the brokers run."""
     with Traffic(cluster, "p16-threads", effort.seconds) as traffic:
 
         def window(threads: tuple[int, int]) -> Window:
@@ -163,18 +174,18 @@ def _by_threads(cluster: ReplicatingApart, effort: Effort, say: Say) -> list[Mea
 
 
 def _set_threads(cluster: Cluster, network: int, io: int) -> None:
+    admin = cluster.admin
     for number in BROKERS:
         entries = [
             ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
             for name, value in (("num.network.threads", network), ("num.io.threads", io))
         ]
         resource = ConfigResource(ConfigResource.Type.BROKER, str(number), incremental_configs=entries)
-        for future in cluster.admin.incremental_alter_configs([resource]).values():
+        for future in admin.incremental_alter_configs([resource]).values():
             future.result(60)
 
 
 def _by_replicas(cluster: ReplicatingApart, effort: Effort, say: Say) -> list[Measured]:
-    """One producer, every record acknowledged by all replicas: one at a time, and as fast as it can."""
     for number in FIVE[len(BROKERS) :]:
         say(f"broker {number} joins")
         cluster.add(number, f"rack-{number}")
@@ -183,10 +194,9 @@ def _by_replicas(cluster: ReplicatingApart, effort: Effort, say: Say) -> list[Me
         create_assigned(cluster.admin, f"p16-replicas-{count}", [FIVE[:count]], durable)
 
     def contenders(measure: Callable[..., Window]) -> list[Contender]:
-        topics = {count: f"p16-replicas-{count}" for count in REPLICAS}
         return [
-            Contender(f"{count} replicas", partial(measure, cluster, topic, effort.seconds))
-            for count, topic in topics.items()
+            Contender(f"{count} replicas", partial(measure, cluster, f"p16-replicas-{count}", effort.seconds))
+            for count in REPLICAS
         ]
 
     fast = interleave(contenders(_as_fast_as_possible), effort.windows, say)
@@ -202,9 +212,8 @@ def _as_fast_as_possible(cluster: ReplicatingApart, topic: str, seconds: float) 
     before, began = cluster.cpu_seconds(), time.perf_counter()
     writing.write_until(began + seconds)
     took = time.perf_counter() - began
-    return Window(
-        writing.acknowledged * LARGE / MIB / took, {"cpu brokers": (cluster.cpu_seconds() - before) / took}
-    )
+    cpu = {"cpu brokers": (cluster.cpu_seconds() - before) / took}
+    return Window(writing.acknowledged * LARGE / MIB / took, cpu)
 
 
 def _one_by_one(cluster: ReplicatingApart, topic: str, seconds: float) -> Window:
@@ -234,11 +243,11 @@ class Writing:
     topic: str
     size: int
     acknowledged: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
 
     def write_until(self, end: float) -> None:
         """Write until `end`, of `time.perf_counter`, and wait for the acknowledgements."""
-        options: dict[str, Any] = {"linger.ms": 5, "queue.buffering.max.messages": QUEUED, "log_level": 0}
+        options: dict[str, Any] = {"queue.buffering.max.messages": QUEUED, "linger.ms": 5, "log_level": 0}
         producer: Producer = clients.writer(self.bootstrap, options)
         value = os.urandom(self.size)
         while time.perf_counter() < end:
@@ -249,13 +258,11 @@ class Writing:
                 producer.poll(0.01)
         producer.flush(60)
         if self.refused:
-            raise Unmeasurable(f"{self.topic}: records were refused: {dict(self.refused)}")
+            raise Unmeasurable(f"{self.topic}: {self.refused} records were refused")
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is None:
-            self.acknowledged += 1
-        else:
-            self.refused[error.name()] += 1
+        self.acknowledged += error is None
+        self.refused += error is not None
 
 
 class Traffic:
@@ -265,8 +272,7 @@ class Traffic:
         self._cluster, self._topic, self._seconds = cluster, topic, seconds
 
     def __enter__(self) -> Traffic:
-        every = [[BROKERS[(first + n) % 3] for n in range(3)] for first in range(SPREAD)]
-        create_assigned(self._cluster.admin, self._topic, every)
+        create_assigned(self._cluster.admin, self._topic, _on_all(SPREAD))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -302,19 +308,18 @@ class Traffic:
             reader.close()
         if sum(read) != acknowledged:
             raise Unmeasurable(f"{sum(read)} of {acknowledged} records were read")
-        cpu = {
-            "cpu clients": (time.process_time() - own) / took,
-            "cpu brokers": (self._cluster.cpu_seconds() - brokers) / took,
+        cpu_of = {
+            "cpu clients": time.process_time() - own,
+            "cpu brokers": self._cluster.cpu_seconds() - brokers,
         }
+        cpu = {name: seconds / took for name, seconds in cpu_of.items()}
         return Window(acknowledged / took, {"MiB/s": acknowledged * SMALL / MIB / took, **cpu})
 
 
 def _at_the_end(bootstrap: str, topic: str, partitions: Sequence[int]) -> Consumer:
     """A consumer that reads what is written to these partitions from now on."""
+    ends = partial(high_watermarks, bootstrap, topic, list(partitions))
+    positions = wait_until(ends, "the topic can be read", 60, later=(KafkaException,))
     consumer = clients.reader(bootstrap, {"log_level": 0})
-    ends = []
-    for number in partitions:
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
-        ends.append(TopicPartition(topic, number, end))
-    consumer.assign(ends)
+    consumer.assign([TopicPartition(topic, number, end) for number, end in positions.items()])
     return consumer
