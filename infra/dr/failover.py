@@ -27,7 +27,7 @@ from infra.dr.incident import (
 )
 from infra.dr.inputs import drain
 from infra.dr.losses import TornTransaction, torn_at
-from infra.dr.mirror import MirrorMeter
+from infra.dr.mirror import MirrorMeter, mirror_lag
 from infra.dr.plan import Show, SiteStep, Steps, both_sites, control_at, controls_at, other_than, passive_site
 from infra.dr.promotion import mirror_running, promote, start_reverse, stop_mirror
 from infra.log.control import PATIENT_SECONDS, lift_hold, stand_down, write_hold, write_role
@@ -146,11 +146,8 @@ def _look_at_mirror(source: Site, target: Site, steps: Steps) -> None:
     """Raises NotDone where the mirror does not run, or is so far behind that the pause would be long."""
     if not mirror_running(target):
         raise NotDone(f"the mirror at {target.name} does not run: `./daybook --site {target.name} status`")
-    with (
-        steps.step("mirror lag checked") as doing,
-        MirrorMeter(source.link, target.bootstrap, source.name) as meter,
-    ):
-        behind = meter.read().total
+    with steps.step("mirror lag checked") as doing:
+        behind = mirror_lag(source.link, target.bootstrap, source.name).total
         if behind > MOST_LAG:
             raise NotDone(f"the mirror is {behind} events behind: wait until `./daybook sites` shows less")
         doing.detail = f"{behind} events behind"
@@ -177,8 +174,9 @@ def _prove_caught_up(source: Site, target: Site, steps: Steps) -> None:
                 f"the mirror into {target.name} is caught up",
                 CAUGHT_UP_SECONDS,
                 enough=lambda behind: behind == 0,
+                later=(TimeoutError,),
                 error=lambda late: NotDone(
-                    f"the mirror is still {late.last} events behind; {source.name} is demoted. Run this "
+                    f"the mirror is not caught up (events behind: {late.last}); {source.name} is demoted. Run this "
                     "command again when the mirror is running; it continues here"
                 ),
             )

@@ -158,11 +158,6 @@ def mirror_lag(source_bootstrap: str, target_bootstrap: str, source: str, second
         return meter.read(seconds)
 
 
-def caught_up(source_bootstrap: str, target_bootstrap: str, source: str) -> bool:
-    """Whether all that is committed at the source is committed at the target. Raises TimeoutError."""
-    return mirror_lag(source_bootstrap, target_bootstrap, source).total == 0
-
-
 def _consumer(bootstrap: str) -> Consumer:
     return clients.reader(
         bootstrap, {"fetch.wait.max.ms": 10, "reconnect.backoff.max.ms": 500, "log_level": 0}

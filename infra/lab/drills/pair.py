@@ -17,7 +17,7 @@ from infra.base.background import Background
 from infra.base.settings import ROOT, StackSettings
 from infra.base.waiting import wait_until
 from infra.dr.failover import Failover
-from infra.dr.mirror import caught_up
+from infra.dr.mirror import mirror_lag
 from infra.dr.plan import controls
 from infra.lab.drills.drill import DrillFailed, Run
 from infra.lab.load.clients import Urls
@@ -130,7 +130,7 @@ class Pair:
     def await_mirrored(self, active: Site, passive: Site) -> None:
         """Wait until a mirror copies and is exactly caught up. Raises DrillFailed."""
         wait_until(
-            lambda: copying(passive) and caught_up(active.link, passive.bootstrap, active.name),
+            lambda: copying(passive) and not mirror_lag(active.link, passive.bootstrap, active.name).total,
             f"the mirror into {passive.name} is caught up",
             MIRRORED_SECONDS,
             later=(TimeoutError,),

@@ -13,7 +13,7 @@ from msgspec import json, structs
 
 from contracts.kafka_address import bootstrap_of, secured
 from contracts.kernel.records import SiteRole
-from infra.dr.mirror import caught_up, mirror_lag
+from infra.dr.mirror import mirror_lag
 from infra.log.control import write_role
 from infra.log.topics import catalogue, drift
 from infra.stack.embedded.stack import log_file
@@ -102,7 +102,7 @@ def test_topics_of_both_sites_are_as_the_catalogue_says(stack: TwoSites) -> None
 def test_what_is_committed_arrives_in_order_and_what_is_aborted_does_not(stack: TwoSites) -> None:
     for start in range(0, 300, 30):
         write(stack.home.bootstrap, range(start, start + 30), commit=start % 60 == 0, flow="arrives")
-    eventually(lambda: caught_up(stack.home.link, stack.away.bootstrap, "home"))
+    eventually(lambda: mirror_lag(stack.home.link, stack.away.bootstrap, "home").total == 0)
     here, there = content(stack.home.bootstrap), content(stack.away.bootstrap)
     assert here == there
     assert sum(len(records) for records in there.values()) == 150
@@ -161,7 +161,7 @@ def test_a_mirror_that_runs_and_copies_nothing_is_started_anew(stack: TwoSites) 
     producer.init_transactions(60)
     write(stack.home.bootstrap, range(1_000, 1_030), flow="anew")
     eventually(lambda: stack.member(stack.away, "mirror")[0] not in (None, before))
-    eventually(lambda: caught_up(stack.home.link, stack.away.bootstrap, "home"))
+    eventually(lambda: mirror_lag(stack.home.link, stack.away.bootstrap, "home").total == 0)
     assert content(stack.away.bootstrap) == content(stack.home.bootstrap)
 
 

@@ -1,0 +1,58 @@
+"""A rebuild and a planned switchover wait for the mirror, although a site is too busy to say how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from infra.base.settings import StackSettings
+from infra.dr import failover, rebuild
+from infra.dr.mirror import MirrorLag
+from infra.dr.plan import Steps
+from infra.stack.site import Site, sites_of
+
+BUSY = TimeoutError("the source of the mirror does not respond: the end of the log was not reached in time")
+
+
+class BusyMeter:
+    """It is silent once, then five events behind, then level."""
+
+    def __init__(self, *_: object) -> None:
+        self._lags: Iterator[int | TimeoutError] = iter((BUSY, 5, 0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def read(self) -> MirrorLag:
+        lag = next(self._lags)
+        if isinstance(lag, TimeoutError):
+            raise lag
+        return MirrorLag({("order.events", 0): lag}, 0.0)
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Site, Site]:
+    (tmp_path / "away").mkdir()
+    sites = sites_of(StackSettings(home=tmp_path, port_base=20_000))
+    for module in (failover, rebuild):
+        monkeypatch.setattr(module, "MirrorMeter", BusyMeter)
+    monkeypatch.setattr(rebuild, "about_events", lambda _: 7)
+    return sites["home"], sites["away"]
+
+
+def test_a_rebuild_waits_for_a_busy_site(pair: tuple[Site, Site]) -> None:
+    shown: list[str] = []
+    assert rebuild._await_mirror(*pair, shown.append) == 5
+    assert shown == ["7 events at away, 5 to go"]
+
+
+def test_a_planned_switchover_waits_for_a_busy_site(pair: tuple[Site, Site]) -> None:
+    steps = Steps(lambda _: None)
+    failover._prove_caught_up(*pair, steps)
+    assert [step.detail for step in steps.done] == ["0 events behind"]
