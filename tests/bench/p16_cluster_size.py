@@ -103,7 +103,7 @@ def _by_partitions(cluster: ReplicatingApart, counts: Sequence[int], say: Say) -
         sizes = [psutil.Process(cluster.pid(broker)).memory_info().rss for broker in others]
         memory[name].append(Window(max(sizes) / MIB))
         cluster.launch(lost)
-        whole[name].append(Window(timed(partial(_await_whole, cluster, lost))))
+        whole[name].append(Window(timed(cluster.await_in_sync)))
         delete_topics(cluster.admin, [topic])
         say(f"{name}: led again after {elected[name][0].figure:.1f} s")
     return [
@@ -122,11 +122,6 @@ def _on_all(partitions: int) -> list[list[int]]:
 def _await_leaders(cluster: Cluster, lost: int) -> None:
     """Until no partition counts on the lost broker, neither as its leader nor as in sync."""
     wait_until(lambda: not _counting_on(cluster, lost), "all have leaders", ELECTED_SECONDS, every=0.1)
-
-
-def _await_whole(cluster: Cluster, lost: int) -> None:
-    every = len(_layout(cluster).partitions)
-    wait_until(lambda: _counting_on(cluster, lost) == every, "all are in sync", ELECTED_SECONDS, every=0.5)
 
 
 def _counting_on(cluster: Cluster, number: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -147,18 +148,16 @@ class Cluster:
 
     def await_members(self, numbers: Sequence[int]) -> None:
         """Wait until these brokers are members. Raises NotReady, with the end of a dead node's log."""
-
-        def all_there() -> bool:
-            try:
-                return set(numbers) <= set(self.admin.list_topics(timeout=5).brokers)
-            except KafkaException:
-                return False
-
-        self._wait(all_there, f"brokers {sorted(numbers)} are members")
+        self._wait(
+            lambda: set(numbers) <= set(self.admin.list_topics(timeout=5).brokers),
+            f"brokers {sorted(numbers)} are members",
+        )
 
     def await_in_sync(self) -> None:
-        """Wait until every replica is in sync again. Raises NotReady."""
-        self._wait(lambda: not self.layout().behind(), "all replicas are in sync")
+        """Wait until every broker says that every replica is in sync again: one that has just returned may still say
+        what was true before. Raises NotReady."""
+        brokers = [node.address for number, node in self.nodes.items() if number not in CONTROLLERS]
+        self._wait(lambda: not any(map(_is_behind, brokers)), "all replicas are in sync")
 
     def await_quorum(self) -> None:
         """Wait until a controller leads and the others follow. Raises NotReady."""
@@ -166,8 +165,9 @@ class Cluster:
 
     def _wait(self, done: Callable[[], bool], what: str) -> None:
         def done_by_living_nodes() -> bool:
-            if done():
-                return True
+            with suppress(KafkaException):  # a broker does not respond yet
+                if done():
+                    return True
             for number, child in self._children.items():
                 if child.exit_code is not None and child.exit_code > 0:
                     name = self.nodes[number].name
@@ -192,6 +192,11 @@ class Cluster:
 
 def _own(number: int) -> Mapping[str, str]:
     return {} if number in CONTROLLERS else _BROKER
+
+
+def _is_behind(broker: str) -> bool:
+    """What this broker says of the replicas: a new client has asked no other one yet."""
+    return bool(read_layout(clients.admin(broker, {"log_level": 0})).behind())
 
 
 def timed(step: Callable[[], object]) -> float:
