@@ -61,6 +61,7 @@ class LakeMarts:
         else:
             rows = refreshed(mart, self._read(mart.name), self._changed(base), self._events, find_orders)
         write(rows, mart, self._reading, self._out / mart.name)
+        self._bases[mart.name] = self._commits[-1]
 
     @cached_property
     def _orders(self) -> DataFrame:

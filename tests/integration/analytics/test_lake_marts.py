@@ -11,16 +11,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from analytics.jobs import lake_marts
+from analytics.jobs import lake_marts, outputs
 from analytics.jobs.lake_marts import LakeMarts
 from analytics.jobs.marts import Selection, publish
 from analytics.jobs.outputs import OutputReading
 from analytics.lake.reader import open_lake
 from analytics.lake.tables import read_commits, read_exceptions
 from analytics.lake.writer import update
-from analytics.marts.catalogue import MARTS, Sources
+from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import FOLLOWING
 from infra.base.waiting import wait_until
 from tests.integration.analytics.growing_shop import GrowingShop
@@ -74,13 +74,22 @@ def shop(spark: SparkSession, kafka: str, topics: Topics, lake: Path, tmp_path: 
 
 
 def test_what_has_not_changed_is_kept(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    def write(rows: DataFrame, mart: Mart, reading: OutputReading, folder: Path) -> None:
+        written.append(mart.name)
+        outputs.write(rows, mart, reading, folder)
+
+    monkeypatch.setattr(lake_marts, "write", write)
     shop.publish(*FEW)
     shop.check(*FEW)
+    assert written == [*FEW], "also the orders, which others are made of, once"
     shop.log.grow(orders=5, events=60)
     shop.copy()
     assert shop.kept(*FEW) == [*FEW]
     shop.publish(*FEW)
     shop.check(*FEW)
+    assert written == [*FEW, *FEW]
     # A foreign record behind the earlier end changes nothing before it.
     with writer(shop.kafka) as producer:
         producer.begin_transaction()
