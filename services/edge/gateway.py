@@ -43,7 +43,7 @@ PRODUCER_OPTIONS = clients.LASTING | {
     "delivery.report.only.error": True,
     "socket.nagle.disable": True,
 }
-CONSUMER_OPTIONS = clients.LASTING | {"fetch.wait.max.ms": 100, "socket.nagle.disable": True}
+CONSUMER_OPTIONS = clients.LASTING | {"socket.nagle.disable": True}
 
 OutcomeKey: TypeAlias = tuple[str, str]
 """Command id and request hash: requests with the same key get the same outcome."""

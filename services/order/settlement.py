@@ -130,7 +130,7 @@ class _Tail:
 
     def _run(self) -> None:
         try:
-            consumer = clients.follower(self._bootstrap, options=clients.LASTING | {"fetch.wait.max.ms": 100})
+            consumer = clients.follower(self._bootstrap, options=clients.LASTING)
             try:
                 self._follow(consumer)
             finally:

@@ -213,18 +213,23 @@ class ControlWatch:
 
     def _follow(self) -> None:
         """Runs as long as the process. While the broker is unreachable, nothing changes."""
-        consumer = clients.reader(self._bootstrap, clients.LASTING | {"fetch.wait.max.ms": 100})
-        consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        seen = Control()
+        partition, seen = TopicPartition(TOPIC, 0, 0), Control()
+        consumer = clients.reader(self._bootstrap, clients.LASTING)
+        consumer.assign([partition])
         while True:
             record = consumer.poll(1)
             if record is None:
                 continue
-            if (error := record.error()) is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
-                    self.control = replace(seen, layouts=dict(seen.layouts))
-            elif not seen.take(record.key(), record.value()):
-                foreign(record, "not_ours")
+            if record.error() is None:
+                if not seen.take(record.key(), record.value()):
+                    foreign(record, "not_ours")
+                # The end that came with the last records: the event for it comes half a second later.
+                _, end = consumer.get_watermark_offsets(partition, cached=True)
+                whole = record.offset() + 1 >= end
+            else:
+                whole = record.error().code() == KafkaError._PARTITION_EOF
+            if whole:
+                self.control = replace(seen, layouts=dict(seen.layouts))
 
 
 def transactional_ids(service: str, slot: int) -> Sequence[str]:

@@ -190,9 +190,7 @@ def _drain(
 def events_follower(bootstrap: str, positions: Mapping[str, Mapping[int, int]]) -> Consumer:
     """A consumer without a group that reads what is committed from these positions (topic, partition) on."""
     starts = (TopicPartition(topic, *at) for topic, own in positions.items() for at in own.items())
-    return clients.follower(
-        bootstrap, starts, clients.LASTING | {"fetch.wait.max.ms": 100, "check.crcs": False}
-    )
+    return clients.follower(bootstrap, starts, clients.LASTING | {"check.crcs": False})
 
 
 def commands_consumer(bootstrap: str, group: str) -> Consumer:
@@ -202,7 +200,6 @@ def commands_consumer(bootstrap: str, group: str) -> Consumer:
         options=clients.LASTING
         | {
             "group.id": group,
-            "fetch.wait.max.ms": 100,
             "fetch.min.bytes": 1,
             "queued.min.messages": 20_000,
             "queued.max.messages.kbytes": 65_536,
