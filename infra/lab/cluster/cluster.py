@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -165,9 +164,11 @@ class Cluster:
 
     def _wait(self, done: Callable[[], bool], what: str) -> None:
         def done_by_living_nodes() -> bool:
-            with suppress(KafkaException):  # a broker does not respond yet
+            try:
                 if done():
                     return True
+            except KafkaException:
+                pass  # a broker does not respond yet
             for number, child in self._children.items():
                 if child.exit_code is not None and child.exit_code > 0:
                     name = self.nodes[number].name
