@@ -119,11 +119,11 @@ def _compare(
     compared.append(sales)
     if sources.expectation is not None:
         report("comparing with what was expected")
-        expected = read_expectation(sources.expectation)
+        expected = read_expectation(session, sources.expectation)
         for kind in KINDS:
             read, fold = log.before(models.positions[kind.name]), kind.fold
             events = read.events.where(F.col("type").startswith(fold.types))
-            compared.append(compare_expected(session, expected, kind.name, folded(read, fold), events))
+            compared.append(compare_expected(expected, kind.name, folded(read, fold), events))
     log.log.unpersist()
     comparisons = [comparison for comparison, _ in compared]
     differences = [difference for _, differing in compared for difference in differing]

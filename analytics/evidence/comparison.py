@@ -10,7 +10,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,14 +22,18 @@ from analytics.replay import Replay
 ACCOUNTS = ("log", "read_model", "spark")
 NAMED_KEYS = 100
 SALES_FIELDS = ("gross", "returned", "orders", "units")
-EXPECTED: Mapping[str, str] = {
-    "orders": "entity string, status string, gross long, refund long",
-    "stock": "entity string, on_hand long, reserved long",
+EXPECTED: Mapping[str, Sequence[str]] = {
+    "orders": ("status", "gross", "refund"),
+    "stock": ("on_hand", "reserved"),
 }
+LINE = """
+    kind string, key string, correlation string, status string, gross long, refund long, on_hand long,
+    reserved long, damaged string
+"""
 
 
 class BadExpectation(AnalyticsError):
-    """The expectation file cannot be read, or is not of its form."""
+    """The expectation is not of its form."""
 
 
 @dataclass(frozen=True)
@@ -194,44 +197,49 @@ def compare_sales(log: Replay, read_model: DataFrame) -> tuple[Compared, list[tu
 
 @dataclass(frozen=True)
 class Expectation:
-    """Rows of EXPECTED by kind. What the sender began has a correlation id that begins with `correlation`."""
+    """By kind, a table: `entity` and the fields of EXPECTED. What the sender began has a correlation id that begins
+    with `correlation`."""
 
-    rows: Mapping[str, Sequence[tuple[Any, ...]]]
+    tables: Mapping[str, DataFrame]
     correlation: str
 
 
-def read_expectation(file: Path) -> Expectation:
-    """From a JSON object of objects by kind and key; more fields than these may stand in it. Raises BadExpectation."""
-    try:
-        content = msgspec.json.decode(file.read_bytes())
-        rows = {
-            kind: [(key, *(row[name] for name in _fields(kind))) for key, row in content[kind].items()]
-            for kind in EXPECTED
-        }
-        return Expectation(rows, str(content["correlation"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadExpectation(f"{file}: {error!r}") from error
+def read_expectation(session: SparkSession, file: Path) -> Expectation:
+    """From JSON lines: `kind`, `key`, `correlation` and the kind's fields; more kinds and fields may stand there.
+    Raises BadExpectation."""
+    lines = session.read.json(str(file), LINE, columnNameOfCorruptRecord="damaged")
+    missing = [F.col(name).isNull() for name in ("kind", "key", "correlation")]
+    missing += [
+        (F.col("kind") == kind) & F.col(name).isNull() for kind in EXPECTED for name in EXPECTED[kind]
+    ]
+    broken = F.when(
+        reduce(Column.__or__, missing), F.coalesce("damaged", F.to_json(F.struct(*lines.columns)))
+    )
+    row = lines.agg(F.max(broken), F.min("correlation"), F.max("correlation")).first()
+    if row is None or row[0] is not None:
+        raise BadExpectation(
+            f"{file}: this line expects nothing of an order or a SKU: {row and row[0][:200]}"
+        )
+    if row[1] is None or row[1] != row[2]:
+        raise BadExpectation(f"{file} has lines of no sender, or of several: {row[1]}, {row[2]}")
+    key = F.col("key").alias("entity")
+    tables = {kind: lines.where(F.col("kind") == kind).select(key, *of) for kind, of in EXPECTED.items()}
+    return Expectation(tables, row[1])
 
 
-def touched_by_others(session: SparkSession, expectation: Expectation, events: DataFrame) -> DataFrame:
+def touched_by_others(expectation: Expectation, events: DataFrame) -> DataFrame:
     """Returns the entities (`entity`) with an event that another sender caused. A retry by an order is correlated
     with the order."""
-    orders = session.createDataFrame(
-        [(key,) for key, *_ in expectation.rows["orders"]], "correlation_id string"
-    )
+    orders = expectation.tables["orders"].select(F.col("entity").alias("correlation_id"))
     foreign = events.where(~F.col("correlation_id").startswith(expectation.correlation))
     return foreign.join(orders, "correlation_id", "left_anti").select("entity").distinct()
 
 
-def compare_expected(
-    session: SparkSession, expectation: Expectation, kind: str, log: DataFrame, events: DataFrame
-) -> Compared:
+def compare_expected(expectation: Expectation, kind: str, log: DataFrame, events: DataFrame) -> Compared:
     """Compares the expected entities of a kind with the log's; counts those that another sender changed. `events` are
     the envelopes of the kind. An entity that is only in the log differs too."""
-    others = touched_by_others(session, expectation, events).persist()
-    rows = session.createDataFrame(expectation.rows[kind], EXPECTED[kind]).join(others, "entity", "left_anti")
-    log = log.join(others, "entity", "left_anti")
-    fields = _fields(kind)
+    others, fields = touched_by_others(expectation, events).persist(), EXPECTED[kind]
+    rows, log = (account.join(others, "entity", "left_anti") for account in (expectation.tables[kind], log))
     if kind == "stock":
         # A SKU of which nothing is left, or never was, need not be in either account.
         rows, log = (account.where("on_hand <> 0 OR reserved <> 0") for account in (rows, log))
@@ -243,10 +251,6 @@ def compare_expected(
     joined.unpersist()
     others.unpersist()
     return result, differences
-
-
-def _fields(kind: str) -> list[str]:
-    return [column.split()[0] for column in EXPECTED[kind].split(", ") if not column.startswith("entity")]
 
 
 def _differences(joined: DataFrame, result: Comparison) -> list[Difference]:

@@ -17,7 +17,9 @@ from analytics.terminal import Console
 def run(
     expectation: Annotated[
         Path | None,
-        typer.Option(parser=arguments.existing_file, metavar="FILE", help="What the loader expects (JSON)."),
+        typer.Option(
+            parser=arguments.existing_file, metavar="FILE", help="What the loader expects (JSON lines)."
+        ),
     ] = None,
     wait: Annotated[float, typer.Option(help="Seconds for the read models to catch up.")] = 60,
     out: Annotated[

@@ -24,7 +24,7 @@ app = typer.Typer()
 @app.command()
 def audit(
     expectation: Annotated[
-        Path | None, typer.Option(help="What the loader expects: a JSON file that `daybook load` wrote.")
+        Path | None, typer.Option(help="What the loader expects: the JSON lines that `daybook load` wrote.")
     ] = None,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the read models to catch up.")] = 60,
     out: Annotated[

@@ -185,7 +185,7 @@ def expected_now(book: Book, settings: StackSettings) -> RetailExpectation:
 
 
 def write_expectation(expected: RetailExpectation, settings: StackSettings) -> Path:
-    """Write the expectation to a file for the audit."""
-    file = settings.home / "expectation.json"
-    file.write_bytes(msgspec.json.encode(expected.to_json()))
+    """Write the expectation to a file for the audit: a table of JSON lines."""
+    file = settings.home / "expectation.jsonl"
+    file.write_bytes(msgspec.json.Encoder().encode_lines(expected.rows()))
     return file

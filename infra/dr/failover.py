@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from contracts.kernel.records import SiteRole, SiteSwitch
 from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
-from infra.base.waiting import wait_until
+from infra.base.waiting import TooLate
 from infra.dr.incident import (
     Incident,
     SwitchHistory,
@@ -27,7 +27,7 @@ from infra.dr.incident import (
 )
 from infra.dr.inputs import drain
 from infra.dr.losses import TornTransaction, torn_at
-from infra.dr.mirror import MirrorMeter, mirror_lag
+from infra.dr.mirror import MirrorMeter
 from infra.dr.plan import Show, SiteStep, Steps, both_sites, control_at, controls_at, other_than, passive_site
 from infra.dr.promotion import mirror_running, promote, start_reverse, stop_mirror
 from infra.log.control import PATIENT_SECONDS, lift_hold, stand_down, write_hold, write_role
@@ -38,6 +38,7 @@ from services.kernel.record.envelope import format_time
 
 MOST_LAG = 5_000  # events; a mirror further behind would take too long without writes
 SEE_HOLD_SECONDS = 0.5  # until every API process has read it
+LOOK_SECONDS = 2.0  # a peak passes meanwhile
 CAUGHT_UP_SECONDS = 60.0
 
 
@@ -146,10 +147,15 @@ def _look_at_mirror(source: Site, target: Site, steps: Steps) -> None:
     """Raises NotDone where the mirror does not run, or is so far behind that the pause would be long."""
     if not mirror_running(target):
         raise NotDone(f"the mirror at {target.name} does not run: `./daybook --site {target.name} status`")
+
+    def error(late: TooLate) -> NotDone:
+        return NotDone(
+            f"the mirror is too far behind (events: {late.last}): wait until `./daybook sites` shows less"
+        )
+
     with steps.step("mirror lag checked") as doing:
-        behind = mirror_lag(source.link, target.bootstrap, source.name).total
-        if behind > MOST_LAG:
-            raise NotDone(f"the mirror is {behind} events behind: wait until `./daybook sites` shows less")
+        with MirrorMeter(source.link, target.bootstrap, source.name) as meter:
+            behind = meter.wait(MOST_LAG, LOOK_SECONDS, error)
         doing.detail = f"{behind} events behind"
 
 
@@ -167,19 +173,15 @@ def _quiesce(source: Site, epoch: int, timeout: float, steps: Steps) -> None:
 
 
 def _prove_caught_up(source: Site, target: Site, steps: Steps) -> None:
+    def error(late: TooLate) -> NotDone:
+        return NotDone(
+            f"the mirror is not caught up (events behind: {late.last}); {source.name} is demoted. Run this command "
+            "again when the mirror is running; it continues here"
+        )
+
     with steps.step("mirror caught up, proven") as doing:
         with MirrorMeter(source.link, target.bootstrap, source.name) as meter:
-            wait_until(
-                lambda: meter.read().total,
-                f"the mirror into {target.name} is caught up",
-                CAUGHT_UP_SECONDS,
-                enough=lambda behind: behind == 0,
-                later=(TimeoutError,),
-                error=lambda late: NotDone(
-                    f"the mirror is not caught up (events behind: {late.last}); {source.name} is demoted. Run this "
-                    "command again when the mirror is running; it continues here"
-                ),
-            )
+            meter.wait(0, CAUGHT_UP_SECONDS, error)
         doing.detail = "0 events behind"
 
 

@@ -13,7 +13,7 @@ offset that was copied.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import NewTopic
 
-from infra.base.waiting import wait_until
+from infra.base.waiting import TooLate, wait_until
 from infra.log.topics import mirrored_topics
 from infra.stack.mirror_settings import CANARY, positions_topic
 from services.kernel.log import clients
@@ -80,6 +80,25 @@ class MirrorMeter:
         oldest = max(0.0, time.time() - min(times) / 1000) if times else 0.0
         exact = all(left.records < WINDOW for left in behind.values())
         return MirrorLag({partition: left.records for (partition, _), left in behind.items()}, oldest, exact)
+
+    def wait(
+        self,
+        most: int,
+        seconds: float,
+        error: Callable[[TooLate], Exception] = lambda late: late,
+        see: Callable[[int], object] = lambda _: None,
+    ) -> int:
+        """Waits until at most so many events are behind, and returns how many are. A site that does not respond in time
+        is asked again: it may be busy, while another starts beside it. `see` receives each reading. Raises the result
+        of `error` after `seconds`, by default TooLate."""
+
+        def behind() -> int:
+            events = self.read().total
+            see(events)
+            return events
+
+        what, later = f"the mirror is at most {most} events behind", (TimeoutError,)
+        return wait_until(behind, what, seconds, enough=most.__ge__, later=later, error=error)
 
     def __enter__(self) -> MirrorMeter:
         return self

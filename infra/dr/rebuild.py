@@ -159,23 +159,14 @@ def prepare_empty(
 def _await_mirror(active: Site, old: Site, show: Show) -> int:
     """Wait until the mirror is close. Returns its lag in events."""
 
-    def behind() -> int:
-        lag = meter.read().total
+    def see(lag: int) -> None:
         show(f"{about_events(old.bootstrap):,} events at {old.name}, {lag:,} to go")
-        return lag
 
-    # While a whole site starts beside it, the active one may be too busy to say the end of its log in time.
+    def error(late: TooLate) -> NotDone:
+        return NotDone(f"the mirror into {old.name} is not close (events behind: {late.last}): see its log")
+
     with MirrorMeter(active.link, old.bootstrap, active.name) as meter:
-        return wait_until(
-            behind,
-            f"the mirror into {old.name} is close",
-            REBUILD_SECONDS,
-            enough=lambda lag: lag <= CLOSE_EVENTS,
-            later=(TimeoutError,),
-            error=lambda late: NotDone(
-                f"the mirror into {old.name} is not close (events behind: {late.last}): see its log"
-            ),
-        )
+        return meter.wait(CLOSE_EVENTS, REBUILD_SECONDS, error, see)
 
 
 def _close(site: Site) -> bool:
@@ -240,12 +231,6 @@ def fail_back(
 
 def _compare(active: Site, passive: Site) -> SiteComparison:
     """Compare both logs when the reversed mirror runs: this proves that it started at the right positions."""
-    # while the mirror starts, its positions may not be readable for a while
     with MirrorMeter(active.link, passive.bootstrap, active.name) as meter, suppress(TooLate):
-        wait_until(
-            lambda: meter.read().total <= CLOSE_EVENTS,
-            f"the mirror into {passive.name} is close",
-            COMPARE_SECONDS,
-            later=(TimeoutError,),
-        )
+        meter.wait(CLOSE_EVENTS, COMPARE_SECONDS)
     return compare(active.bootstrap, passive.bootstrap)

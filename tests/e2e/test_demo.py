@@ -87,7 +87,7 @@ def nothing_changes(shop: Shop, reader: Reader) -> None:
 
 
 def test_log_read_models_spark_and_the_data_agree(shop: Shop) -> None:
-    output = shop.run("audit", "--expectation", str(shop.settings.home / "expectation.json"))
+    output = shop.run("audit", "--expectation", str(shop.settings.home / "expectation.jsonl"))
     assert "Identical" in output
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from random import Random
 
 import msgspec
@@ -17,7 +18,7 @@ from infra.base.background import Background
 from infra.base.settings import ROOT, StackSettings
 from infra.base.waiting import wait_until
 from infra.dr.failover import Failover
-from infra.dr.mirror import mirror_lag
+from infra.dr.mirror import MirrorMeter
 from infra.dr.plan import controls
 from infra.lab.drills.drill import DrillFailed, Run
 from infra.lab.load.clients import Urls
@@ -129,13 +130,9 @@ class Pair:
 
     def await_mirrored(self, active: Site, passive: Site) -> None:
         """Wait until a mirror copies and is exactly caught up. Raises DrillFailed."""
-        wait_until(
-            lambda: copying(passive) and not mirror_lag(active.link, passive.bootstrap, active.name).total,
-            f"the mirror into {passive.name} is caught up",
-            MIRRORED_SECONDS,
-            later=(TimeoutError,),
-            error=DrillFailed,
-        )
+        wait_until(partial(copying, passive), "the mirror copies", MIRRORED_SECONDS, error=DrillFailed)
+        with MirrorMeter(active.link, passive.bootstrap, active.name) as meter:
+            meter.wait(0, MIRRORED_SECONDS, DrillFailed)
 
     def await_rest(self, site: Site) -> None:
         """Wait until nothing is under way at a site. Raises NotAtRest."""

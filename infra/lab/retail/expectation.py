@@ -1,7 +1,7 @@
 """The content of the shop after a load, computed from the steps alone: with no code and no response of the shop."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -156,23 +156,19 @@ class RetailExpectation:
     refused: Mapping[str, int]
     totals: Mapping[str, int]
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON-able: `days` is a list of rows, everything else as named."""
-        return {
-            "currency": CURRENCY,
-            "correlation": CORRELATION,
-            "orders": {key: asdict(order) for key, order in self.orders.items()},
-            "stock": {
-                key: {name: getattr(ledger, name) for name in STOCK_FIGURES}
-                for key, ledger in sorted(self.stock.items())
-            },
-            "days": [
-                {"day": day, "country": country} | asdict(row)
-                for (day, country), row in sorted(self.days.items())
-            ],
-            "refused": dict(self.refused),
-            "totals": dict(self.totals),
-        }
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """JSON-able, one per order, SKU, day in a country, and count: `kind`, `key`, and what is expected of it."""
+        of_all = {"correlation": CORRELATION, "currency": CURRENCY}
+        for order_id, order in self.orders.items():
+            yield {"kind": "orders", "key": order_id, **of_all, **asdict(order)}
+        for sku, ledger in sorted(self.stock.items()):
+            figures = {name: getattr(ledger, name) for name in STOCK_FIGURES}
+            yield {"kind": "stock", "key": sku, **of_all, **figures}
+        for (day, country), row in sorted(self.days.items()):
+            yield {"kind": "days", "key": f"{day}/{country}", **of_all, **asdict(row)}
+        for kind, counts in (("refused", self.refused), ("totals", self.totals)):
+            for name, count in counts.items():
+                yield {"kind": kind, "key": name, **of_all, "count": count}
 
 
 def expected_refusals(steps: Iterable[Step]) -> Counter[str]:

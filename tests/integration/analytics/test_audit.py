@@ -3,12 +3,14 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 from pyspark.sql import SparkSession
 
 from analytics.audit import AuditSources, audit
+from analytics.evidence.comparison import BadExpectation, read_expectation
 from analytics.evidence.read_models import read_models
 from analytics.evidence.report import Verdict, to_html
 from analytics.offsets import AheadOfLog, ReplayIncomplete, stable_ends
@@ -159,26 +161,50 @@ def test_read_models_of_another_log_are_refused(spark: SparkSession, sources: Au
         audited(spark, sources)
 
 
+def expectation(correlation: str) -> str:
+    """What is expected of the shop of these tests, with one order that differs."""
+    rows: list[dict[str, Any]] = [
+        {"kind": "orders", "key": "o-1", "status": "returned", "gross": 6_100_000, "refund": 5_100_000},
+        {"kind": "orders", "key": "o-2", "status": "cancelled", "gross": 6_100_000, "refund": 0},
+        {"kind": "orders", "key": "o-3", "status": "rejected", "gross": 6_000_000, "refund": 0},
+        {"kind": "orders", "key": "o-4", "status": "confirmed", "gross": 6_100_000, "refund": 0},
+        {"kind": "stock", "key": "A", "on_hand": 100, "reserved": 0},
+        {"kind": "stock", "key": "B", "on_hand": 5, "reserved": 0},
+        {"kind": "totals", "key": "orders", "count": 4},
+    ]
+    return "\n".join(json.dumps(row | {"correlation": correlation}) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "lines of no sender, or of several: None, None"),
+        (f"{expectation('a')}\n{expectation('b')}", "lines of no sender, or of several: a, b"),
+        (expectation("a").replace("5100000", "null"), "this line expects nothing"),
+        (expectation("a").replace("5100000", "5.1"), "this line expects nothing"),
+        (expectation("a").replace('"key": "A"', '"sku": "A"'), "this line expects nothing"),
+        ('{"correlation": "a", "orders": {}, "stock": {}}', "this line expects nothing"),
+        (expectation("a")[:-5], 'this line expects nothing of an order or a SKU: {"kind": "totals"'),
+    ],
+)
+def test_an_expectation_of_another_form_is_refused(
+    spark: SparkSession, tmp_path: Path, content: str, message: str
+) -> None:
+    file = tmp_path / "expectation.jsonl"
+    file.write_text(content)
+    with pytest.raises(BadExpectation, match=message):
+        read_expectation(spark, file)
+
+
 @pytest.mark.full
 def test_what_was_expected_is_compared_too(
     spark: SparkSession, sources: AuditSources, tmp_path: Path
 ) -> None:
-    expectation = {
-        "correlation": "corr",
-        "orders": {
-            "o-1": {"status": "returned", "gross": 6_100_000, "refund": 5_100_000},
-            "o-2": {"status": "cancelled", "gross": 6_100_000, "refund": 0},
-            "o-3": {"status": "rejected", "gross": 6_000_000, "refund": 0},
-            "o-4": {"status": "confirmed", "gross": 6_100_000, "refund": 0},
-        },
-        "stock": {"A": {"on_hand": 100, "reserved": 0}, "B": {"on_hand": 5, "reserved": 0}},
-    }
-    file = tmp_path / "expectation.json"
-    file.write_text(json.dumps(expectation))
+    file = tmp_path / "expectation.jsonl"
+    file.write_text(expectation("corr"))
     given = AuditSources(sources.kafka, sources.database_url, sources.orders, sources.inventory, file)
     assert named(audited(spark, given)) == [("expected orders", "o-4", None)]
-    others = json.dumps(expectation | {"correlation": "o-4 is not ours, nor is anything else"})
-    file.write_text(others)
+    file.write_text(expectation("o-4 is not ours, nor is anything else"))
     verdict = audited(spark, given)
     assert verdict.identical
     assert {part.kind: (part.keys, part.left_out) for part in verdict.comparisons[3:]} == {

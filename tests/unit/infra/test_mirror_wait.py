@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 
 from infra.base.settings import StackSettings
 from infra.dr import failover, rebuild
-from infra.dr.mirror import MirrorLag
+from infra.dr.mirror import MirrorLag, MirrorMeter
 from infra.dr.plan import Steps
 from infra.stack.site import Site, sites_of
 
 BUSY = TimeoutError("the source of the mirror does not respond: the end of the log was not reached in time")
 
 
-class BusyMeter:
+class BusyMeter(MirrorMeter):
     """It is silent once, then five events behind, then level."""
 
     def __init__(self, *_: object) -> None:
         self._lags: Iterator[int | TimeoutError] = iter((BUSY, 5, 0))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         return
 
-    def read(self) -> MirrorLag:
+    def read(self, _seconds: float = 30.0) -> MirrorLag:
         lag = next(self._lags)
         if isinstance(lag, TimeoutError):
             raise lag

@@ -2,6 +2,7 @@
 
 from infra.lab.checker.oracle import Ledger
 from infra.lab.retail.expectation import ExpectedDay, expect
+from infra.lab.retail.steps import CORRELATION
 from tests.unit.retail.sheet import ALWAYS, book
 
 LITTLE = """
@@ -74,4 +75,9 @@ def test_events_and_refusals_are_counted() -> None:
         "StockIssued": 1,
         "StockReturned": 1,
     }
-    assert expected.to_json()["stock"]["A2"]["on_hand"] == 10
+    rows = {(row["kind"], row["key"]): row for row in expected.rows()}
+    assert rows["stock", "A2"]["on_hand"] == 10
+    assert rows["orders", "540000"]["status"] == "partly_returned"
+    assert rows["days", "2010-12-09/France"]["returned"] == 11_800_000
+    assert rows["refused", "below_reserved"]["count"] == 1
+    assert {row["correlation"] for row in rows.values()} == {CORRELATION}
