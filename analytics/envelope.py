@@ -40,7 +40,6 @@ OPTIONAL = ("ce_requesthash", "ce_transaction", "traceparent")
 NUMBER = r"\A[1-9][0-9]{0,9}\z"
 TIME = r"\A(19[7-9]|[2-9][0-9]{2})[0-9]-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z\z"
 OPENING, OPENING_KEY, LONGEST_KEY, LARGEST_NUMBER = "opening", "#epoch", 2000, 2**31 - 1
-MOST_KEYS = 100_000  # that the driver holds
 HEADERS = {
     "entity": "ce_subject",
     "id": "ce_id",
@@ -160,15 +159,6 @@ def before(offsets: Offsets) -> Column:
         for number, offset in partitions.items()
     ]
     return reduce(Column.__or__, parts, F.lit(False))
-
-
-def computed(keys: DataFrame) -> DataFrame:
-    """Computes a frame of keys now, so that no plan that names it contains its own. If they are few, the driver holds
-    them, and what they are joined to is not shuffled."""
-    few = keys.limit(MOST_KEYS + 1).toArrow()
-    if few.num_rows > MOST_KEYS:
-        return keys.localCheckpoint()
-    return F.broadcast(keys.sparkSession.createDataFrame(few, keys.schema))
 
 
 def event_types(lock: Lock) -> list[str]:

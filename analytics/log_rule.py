@@ -23,8 +23,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from analytics.decoder import UndecodableValue, read_record
-from analytics.envelope import OPENING, before, computed, event_types, once, struct
-from analytics.offsets import REQUEST_SECONDS, LogUnreachable, Offsets
+from analytics.envelope import OPENING, event_types, once, struct
+from analytics.offsets import REQUEST_SECONDS, LogUnreachable
 from analytics.stream_steps import APPLIED, EPOCH, FOUND, GIVEN, STOPPED, TopicPartition, exceptions
 from contracts.kernel.records import EpochsRecorded, RecordJudged
 from contracts.lock import Lock, load_lock
@@ -105,17 +105,13 @@ def find_exceptions(
 ) -> Exceptions:
     """Read the log once, twice where a record's epoch is not open; `partitions` is how many each topic has. `log` is
     what `with_kind` makes."""
-    return exceptions_among(with_judgement(log, decisions, lock), partitions, decisions)
-
-
-def with_judgement(log: DataFrame, decisions: RecordedDecisions, lock: Lock) -> DataFrame:
-    """Adds `verdict` and `readable` to what `with_kind` makes."""
-    return log.select("*", once(decodable())).withColumns(
+    prepared = log.select("*", once(decodable())).withColumns(
         {
             "verdict": F.when(F.col("kind").isNull(), verdict_on(decisions)),
             "readable": F.col("kind").isNull() & _readable(lock),
         }
     )
+    return exceptions_among(prepared, partitions, decisions)
 
 
 def exceptions_among(
@@ -137,27 +133,6 @@ def exceptions_among(
         elif row["what"] not in (EPOCH, OPENING):
             records.append((row["topic"], row["partition"], row["offset"], row["what"]))
     return Exceptions(sorted(records), sorted(stopped))
-
-
-def exceptions_since(
-    since: Offsets,
-    earlier: Exceptions,
-    judged: DataFrame,
-    partitions: Mapping[str, int],
-    decisions: RecordedDecisions,
-) -> Exceptions:
-    """The same, where the same rule and decisions gave `earlier` for what lies before `since`: only keys that have
-    records since then are read. Epochs that were recorded open with the first record of any key: then all are."""
-    if decisions.epochs:
-        return exceptions_among(judged, partitions, decisions)
-    new = judged.where(~before(since) | (F.col("kind") == OPENING))
-    keys = computed(new.select(F.col("topic").alias("of"), F.col("entity").alias("key")).distinct())
-    has_new = (F.col("topic") == F.col("of")) & F.col("entity").eqNullSafe(F.col("key"))
-    of_keys = judged.join(keys, has_new, "left_semi")
-    of_changed = exceptions_among(of_keys, partitions, decisions)
-    return Exceptions(
-        sorted({*earlier.records, *of_changed.records}), sorted({*earlier.stopped, *of_changed.stopped})
-    )
 
 
 def with_fault(log: DataFrame, exceptions: Exceptions) -> DataFrame:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from analytics.envelope import before, computed
+from analytics.envelope import before
 from analytics.events import EachTypeOnce, check_streams
 from analytics.jobs.outputs import OutputReading, read_earlier, write
 from analytics.lake.reader import LakeLog
 from analytics.lake.tables import Commit, read_exceptions
 from analytics.log_rule import Exceptions
 from analytics.marts.catalogue import MARTS, Mart, Sources
-from analytics.marts.increments import ADDED, FOLLOWING, EventsSince, refreshed
+from analytics.marts.increments import ADDED, FOLLOWING, EventsSince, computed, refreshed
 from analytics.offsets import Offsets
 
 ORDERS = "orders"

@@ -36,8 +36,7 @@ class Commit:
     """One update of the lake: every committed record before `ends` is in its tables, once.
 
     `log` is the identity of each topic, `batch` the last batch of records, `exceptions_id` names the rows of
-    `exceptions` that hold for it, `contracts` the schemas with which the values were decoded, `rule` the code and the
-    decisions that found the exceptions (empty in commits of earlier versions).
+    `exceptions` that hold for it, `contracts` the schemas with which the values were decoded.
     """
 
     number: int
@@ -47,7 +46,6 @@ class Commit:
     batch: int
     exceptions_id: str
     contracts: str
-    rule: str
 
 
 def table_name(type_name: str) -> str:
@@ -179,5 +177,4 @@ def _commit(row: Mapping[str, Any]) -> Commit:
     ends = msgspec.convert(
         msgspec.json.decode(row["ends"]), dict[str, dict[int, int]], str_keys=True, strict=False
     )
-    log, rule = msgspec.json.decode(row["log"]), row.get("rule") or ""
-    return Commit(**{**row, "ends": ends, "log": log, "rule": rule})
+    return Commit(**{**row, "ends": ends, "log": msgspec.json.decode(row["log"])})

@@ -5,11 +5,10 @@ of its event types. Delta stores the number with each table in the same commit a
 continued where it ended, and two writers at once cannot both append a batch.
 """
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,7 +19,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics import log_rule, stream_steps
 from analytics.envelope import ENVELOPE, EVENT_TOPICS, event_types, once, with_kind
 from analytics.errors import AnalyticsError
 from analytics.lake.reader import LakeLog, judged, log_at, records_of
@@ -42,15 +40,7 @@ from analytics.lake.tables import (
     table,
     table_name,
 )
-from analytics.log_rule import (
-    Exceptions,
-    RecordedDecisions,
-    decodable,
-    decoded,
-    exceptions_among,
-    exceptions_since,
-    read_decisions,
-)
+from analytics.log_rule import Exceptions, decodable, decoded, exceptions_among, read_decisions
 from analytics.money import with_decimals
 from analytics.offsets import Offsets, check_within, stable_ends, topic_ids
 from analytics.replay import read_topics, upcasted_to
@@ -91,7 +81,7 @@ def update(
             "`./daybook analytics lake update --log-replaced`"
         )
     last = (
-        of_log or [Commit(0, _NEVER, {topic: {} for topic in ids}, ids, 0, "", fingerprint(load_lock()), "")]
+        of_log or [Commit(0, _NEVER, {topic: {} for topic in ids}, ids, 0, "", fingerprint(load_lock()))]
     )[-1]
     if commits:  # of whichever log: numbers and times go on
         last = replace(last, number=commits[-1].number, time=commits[-1].time)
@@ -176,19 +166,17 @@ class _Writer:
         log = LakeLog(self._session, self._copy, ends, Exceptions(), self._lock)
         decisions = read_decisions(self._kafka)
         partitions = {topic: len(numbers) for topic, numbers in ends.items()}
-        contracts = fingerprint(self._lock)
-        rule = _rule(contracts, partitions, decisions)
-        exceptions_id, earlier = last.exceptions_id, read_exceptions(self._folder, last)
-        find = partial(exceptions_since, last.ends, earlier) if rule == last.rule else exceptions_among
-        exceptions = find(judged(log, decisions), partitions, decisions)
-        if exceptions != earlier:
+        exceptions = exceptions_among(judged(log, decisions), partitions, decisions)
+        exceptions_id = last.exceptions_id
+        if exceptions != read_exceptions(self._folder, last):
             exceptions_id = uuid4().hex
             self._write_exceptions(exceptions, exceptions_id)
         now = max(datetime.now(UTC), last.time + timedelta(microseconds=1))
-        commit = Commit(last.number + 1, now, ends, self._ids, batch, exceptions_id, contracts, rule)
-        row = [(commit.number, now, _json(ends), _json(self._ids), batch, exceptions_id, contracts, rule)]
+        contracts = fingerprint(self._lock)
+        commit = Commit(last.number + 1, now, ends, self._ids, batch, exceptions_id, contracts)
+        row = [(commit.number, now, _json(ends), _json(self._ids), batch, exceptions_id, contracts)]
         columns = """number long, time timestamp, ends string, log string, batch long, exceptions_id string,
-            contracts string, rule string"""
+            contracts string"""
         content = {"ends": ends, "log": self._ids}
         self._write_lost(log)
         self._write(
@@ -273,14 +261,6 @@ def _next_ends(copied: Offsets, ends: Offsets, events: int) -> Offsets:
         }
         for topic, parts in ends.items()
     }
-
-
-def _rule(contracts: str, partitions: Mapping[str, int], decisions: RecordedDecisions) -> str:
-    """Identifies all that makes a record an exception, apart from the records before it."""
-    code = [Path(module.__file__ or "").read_bytes() for module in (log_rule, stream_steps)]
-    epochs = {topic: sorted(recorded) for topic, recorded in decisions.epochs.items()}
-    decided = [contracts, partitions, sorted(decisions.verdicts.items()), epochs]
-    return hashlib.sha256(b"\0".join([*code, msgspec.json.encode(decided)])).hexdigest()
 
 
 def _json(content: object) -> str:

@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from analytics.envelope import before, computed
+from analytics.envelope import before
 from analytics.events import Events
 from analytics.marts.catalogue import Mart, Sources, Table
 from analytics.marts.orders import added_revenue
@@ -84,6 +84,8 @@ ADDED: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
 FOLLOWING = frozenset({*PARTS, *ADDED})
 """The other marts compare all customers or baskets with each other: they are made anew, of the mart of orders."""
 
+MOST_KEYS = 100_000  # that the driver holds
+
 
 @dataclass(frozen=True)
 class EventsOf:
@@ -130,3 +132,12 @@ def refreshed(
     anew = mart.build(made_of)
     kept = earlier.join(touched, parts.key, "left_anti")
     return kept.unionByName(anew.join(touched, parts.key, "left_semi")).select(*earlier.columns)
+
+
+def computed(keys: DataFrame) -> DataFrame:
+    """Computes a frame of keys now, so that no plan that names it contains its own. If they are few, the driver holds
+    them, and what they are joined to is not shuffled."""
+    few = keys.limit(MOST_KEYS + 1).toArrow()
+    if few.num_rows > MOST_KEYS:
+        return keys.localCheckpoint()
+    return F.broadcast(keys.sparkSession.createDataFrame(few, keys.schema))

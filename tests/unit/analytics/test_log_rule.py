@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from analytics import envelope
 from analytics.envelope import with_kind
-from analytics.log_rule import (
-    FIRST_EPOCH,
-    STREAMS,
-    WAITING,
-    Exceptions,
-    RecordedDecisions,
-    exceptions_among,
-    exceptions_since,
-    find_exceptions,
-    with_judgement,
-)
+from analytics.log_rule import FIRST_EPOCH, STREAMS, WAITING, Exceptions, RecordedDecisions, find_exceptions
 from analytics.stream_steps import murmur2
 from contracts.lock import load_lock
 from services.kernel.log import rule as log_rule
@@ -66,54 +54,21 @@ def readings(case: Case, name: str, exceptions: Exceptions) -> tuple[str, ...]:
     return tuple(result)
 
 
-PARTITIONS_OF = {topic(number): PARTITIONS for number in range(len(CASES))}
-
-
 @pytest.fixture(scope="module")
-def log(spark: SparkSession) -> DataFrame:
+def exceptions(spark: SparkSession) -> Exceptions:
     rows = [
         (topic(number), 0, offset, record.key, record.value, [*record.headers])
         for number, case in enumerate(CASES)
         for offset, record in enumerate(case.log)
     ]
-    return with_kind(spark.createDataFrame(rows, SOURCE))
-
-
-@pytest.fixture(scope="module")
-def exceptions(log: DataFrame) -> Exceptions:
-    return find_exceptions(log, PARTITIONS_OF, decisions(CASES), load_lock())
+    log = with_kind(spark.createDataFrame(rows, SOURCE))
+    partitions = {topic(number): PARTITIONS for number in range(len(CASES))}
+    return find_exceptions(log, partitions, decisions(CASES), load_lock())
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: CASES[number].name)
 def test_spark_agrees_with_the_table(exceptions: Exceptions, number: int) -> None:
     assert readings(CASES[number], topic(number), exceptions) == CASES[number].readings
-
-
-def test_what_was_found_before_a_cut_is_not_searched_again(log: DataFrame) -> None:
-    decided = decisions(CASES)
-    of_others = log.where(~F.col("topic").isin([*decided.epochs]))
-    decided = replace(decided, epochs={})
-    every = with_judgement(of_others, decided, load_lock()).persist()
-    whole = exceptions_among(every, PARTITIONS_OF, decided)
-    ended = ("case-0", 0, 99, "found before")  # of a topic without new records
-    for cut in (1, 2):
-        before_cut = every.where((F.col("offset") < cut) | (F.col("topic") == "case-0"))
-        earlier = exceptions_among(before_cut, PARTITIONS_OF, decided)
-        assert earlier != whole
-        since = {name: {0: cut} for name in PARTITIONS_OF} | {"case-0": {0: 100}}
-        now = exceptions_since(
-            since, replace(earlier, records=[*earlier.records, ended]), every, PARTITIONS_OF, decided
-        )
-        assert now == replace(whole, records=sorted([*whole.records, ended]))
-    every.unpersist()
-
-
-def test_where_epochs_were_recorded_everything_is_searched_again(
-    log: DataFrame, exceptions: Exceptions
-) -> None:
-    every = with_judgement(log, decisions(CASES), load_lock())
-    since = {name: {0: 2} for name in PARTITIONS_OF}
-    assert exceptions_since(since, Exceptions(), every, PARTITIONS_OF, decisions(CASES)) == exceptions
 
 
 def test_what_is_named_twice_is_named_alike() -> None:
