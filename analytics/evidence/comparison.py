@@ -208,23 +208,17 @@ def read_expectation(session: SparkSession, file: Path) -> Expectation:
     """From JSON lines: `kind`, `key`, `correlation` and the kind's fields; more kinds and fields may stand there.
     Raises BadExpectation."""
     lines = session.read.json(str(file), LINE, columnNameOfCorruptRecord="damaged")
-    missing = [F.col(name).isNull() for name in ("kind", "key", "correlation")]
-    missing += [
-        (F.col("kind") == kind) & F.col(name).isNull() for kind in EXPECTED for name in EXPECTED[kind]
-    ]
-    broken = F.when(
-        reduce(Column.__or__, missing), F.coalesce("damaged", F.to_json(F.struct(*lines.columns)))
-    )
-    row = lines.agg(F.max(broken), F.min("correlation"), F.max("correlation")).first()
-    if row is None or row[0] is not None:
-        raise BadExpectation(
-            f"{file}: this line expects nothing of an order or a SKU: {row and row[0][:200]}"
-        )
-    if row[1] is None or row[1] != row[2]:
-        raise BadExpectation(f"{file} has lines of no sender, or of several: {row[1]}, {row[2]}")
-    key = F.col("key").alias("entity")
-    tables = {kind: lines.where(F.col("kind") == kind).select(key, *of) for kind, of in EXPECTED.items()}
-    return Expectation(tables, row[1])
+    missing = ["kind IS NULL", "key IS NULL", "correlation IS NULL"]
+    missing += [f"kind = '{kind}' AND {name} IS NULL" for kind, of in EXPECTED.items() for name in of]
+    broken = F.when(F.expr(" OR ".join(missing)), F.coalesce("damaged", F.to_json(F.struct("*"))))
+    wrong, *senders = lines.agg(F.max(broken), F.min("correlation"), F.max("correlation")).collect()[0]
+    if wrong is not None:
+        raise BadExpectation(f"{file}: this line expects nothing of an order or a SKU: {wrong[:200]}")
+    if senders[0] is None or senders[0] != senders[1]:
+        raise BadExpectation(f"{file} has lines of no sender, or of several: {senders[0]}, {senders[1]}")
+    of_kind = {kind: lines.where(F.col("kind") == kind) for kind in EXPECTED}
+    tables = {kind: of_kind[kind].selectExpr("key AS entity", *of) for kind, of in EXPECTED.items()}
+    return Expectation(tables, senders[0])
 
 
 def touched_by_others(expectation: Expectation, events: DataFrame) -> DataFrame:
