@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from analytics.evidence import aggregates
 from analytics.evidence.comparison import (
     EntityKind,
+    Expectation,
     compare_entities,
     compare_expected,
     compare_sales,
@@ -91,14 +92,16 @@ def audit(
     """Compares everything up to the read models' positions, after they have read what is committed now. `report`
     receives each step. Raises LogUnreachable, DatabaseUnreachable, ReplayIncomplete, AheadOfLog and BadExpectation."""
     started = time.monotonic()
+    expected = read_expectation(session, sources.expectation) if sources.expectation else None
     _wait_until_caught_up(sources, wait_seconds, report)
     with read_models(session, sources.database_url) as models:
-        return _compare(session, sources, models, report, started)
+        return _compare(session, sources, expected, models, report, started)
 
 
 def _compare(
     session: SparkSession,
     sources: AuditSources,
+    expected: Expectation | None,
     models: ReadModels,
     report: Callable[[str], None],
     started: float,
@@ -117,9 +120,8 @@ def _compare(
     read = log.before(models.positions["sales_daily"])
     sales, revenue = compare_sales(read, models.rows["sales_daily"])
     compared.append(sales)
-    if sources.expectation is not None:
+    if expected is not None:
         report("comparing with what was expected")
-        expected = read_expectation(session, sources.expectation)
         for kind in KINDS:
             read, fold = log.before(models.positions[kind.name]), kind.fold
             events = read.events.where(F.col("type").startswith(fold.types))

@@ -205,8 +205,7 @@ class Expectation:
 
 
 def read_expectation(session: SparkSession, file: Path) -> Expectation:
-    """From JSON lines: `kind`, `key`, `correlation` and the kind's fields; more kinds and fields may stand there.
-    Raises BadExpectation."""
+    """From JSON lines: `kind`, `key`, `correlation`, the kind's fields, and perhaps others. Raises BadExpectation."""
     lines = session.read.json(str(file), LINE, columnNameOfCorruptRecord="damaged")
     missing = ["kind IS NULL", "key IS NULL", "correlation IS NULL"]
     missing += [f"kind = '{kind}' AND {name} IS NULL" for kind, of in EXPECTED.items() for name in of]
