@@ -210,14 +210,14 @@ def read_expectation(session: SparkSession, file: Path) -> Expectation:
     missing = ["kind IS NULL", "key IS NULL", "correlation IS NULL"]
     missing += [f"kind = '{kind}' AND {name} IS NULL" for kind, of in EXPECTED.items() for name in of]
     broken = F.when(F.expr(" OR ".join(missing)), F.coalesce("damaged", F.to_json(F.struct("*"))))
-    wrong, *senders = lines.agg(F.max(broken), F.min("correlation"), F.max("correlation")).collect()[0]
+    wrong, sender, last = lines.agg(F.max(broken), F.min("correlation"), F.max("correlation")).collect()[0]
     if wrong is not None:
         raise BadExpectation(f"{file}: this line expects nothing of an order or a SKU: {wrong[:200]}")
-    if senders[0] is None or senders[0] != senders[1]:
-        raise BadExpectation(f"{file} has lines of no sender, or of several: {senders[0]}, {senders[1]}")
+    if sender is None or sender != last:
+        raise BadExpectation(f"{file} has lines of no sender, or of several: {sender}, {last}")
     of_kind = {kind: lines.where(F.col("kind") == kind) for kind in EXPECTED}
     tables = {kind: of_kind[kind].selectExpr("key AS entity", *of) for kind, of in EXPECTED.items()}
-    return Expectation(tables, senders[0])
+    return Expectation(tables, sender)
 
 
 def touched_by_others(expectation: Expectation, events: DataFrame) -> DataFrame:

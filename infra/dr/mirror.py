@@ -89,7 +89,7 @@ class MirrorMeter:
         see: Callable[[int], object] = lambda _: None,
     ) -> int:
         """Waits until at most so many events are behind, and returns how many are. A site that does not respond in time
-        is asked again: it may be busy, while another starts beside it. `see` receives each reading. Raises the result
+        is read again: it may be busy, while another starts beside it. `see` receives each reading. Raises the result
         of `error` after `seconds`, by default TooLate."""
 
         def behind() -> int:

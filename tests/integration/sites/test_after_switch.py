@@ -13,7 +13,7 @@ import pytest
 from contracts.kernel.records import SwitchKind
 from infra.base.waiting import wait_until
 from infra.dr.losses import Report, report_losses
-from infra.dr.mirror import last_data, mirror_lag, reset_internal, seed
+from infra.dr.mirror import MirrorMeter, last_data, reset_internal, seed
 from infra.dr.plan import split_partition
 from infra.log.event_log import read_log
 from infra.log.topics import catalogue, mirrored_topics
@@ -46,12 +46,8 @@ def mirror(folder: Path, source: tuple[str, str], target: tuple[str, str]) -> It
 
 
 def await_copied(source: tuple[str, str], target: tuple[str, str]) -> None:
-    wait_until(
-        lambda: not mirror_lag(source[1], target[1], source[0]).total,
-        "it is mirrored",
-        SECONDS,
-        later=(TimeoutError,),
-    )
+    with MirrorMeter(source[1], target[1], source[0]) as meter:
+        meter.wait(0, SECONDS)
 
 
 def ends_at(bootstrap: str) -> Ends:

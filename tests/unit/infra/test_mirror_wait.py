@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.dr import failover, rebuild
 from infra.dr.mirror import MirrorLag, MirrorMeter
@@ -32,6 +33,13 @@ class BusyMeter(MirrorMeter):
         return MirrorLag({("order.events", 0): lag}, 0.0)
 
 
+class FarMeter(BusyMeter):
+    """It is five events behind, and stays so."""
+
+    def read(self, _seconds: float = 30.0) -> MirrorLag:
+        return MirrorLag({("order.events", 0): 5}, 0.0)
+
+
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Site, Site]:
     (tmp_path / "away").mkdir()
@@ -52,3 +60,25 @@ def test_a_planned_switchover_waits_for_a_busy_site(pair: tuple[Site, Site]) -> 
     steps = Steps(lambda _: None)
     failover._prove_caught_up(*pair, steps)
     assert [step.detail for step in steps.done] == ["0 events behind"]
+
+
+def test_the_look_before_a_switchover_forgives_a_busy_site(
+    pair: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failover, "mirror_running", lambda _: True)
+    steps = Steps(lambda _: None)
+    failover._look_at_mirror(*pair, steps)
+    assert [step.detail for step in steps.done] == ["5 events behind"]
+
+
+def test_the_look_before_a_switchover_refuses_a_mirror_that_is_far_behind(
+    pair: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failover, "mirror_running", lambda _: True)
+    monkeypatch.setattr(failover, "MOST_LAG", 4)
+    monkeypatch.setattr(failover, "LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(failover, "MirrorMeter", FarMeter)
+    with pytest.raises(
+        NotDone, match=r"too far behind \(events: 5\): wait until `./daybook sites` shows less"
+    ):
+        failover._look_at_mirror(*pair, Steps(lambda _: None))
