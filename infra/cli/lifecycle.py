@@ -11,6 +11,7 @@ import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from infra.base.files import socket_folder
 from infra.base.journal import StackJournal, StackState
 from infra.base.settings import CLUSTER, INSECURE, StackSettings
 from infra.base.waiting import TooLate, wait_until
@@ -133,16 +134,21 @@ def clean(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] 
     if not settings.home.exists():
         notes.print("Nothing to remove.")
         return
+    if os.environ.get(ONE_SITE) and peer(settings):  # the folder of home has that of away in it
+        fail("clean removes both sites: omit --site, or type `./daybook site rebuild NAME` to make one anew")
     if not yes:
         typer.confirm(f"Remove {settings.home} with every order in it?", abort=True)
     if settings.stack == "compose":
         in_containers.clean(settings)
         return
     _stop_all(settings)
+    sockets = [socket_folder(site.settings.home / "postgres" / "socket") for site in here(settings)]
     try:
         shutil.rmtree(settings.home)
     except OSError as error:  # another command writes there, or removes it too
         fail(f"{error.filename} could not be removed ({error.strerror}): type the command again")
+    for socket in sockets:  # outside of the home where its path is long
+        shutil.rmtree(socket, ignore_errors=True)
     notes.print(f"Removed {settings.home}.")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from infra.base.files import socket_folder
 from infra.base.journal import Phase, StackJournal
 from infra.base.ports import HOST
 from infra.base.settings import StackSettings
@@ -128,8 +129,20 @@ def test_a_database_of_another_version_is_put_aside_and_a_new_one_made(shop: Sho
 
 def test_clean_removes_the_state(shop: Shop, tmp_path: Path) -> None:
     shop.start()
+    socket = socket_folder(tmp_path / "home" / "postgres" / "socket")
+    assert socket.exists()
     assert shop.run("clean", "--yes").returncode == 0
     assert not (tmp_path / "home").exists()
+    assert not socket.exists()
+
+
+@pytest.mark.parametrize("site", ["home", "away"])
+def test_clean_does_not_remove_one_site_of_two(shop: Shop, tmp_path: Path, site: str) -> None:
+    (tmp_path / "home" / "away").mkdir(parents=True)
+    clean = shop.run("--site", site, "clean", "--yes")
+    assert clean.returncode == 1
+    assert "clean removes both sites: omit --site" in clean.stderr
+    assert (tmp_path / "home" / "away").exists()
 
 
 def test_wrong_use_is_exit_code_2(shop: Shop) -> None:
