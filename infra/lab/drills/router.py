@@ -18,7 +18,7 @@ from infra.lab.load.load import ATTEMPT_SECONDS, CONCURRENCY, PAUSE_SECONDS
 from infra.lab.load.shop import urls_of
 from infra.stack.shop import ROUTER
 
-SWITCHES, ORDERS, RATE = 10, 10_000, 40.0
+SWITCHES, ORDERS, RATE = 10, 10_000, 20.0
 ORDERS_SECONDS, REPEAT_SECONDS = 300.0, 120.0
 # Of the APIs and of the router: a repeat resolves each.
 UNAVAILABLE = {
