@@ -17,7 +17,7 @@ RUN uv pip install --quiet --python /venv/bin/python --constraints requirements.
 FROM dependencies AS analytics-dependencies
 RUN uv pip install --quiet --python /venv/bin/python --constraints requirements.lock --group analytics
 
-# The locked jars come through the Ivy inside PySpark, as in a checkout.
+# The locked jars come from Maven Central, as in a checkout.
 FROM analytics-dependencies AS jars
 WORKDIR /app
 COPY contracts/__init__.py contracts/kafka_address.py contracts/

@@ -15,13 +15,14 @@ LOADS = {
 }
 IN_THE_SERVICES_IMAGE = {"infra/stack/compose/connectors.py", "infra/stack/compose/fill_registry.py"}
 ISSUER_KEYS = {"services/edge/identity.py"}
+IN_THE_IMAGE_OF_JARS = {"infra/stack/embedded/java.py"}
 # A module, and the files that may import it all the same.
 HTTP = {
     "aiohttp": LOADS,
-    "http.client": set(),
+    "http.client": IN_THE_IMAGE_OF_JARS,
     "requests": set(),
     "urllib.error": IN_THE_SERVICES_IMAGE,
-    "urllib.request": IN_THE_SERVICES_IMAGE | ISSUER_KEYS,
+    "urllib.request": IN_THE_SERVICES_IMAGE | ISSUER_KEYS | IN_THE_IMAGE_OF_JARS,
 }
 JSON = {
     # It escapes one character as JSON does; msgspec escapes fewer.

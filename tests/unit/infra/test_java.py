@@ -1,15 +1,16 @@
-"""Which Java is chosen, and what PySpark gets when it is the bundled one."""
+"""Which Java is chosen, what PySpark gets when it is the bundled one, and how jars are fetched."""
 
 import os
 import subprocess
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
-import certifi
 import pytest
-from cryptography.hazmat.primitives.serialization import pkcs12
 
+from infra.base.errors import JarsNotResolved
 from infra.stack.embedded import java
-from infra.stack.embedded.java import find_java, java_home_for_spark, trust_options
+from infra.stack.embedded.java import find_java, java_home_for_spark
 
 
 def installed(folder: Path, version: str) -> Path:
@@ -59,17 +60,54 @@ def test_the_bundled_java_runs_with_the_module_that_it_lacks() -> None:
     assert java_home_for_spark() == home
 
 
-@pytest.mark.filterwarnings("ignore:Parsed a serial number")
-def test_the_bundled_java_trusts_what_the_machine_trusts(
-    no_java: Path, monkeypatch: pytest.MonkeyPatch
+class Repository(ThreadingHTTPServer):
+    """Has one jar, and loses the connection of so many requests."""
+
+    def __init__(self, losing: int) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.losing = losing
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Repository
+
+    def do_GET(self) -> None:
+        if self.path != "/org/apache/kafka/clients/4.1/clients-4.1.jar":
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", "3")
+        self.end_headers()
+        self.server.losing -= 1
+        self.wfile.write(b"j" if self.server.losing >= 0 else b"jar")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def fetch(into: Path, monkeypatch: pytest.MonkeyPatch, losing: int, revision: str = "4.1") -> None:
+    with Repository(losing) as repository:
+        monkeypatch.setattr(java, "CENTRAL", f"http://127.0.0.1:{repository.server_port}")
+        serving = Thread(target=repository.serve_forever)
+        serving.start()
+        try:
+            java._fetch([java.Jar("org.apache.kafka", "clients", revision, "")], into)
+        finally:
+            repository.shutdown()
+            serving.join()
+
+
+@pytest.mark.parametrize("losing", [0, 2])
+def test_a_jar_is_fetched_by_its_coordinates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losing: int
 ) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(no_java / "absent.pem"))
-    assert trust_options(find_java()) == []
-    certificates = Path(certifi.where())
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificates))
-    assert trust_options(java.Java(no_java, bundled=False)) == []
-    options = trust_options(find_java())
-    store = no_java / "cache" / "truststore.p12"
-    assert f"-Djavax.net.ssl.trustStore={store}" in options
-    trusted = pkcs12.load_pkcs12(store.read_bytes(), java.TRUST_PASSWORD.encode()).additional_certs
-    assert len(trusted) == certificates.read_text().count("BEGIN CERTIFICATE")
+    fetch(tmp_path / "jars", monkeypatch, losing)
+    assert (tmp_path / "jars" / "clients-4.1.jar").read_bytes() == b"jar"
+
+
+@pytest.mark.parametrize(("losing", "revision"), [(3, "4.1"), (0, "4.2")])
+def test_a_jar_that_cannot_be_fetched_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losing: int, revision: str
+) -> None:
+    with pytest.raises(JarsNotResolved, match=f"clients/{revision}/clients-{revision}.jar could not be"):
+        fetch(tmp_path / "jars", monkeypatch, losing, revision)
