@@ -29,7 +29,9 @@ class UndecodableValue(AnalyticsError):
 def read_record(value: bytes, lock: Lock) -> tuple[str, Record]:
     """Returns the record name and the record in its newest shape, timestamps as micros. Raises UndecodableValue."""
     try:
-        _, schema_id = HEADER.unpack_from(value)
+        magic, schema_id = HEADER.unpack_from(value)
+        if magic:
+            raise UndecodableValue(f"begins with {magic}, not 0")
         body = io.BytesIO(value[HEADER.size :])
         record = fastavro.schemaless_reader(body, _schema(schema_id), None)
         if body.read(1):

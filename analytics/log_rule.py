@@ -10,9 +10,10 @@ It honours `site.journal`: the decisions on records, and the recorded epochs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from typing import Any
 
 import msgspec
 from confluent_kafka import KafkaException
@@ -196,9 +197,28 @@ def _readable(lock: Lock) -> Column:
     """Whether `value` is an event of a known schema, and nothing behind it."""
     readable = F.when(F.lit(False), F.lit(False))
     for number in (number for name in event_types(lock) for number in lock.ids(name)):
-        end = decoded(number, lock)["end"]
-        readable = readable.when(F.col("schema_id") == number, end == F.col("end"))
+        made = decoded(number, lock)
+        whole = (made["end"] == F.col("end")) & is_text(made["event"], lock.schema(number))
+        readable = readable.when(F.col("schema_id") == number, whole)
     return F.coalesce(readable, F.lit(False))
+
+
+def is_text(event: Column, schema: Any) -> Column:
+    """Whether every string of an event is UTF-8: `from_avro` takes any bytes."""
+    return F.is_valid_utf8(F.concat_ws("|", *_strings(event, schema)))
+
+
+def _strings(value: Column, schema: Any) -> Iterator[Column]:
+    match schema:
+        case "string":
+            yield value
+        case {"type": "record", "fields": fields}:
+            for part in fields:
+                yield from _strings(value[part["name"]], part["type"])
+        case {"type": "array", "items": items}:
+            yield F.concat_ws("|", F.transform(value, lambda item: F.concat_ws("|", *_strings(item, items))))
+        case ["null", branch]:
+            yield from _strings(value, branch)
 
 
 def _find(prepared: DataFrame, partitions: Mapping[str, int]) -> list[Row]:

@@ -189,6 +189,10 @@ CASES = (
     unreadable("unknown schema id", b"\x00\x00\x00\xff\xffx"),
     unreadable("not framed", b"x"),
     unreadable("tombstone with an envelope", None),
+    unreadable("another first byte", b"\x01" + (event(2).value or b"")[1:]),
+    unreadable(
+        "text that is no UTF-8", (event(2).value or b"").replace(KEY.encode(), b"\xff" + KEY.encode()[1:])
+    ),
     unreadable("longer than its schema", (event(2).value or b"") + b"x"),
     Case(
         "forged next version: the owner's record at that version forks",

@@ -49,6 +49,12 @@ def test_what_is_cut_short_is_undecodable(cut: int) -> None:
         read_event(value[:cut], load_lock())
 
 
+def test_another_first_byte_is_undecodable() -> None:
+    value = framed(load_lock().ids(OrderPlaced.TYPE)[0], PLACED)
+    with pytest.raises(UndecodableValue, match="begins with 1"):
+        read_event(b"\x01" + value[1:], load_lock())
+
+
 def test_an_unknown_schema_is_undecodable() -> None:
     with pytest.raises(UndecodableValue):
         read_event(struct.pack(">bI", 0, 4_000_000) + b"abc", load_lock())
