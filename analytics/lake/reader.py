@@ -1,15 +1,14 @@
 """Reads the lake as of one of its commits: the same frames as from the log, decoded when they were copied."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import reduce
 from pathlib import Path
 
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics.envelope import ENVELOPE, LOG_COLUMNS, POSITION, before, event_types
+from analytics.envelope import LOG_COLUMNS, POSITION, before, event_types
 from analytics.lake.tables import (
     OTHER,
     RAW,
@@ -23,7 +22,7 @@ from analytics.lake.tables import (
     table,
     table_name,
 )
-from analytics.log_rule import NO_FAULT, Exceptions, RecordedDecisions, verdict_on, with_fault
+from analytics.log_rule import Exceptions, RecordedDecisions, verdict_on, with_fault
 from analytics.money import with_micros
 from analytics.offsets import Offsets
 from analytics.replay import Replay
@@ -45,7 +44,23 @@ class LakeLog:
     @property
     def events(self) -> DataFrame:
         """Every event that counts: the columns of ENVELOPE."""
-        return self._counting(self._enveloped(ENVELOPE)).select(*ENVELOPE)
+        return self._replay.events
+
+    @property
+    def set_aside(self) -> DataFrame:
+        """The records that do not count, as `Replay.set_aside`."""
+        return self._replay.set_aside
+
+    @property
+    def _replay(self) -> Replay:
+        return Replay(self.ends, with_fault(self.raw, self.exceptions), self.lock)
+
+    @property
+    def raw(self) -> DataFrame:
+        """Every record: the columns of ENVELOPE, and `reason` where it is foreign."""
+        rows = self.read(RAW)
+        assert rows is not None, "a copy has this table from its first update on"
+        return rows
 
     def of(self, type_name: str) -> DataFrame:
         """The events of a type: the columns of ENVELOPE, then the fields of its newest schema, money in micros."""
@@ -53,17 +68,8 @@ class LakeLog:
         if rows is None:
             empty = self.session.createDataFrame([], f"{LOG_COLUMNS}, fault string")
             return Replay({}, empty, self.lock).of(type_name)
-        return with_micros(self._counting(rows.where("readable").drop("readable")).drop("fault"))
-
-    @property
-    def set_aside(self) -> DataFrame:
-        """The records that do not count, as `Replay.set_aside`."""
-        columns = (*POSITION, "entity", "schema_id")
-        rows = self._enveloped(columns)
-        if (raw := self.read(RAW)) is not None:
-            rows = rows.unionByName(foreign(raw, self.lock).select(*columns))
-        aside = with_fault(rows, self.exceptions).where(~F.col("fault").isin(*NO_FAULT))
-        return aside.select(*columns, F.col("fault").alias("reason"))
+        counting = with_fault(rows.where("readable").drop("readable"), self.exceptions).where("fault IS NULL")
+        return with_micros(counting.drop("fault"))
 
     def before(self, offsets: Offsets) -> "LakeLog":
         """Returns only what lies before these offsets; an unnamed partition is left out."""
@@ -75,16 +81,6 @@ class LakeLog:
             return None
         rows = self.session.read.format("delta").load(str(self.folder / name))
         return rows.where(before(self.ends))
-
-    def _counting(self, rows: DataFrame) -> DataFrame:
-        return with_fault(rows, self.exceptions).where("fault IS NULL")
-
-    def _enveloped(self, columns: Sequence[str]) -> DataFrame:
-        """The envelopes of all types, readable or not."""
-        names = (table_name(name) for name in event_types(self.lock))
-        frames = [rows.select(*columns) for name in names if (rows := self.read(name)) is not None]
-        empty = self.session.createDataFrame([], LOG_COLUMNS).select(*columns)
-        return reduce(DataFrame.unionByName, frames, empty)
 
 
 def open_lake(session: SparkSession, folder: Path, recorded_by: datetime | None = None) -> LakeLog:
@@ -105,7 +101,7 @@ def open_lake(session: SparkSession, folder: Path, recorded_by: datetime | None 
 def log_at(session: SparkSession, folder: Path, commit: Commit, lock: Lock) -> LakeLog:
     """The log as of a commit of the lake in `folder`. Raises NoLake where its copy was removed."""
     copy, exceptions = copy_of(folder, commit.log), read_exceptions(folder, commit)
-    if commit.batch and table(copy, RAW) is None:
+    if table(copy, RAW) is None:
         raise NoLake(f"{copy} was removed, and with it what update {commit.number} had copied")
     return LakeLog(session, copy, commit.ends, exceptions, lock)
 
@@ -118,34 +114,34 @@ def records_of(raw: DataFrame, type_name: str, lock: Lock) -> DataFrame:
     return raw.where(of_type & F.col("reason").isNull())
 
 
-def foreign(raw: DataFrame, lock: Lock) -> DataFrame:
-    """The records in `events_raw` that are of no known type."""
-    ids = [number for name in event_types(lock) for number in lock.ids(name)]
-    of_type = F.col("reason").isNull() & F.coalesce(F.col("schema_id").isin(ids), F.lit(False))
-    return raw.where((F.col("record") == OTHER) & ~of_type)
-
-
 def judged(log: LakeLog, decisions: RecordedDecisions) -> DataFrame:
     """All records as the rule wants them: JUDGED, kind, verdict and readable."""
-    raw = log.read(RAW)
-    if raw is None:
-        empty = log.session.createDataFrame([], LOG_COLUMNS)
-        return empty.select(*JUDGED, *(F.lit(None).cast(kind).alias(name) for name, kind in OWN.items()))
-    nothing = F.lit(None).cast("string")
-    frames = [
-        foreign(raw, log.lock).select(*JUDGED, F.col("reason").alias("kind"), F.lit(False).alias("readable"))
-    ]
-    for name in event_types(log.lock):
-        if (rows := log.read(table_name(name))) is not None:
-            frames.append(rows.select(*JUDGED, nothing.alias("kind"), "readable"))
-    every = reduce(DataFrame.unionByName, frames)
-    verdict = verdict_on(decisions)
-    if not decisions.verdicts:
-        return every.withColumn("verdict", nothing)
-    decided = raw.withColumn("verdict", F.when(F.col("reason").isNull(), verdict)).where(
-        "verdict IS NOT NULL"
+    ids = [number for name in event_types(log.lock) for number in log.lock.ids(name)]
+    event = F.col("reason").isNull() & F.coalesce(F.col("schema_id").isin(ids), F.lit(False))
+    records = log.raw.select(
+        *JUDGED,
+        F.col("reason").alias("kind"),
+        F.when(F.col("reason").isNull(), verdict_on(decisions)).alias("verdict"),
+        event.alias("readable"),
     )
-    return every.join(F.broadcast(decided.select(*POSITION, "verdict")), list(POSITION), "left")
+    if not (unreadable := _unreadable(log)):
+        return records
+    marks = log.session.createDataFrame(
+        unreadable, "topic string, partition int, offset long, broken boolean"
+    )
+    marked = records.join(F.broadcast(marks), list(POSITION), "left")
+    return marked.withColumn("readable", F.col("readable") & F.col("broken").isNull()).drop("broken")
 
 
-OWN = {"kind": "string", "verdict": "string", "readable": "boolean"}
+def _unreadable(log: LakeLog) -> list[tuple[str, int, int, bool]]:
+    """The positions of the events whose values could not be decoded."""
+    tables = [
+        delta for name in event_types(log.lock) if (delta := table(log.folder, table_name(name))) is not None
+    ]
+    return [
+        (row["topic"], row["partition"], row["offset"], True)
+        for delta in tables
+        for row in delta.to_pyarrow_dataset()
+        .to_table(list(POSITION), filter=~ds.field("readable"))
+        .to_pylist()
+    ]

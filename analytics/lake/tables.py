@@ -1,19 +1,24 @@
 """The tables of a lake and its commits, read without a JVM."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from analytics import decoder, money
 from analytics.errors import AnalyticsError
 from analytics.log_rule import Exceptions
 from analytics.offsets import Offsets
+from contracts import upcasters
 from contracts.lock import Lock, load_lock
 
 RAW, EXCEPTIONS, COMMITS, LOST = "events_raw", "exceptions", "commits", "events_lost"
@@ -21,6 +26,7 @@ APP = "daybook-lake"
 """Names the writer in each table; with it, Delta stores the number of the last batch."""
 OTHER = "other"
 """The partition of `events_raw` for what is no event of a known type."""
+DECODING = tuple(Path(module.__file__ or "") for module in (upcasters, decoder, money))
 
 
 class NoLake(AnalyticsError):
@@ -54,9 +60,14 @@ def table_name(type_name: str) -> str:
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
 
 
+def name_of_log(topics: Mapping[str, str]) -> str:
+    """Identifies a log by the ids of its topics."""
+    return f"log-{hashlib.sha256(msgspec.json.encode(sorted(topics.items()))).hexdigest()[:8]}"
+
+
 def copy_of(folder: Path, log: Mapping[str, str]) -> Path:
-    """The folder in the lake with the tables that were copied from this log, by the identity of its topics."""
-    return folder / f"log-{hashlib.sha256(msgspec.json.encode(sorted(log.items()))).hexdigest()[:8]}"
+    """The folder in the lake with the tables that were copied from this log, by the ids of its topics."""
+    return folder / name_of_log(log)
 
 
 def table(folder: Path, name: str) -> DeltaTable | None:
@@ -116,10 +127,10 @@ def read_exceptions(folder: Path, commit: Commit) -> Exceptions:
 
 
 def fingerprint(lock: Lock) -> str:
-    """Identifies all schemas: it changes with every new one."""
+    """Identifies all schemas, and the code that makes rows of values: it changes with every new one."""
     identities = sorted((entry.subject, entry.version, entry.id, entry.fingerprint) for entry in lock.entries)
     spaced = msgspec.json.format(msgspec.json.encode(identities), indent=0)
-    return hashlib.sha256(spaced).hexdigest()
+    return hashlib.sha256(b"\0".join((spaced, *(file.read_bytes() for file in DECODING)))).hexdigest()
 
 
 def compact(folder: Path) -> None:
@@ -141,10 +152,12 @@ def lake_report(folder: Path) -> str:
     commit, lock = read_commits(folder)[-1], load_lock()
     copy, lost = copy_of(folder, commit.log), table(folder, LOST)
     raw = table(copy, RAW)
-    by_schema: dict[int | None, int] = {}
+    by_schema = Counter[int | None]()
     if raw is not None:
-        counts: Any = raw.to_pyarrow_dataset().to_table(["schema_id"])["schema_id"].value_counts()
-        by_schema = {row["values"]: row["counts"] for row in counts.to_pylist()}
+        # A killed update has left records behind the ends: they do not count yet.
+        committed = raw.to_pyarrow_dataset().to_batches(columns=["schema_id"], filter=_before(commit.ends))
+        for batch in committed:
+            by_schema.update(batch.column("schema_id").to_pylist())
     tables = _tables(folder)
     size = sum(sum(pa.table(delta.get_add_actions())["size_bytes"].to_pylist()) for delta in tables)
     same = "the same as now" if commit.contracts == fingerprint(lock) else "others than now"
@@ -161,6 +174,14 @@ def lake_report(folder: Path) -> str:
     lines.append(f"written with contracts {commit.contracts[:12]}, {same}")
     lines += sorted(_counted(schema_id, rows, lock) for schema_id, rows in by_schema.items())
     return "\n".join(lines)
+
+
+def _before(ends: Offsets) -> ds.Expression:
+    topic, number, offset = map(ds.field, ("topic", "partition", "offset"))
+    parts = [(name, n, end) for name, partitions in ends.items() for n, end in partitions.items()]
+    return reduce(
+        ds.Expression.__or__, ((topic == name) & (number == n) & (offset < end) for name, n, end in parts)
+    )
 
 
 def _counted(schema_id: int | None, rows: int, lock: Lock) -> str:

@@ -21,9 +21,11 @@ from analytics.lake.tables import (
 from contracts.lock import load_lock
 
 POSITION = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
-COUNTING = """
-CREATE VIEW {name} AS SELECT * EXCLUDE (readable) FROM {name}_rows AS event WHERE readable
-    AND EXISTS (FROM ends WHERE (topic, partition) = (event.topic, event.partition) AND "offset" > event."offset")
+BEFORE_ENDS = """
+EXISTS (FROM ends WHERE (topic, partition) = (event.topic, event.partition) AND "offset" > event."offset")
+"""
+COUNTING = f"""
+CREATE VIEW {{name}} AS SELECT * EXCLUDE (readable) FROM {{name}}_rows AS event WHERE readable AND {BEFORE_ENDS}
     AND NOT EXISTS (FROM leaves_out WHERE (topic, partition, "offset") = (event.topic, event.partition, event."offset"))
     AND NOT EXISTS (FROM stops WHERE (topic, partition, entity) = (event.topic, event.partition, event.entity)
         AND "offset" <= event."offset")
@@ -54,9 +56,10 @@ def connect(
     stops = [(topic, n, at, key) for topic, n, key, at, _ in exceptions.stopped]
     _register(connection, "stops", POSITION | {"entity": pa.string()}, stops)
     copy = copy_of(lake, commit.log)
-    for folder, name in ((copy, RAW), (lake, COMMITS), (lake, LOST)):
-        if (delta := table(folder, name)) is not None:
+    for folder, name in ((copy, f"{RAW}_rows"), (lake, COMMITS), (lake, LOST)):
+        if (delta := table(folder, name.removesuffix("_rows"))) is not None:
             connection.register(name, delta.to_pyarrow_dataset())
+    connection.execute(f"CREATE VIEW {RAW} AS FROM {RAW}_rows AS event WHERE {BEFORE_ENDS}")
     for name in map(table_name, event_types(load_lock())):
         if (delta := table(copy, name)) is not None:
             connection.register(f"{name}_rows", delta.to_pyarrow_dataset())

@@ -40,7 +40,7 @@ from analytics.lake.tables import (
     table,
     table_name,
 )
-from analytics.log_rule import Exceptions, decodable, decoded, exceptions_among, read_decisions
+from analytics.log_rule import Exceptions, decodable, decoded, exceptions_among, is_text, read_decisions
 from analytics.money import with_decimals
 from analytics.offsets import Offsets, check_within, stable_ends, topic_ids
 from analytics.replay import read_topics, upcasted_to
@@ -138,8 +138,7 @@ class _Writer:
         rows = with_kind(source, ("key", "headers", "source")).withColumnsRenamed({"kind": "reason"})
         own = F.coalesce(F.when(F.col("reason").isNull(), named), F.lit(OTHER))
         rows = rows.withColumns({"batch": F.lit(batch).cast("long"), "record": own})
-        content = {"batch": batch, "ends": ends, "log": self._ids}
-        self._write(rows, RAW, batch, content)
+        self._write(rows, RAW, batch, {"batch": batch, "ends": ends, "log": self._ids})
 
     def _decode(self, batch: int) -> None:
         """Appends a batch of `events_raw` to the tables of its types, unless they have it."""
@@ -150,7 +149,7 @@ class _Writer:
         for name in event_types(self._lock):
             if ids.intersection(self._lock.ids(name)) and last_batch(self._copy, table_name(name)) < batch:
                 rows = decoded_events(records_of(raw, name, self._lock), name, self._lock)
-                self._write(rows, table_name(name), batch, {"batch": batch})
+                self._write(rows, table_name(name), batch)
 
     def _decode_again(self) -> None:
         """Replaces the tables of all types: their schemas, or what can be read at all, may be others than before."""
@@ -177,11 +176,8 @@ class _Writer:
         row = [(commit.number, now, _json(ends), _json(self._ids), batch, exceptions_id, contracts)]
         columns = """number long, time timestamp, ends string, log string, batch long, exceptions_id string,
             contracts string"""
-        content = {"ends": ends, "log": self._ids}
         self._write_lost(log)
-        self._write(
-            self._session.createDataFrame(row, columns), COMMITS, commit.number, content, self._folder
-        )
+        self._write(self._session.createDataFrame(row, columns), COMMITS, commit.number, folder=self._folder)
         return commit
 
     def _write_lost(self, log: LakeLog) -> None:
@@ -201,7 +197,7 @@ class _Writer:
             there.append(self._read(LOST, self._folder).where(F.col("log").isin(removed)))
         if there:
             every = reduce(DataFrame.unionByName, there).dropDuplicates(list(IDENTITY))
-            lost = every.join(log.events, list(IDENTITY), "left_anti")
+            lost = every.join(log.raw.where("reason IS NULL"), list(IDENTITY), "left_anti")
             lost.write.format("delta").mode("overwrite").save(str(self._folder / LOST))
 
     def _write_exceptions(self, exceptions: Exceptions, own_id: str) -> None:
@@ -219,7 +215,7 @@ class _Writer:
         return self._session.read.format("delta").load(str((folder or self._copy) / name))
 
     def _write(
-        self, rows: DataFrame, name: str, batch: int, content: object, folder: Path | None = None
+        self, rows: DataFrame, name: str, batch: int, content: object = None, folder: Path | None = None
     ) -> None:
         writing = rows.write.format("delta").mode("append").option("mergeSchema", True)
         writing = writing.option("txnAppId", APP).option("txnVersion", batch)
@@ -234,7 +230,8 @@ def decoded_events(rows: DataFrame, type_name: str, lock: Lock) -> DataFrame:
     *older, newest = lock.ids(type_name)
     whole = rows.where(F.col("schema_id") == newest).select(*ENVELOPE, once(decodable()))
     opened = whole.select(*ENVELOPE, "end", once(F.struct(decoded(newest, lock).alias("made"))))
-    readable = F.coalesce(F.col("made.end") == F.col("end"), F.lit(False))
+    whole = (F.col("made.end") == F.col("end")) & is_text(F.col("made.event"), lock.schema(newest))
+    readable = F.coalesce(whole, F.lit(False))
     judged_ = opened.select(*ENVELOPE, readable.alias("readable"), F.col("made.event").alias("event"))
     event = F.when(F.col("readable"), F.col("event"))
     current = judged_.select(*ENVELOPE, "readable", event.alias("event")).select(

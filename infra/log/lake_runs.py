@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from analytics.lake.tables import RAW, copy_of, read_commits, table
+from analytics.lake.tables import RAW, NoLake, copy_of, read_commits, table
 from analytics.lake.writer import LakeLogReplaced
 from analytics.log_rule import read_decisions
 from analytics.offsets import topic_ids
@@ -42,7 +42,9 @@ def lake_for(kafka: str, folder: Path) -> Lake:
         raise LakeLogReplaced(f"{folder} is a copy of another log: --from log")
     ends = {(topic, number): end for topic, parts in lake.ends.items() for number, end in parts.items()}
     raw = table(copy_of(folder, lake.log), RAW)
-    rows = raw.to_pyarrow_dataset() if raw else None
+    if raw is None:
+        raise NoLake(f"{copy_of(folder, lake.log)} was removed: --from log")
+    rows = raw.to_pyarrow_dataset()
     partitions = {topic: len(numbers) for topic, numbers in lake.ends.items()}
     decided = frozenset(stream for stream, *_ in read_decisions(kafka).verdicts)
 
@@ -61,7 +63,7 @@ class LakeRuns:
     an operator decided: what follows is read from the log, which has the headers and the openings of epochs.
     """
 
-    rows: ds.Dataset | None
+    rows: ds.Dataset
     starts: Mapping[TopicPartition, int]
     partitions: Mapping[str, int]
     decided: frozenset[str]
@@ -84,8 +86,6 @@ class LakeRuns:
         topic, number = tp
         first = self._read_to[tp]
         last = self._read_to[tp] = min(end, first + OFFSETS_AT_A_TIME)
-        if self.rows is None:
-            return None
         at = ds.field("offset")
         here = (ds.field("topic") == topic) & (ds.field("partition") == number) & (at >= first) & (at < last)
         records_ = self.rows.to_table(columns=list(COLUMNS), filter=here).sort_by("offset")

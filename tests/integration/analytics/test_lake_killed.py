@@ -7,12 +7,15 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.lake.tables import RAW, copy_of, last_batch, read_commits
+from analytics.lake.tables import RAW, copy_of, lake_report, last_batch, read_commits
+from analytics.lake.views import connect
 from analytics.lake.writer import update
+from analytics.marts.catalogue import money_columns
 from analytics.replay import replay
 from tests.integration.analytics.log_writer import create_topics
 from tests.integration.analytics.test_lake import assert_same, everything, no_progress
@@ -32,6 +35,14 @@ def killed(point: str, topic: str, lake: Path, environment: Mapping[str, str]) -
             os.killpg(job.pid, signal.SIGKILL)
 
 
+def shown(lake: Path, marts: Path) -> tuple[list[Any], list[str]]:
+    """How many records a lake has for SQL, and in its report, without the size of its files."""
+    with connect(lake, marts, money_columns) as connection:
+        return connection.sql("SELECT count(*) FROM events_raw").fetchall(), lake_report(lake).splitlines()[
+            1:
+        ]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("point", ["writing", "appended", "half", "copied"])
 def test_a_killed_update_loses_and_doubles_nothing(
@@ -40,12 +51,14 @@ def test_a_killed_update_loses_and_doubles_nothing(
     topic, lake = create_topics(kafka).orders, tmp_path / "lake"
     everything(kafka, topic, range(1, 20))
     before = update(spark, kafka, lake, no_progress, [topic])
+    earlier = shown(lake, tmp_path)
     everything(kafka, topic, range(20, 60))
     killed(point, topic, lake, {**spark_environment, "DAYBOOK_KAFKA": kafka})
     batches = last_batch(copy_of(lake, before.log), RAW) - before.batch
     assert batches > 1 if point == "copied" else batches == (0 if point == "writing" else 1)
     assert read_commits(lake) == [before]
     assert_same(spark, kafka, lake)
+    assert shown(lake, tmp_path) == earlier
     whole = update(spark, kafka, lake, no_progress, [topic])
     assert whole.ends == replay(spark, kafka, [topic]).ends
     assert_same(spark, kafka, lake)
