@@ -11,6 +11,7 @@ AnalyticsError
 ├── LogUnreachable
 ├── NoLake
 ├── NotRecorded
+├── Occupied
 ├── ReplayIncomplete
 ├── UndecodableValue
 └── Unfit

@@ -111,11 +111,12 @@ def _compare(
     log = replay(session, sources.kafka, ends=ends).kept()
     report("reading the log")
     count = log.events.count()
-    compared = []
+    compared, by_domain = [], {}
     for kind in KINDS:
         report(f"folding {kind.name} with the domain and with SQL")
         read = log.before(models.positions[kind.name])
-        compared.append(compare_entities(read, kind, models.rows[kind.name]))
+        by_domain[kind.name] = folded(read, kind.fold).persist()
+        compared.append(compare_entities(read, kind, by_domain[kind.name], models.rows[kind.name]))
     report("comparing sales")
     read = log.before(models.positions["sales_daily"])
     sales, revenue = compare_sales(read, models.rows["sales_daily"])
@@ -123,10 +124,11 @@ def _compare(
     if expected is not None:
         report("comparing with what was expected")
         for kind in KINDS:
-            read, fold = log.before(models.positions[kind.name]), kind.fold
-            events = read.events.where(F.col("type").startswith(fold.types))
-            compared.append(compare_expected(expected, kind.name, folded(read, fold), events))
-    log.log.unpersist()
+            read = log.before(models.positions[kind.name])
+            events = read.events.where(F.col("type").startswith(kind.fold.types))
+            compared.append(compare_expected(expected, kind.name, by_domain[kind.name], events))
+    for frame in (log.log, *by_domain.values()):
+        frame.unpersist()
     comparisons = [comparison for comparison, _ in compared]
     differences = [difference for _, differing in compared for difference in differing]
     stopped = {(topic, key) for topic, _, key, _, _ in log.exceptions.stopped}

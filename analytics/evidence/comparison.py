@@ -117,9 +117,8 @@ class EntityKind:
 Compared: TypeAlias = tuple[Comparison, list[Difference]]
 
 
-def compare_entities(log: Replay, kind: EntityKind, read_model: DataFrame) -> Compared:
-    """Compares the three accounts of every order or SKU."""
-    by_domain = folded(log, kind.fold).persist()
+def compare_entities(log: Replay, kind: EntityKind, by_domain: DataFrame, read_model: DataFrame) -> Compared:
+    """Compares the three accounts of every order or SKU. `by_domain`: `log`, folded by the domain."""
     accounts = dict(zip(ACCOUNTS, (by_domain, read_model, kind.aggregate(log, False)), strict=True))
     joined = join_accounts(accounts, kind.fields)
     joined = joined.join(by_domain.select("entity", "broken_at"), "entity", "left")
@@ -127,7 +126,6 @@ def compare_entities(log: Replay, kind: EntityKind, read_model: DataFrame) -> Co
     result = summary(kind.name, joined, ACCOUNTS, kind.summed)
     differences = _with_versions(log, kind, _differing(joined, result))
     joined.unpersist()
-    by_domain.unpersist()
     return result, differences
 
 
@@ -179,8 +177,8 @@ def first_difference(
     return min(candidates, default=last)
 
 
-def compare_sales(log: Replay, read_model: DataFrame) -> tuple[Compared, list[tuple[str, int]]]:
-    """Compares the days' sales of the read model with the mart; also returns the net of each day in micros."""
+def compare_sales(log: Replay, read_model: DataFrame) -> tuple[Compared, list[tuple[str, str, int]]]:
+    """Compares the days' sales of the read model with the mart; also returns by currency and day the net in micros."""
     mart = daily_revenue(staging.confirmed(log), staging.cancelled(log), staging.returned(log)).persist()
     key = F.concat_ws("/", *REVENUE_GRAIN).alias("entity")
     accounts = {
@@ -190,9 +188,11 @@ def compare_sales(log: Replay, read_model: DataFrame) -> tuple[Compared, list[tu
     joined = join_accounts(accounts, SALES_FIELDS)
     result = summary("sales_daily", joined, tuple(accounts), SALES_FIELDS)
     differences = _differences(joined, result)
-    by_day = mart.groupBy("day").agg(F.sum("net").alias("net")).orderBy("day").collect()
+    by_day = (
+        mart.groupBy("currency", "day").agg(F.sum("net").alias("net")).orderBy("currency", "day").collect()
+    )
     mart.unpersist()
-    return (result, differences), [(str(row["day"]), row["net"]) for row in by_day]
+    return (result, differences), [(row["currency"], str(row["day"]), row["net"]) for row in by_day]
 
 
 @dataclass(frozen=True)

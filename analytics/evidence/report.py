@@ -43,7 +43,7 @@ def aside(exceptions: Exceptions) -> Aside:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`ends`: the exclusive end offsets of what was read; `revenue`: (day, net micros) for the chart.
+    """`ends`: the exclusive end offsets of what was read; `revenue`: (currency, day, net micros) for the charts.
 
     `parked` is how many events a read model could not apply, without those of keys that stopped in the log;
     `differences` names at most the first hundred keys of each kind.
@@ -55,7 +55,7 @@ class Verdict:
     differences: Sequence[Difference]
     aside: Aside
     parked: int
-    revenue: Sequence[tuple[str, int]]
+    revenue: Sequence[tuple[str, str, int]]
     seconds: float
 
     @property
@@ -113,8 +113,11 @@ def to_html(verdict: Verdict) -> str:
         table(COLUMNS, [row for comparison in verdict.comparisons for row in _accounts(comparison)]),
         *(f"<p>{escape(note)}</p>" for note in _left_out(verdict)),
         "<h2>Net sales by day</h2>",
-        _bars(verdict.revenue),
+        *([] if verdict.revenue else ["<p>No sales.</p>"]),
     ]
+    for currency in dict.fromkeys(currency for currency, _, _ in verdict.revenue):
+        days = [(day, net) for of, day, net in verdict.revenue if of == currency]
+        parts += [f"<h3>{escape(currency)}</h3>", _bars(days)]
     if verdict.differences:
         rows = [(item.kind, item.key, str(item.version or ""), item.reason) for item in verdict.differences]
         parts += ["<h2>What differs</h2>", table(("kind", "key", "first version", "accounts"), rows)]
@@ -166,9 +169,7 @@ def _accounts(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def _bars(revenue: Sequence[tuple[str, int]]) -> str:
-    """One bar per day; days below zero hang under the axis."""
-    if not revenue:
-        return "<p>No sales.</p>"
+    """One bar per day, all of one currency; days below zero hang under the axis."""
     width, height, left = 900, 240, 70
     high, low = max(0, *(net for _, net in revenue)), min(0, *(net for _, net in revenue))
     scale = (height - 40) / ((high - low) or 1)

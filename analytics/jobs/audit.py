@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from analytics.audit import AuditSources, audit
-from analytics.evidence.report import print_verdict, to_html
+from analytics.evidence.report import Verdict, print_verdict, to_html
 from analytics.jobs import arguments
-from analytics.jobs.outputs import replaced
 from analytics.session import open_session
 from analytics.terminal import Console
 
@@ -36,12 +35,18 @@ def run(
         arguments.report_step("starting Spark")
         verdict = audit(open_session("daybook audit", settings), sources, wait, arguments.report_step)
     if out:
-        with replaced(out) as folder:
-            folder.mkdir()
-            (folder / "audit.json").write_text(verdict.to_json(), "utf-8")
-            (folder / "audit.html").write_text(to_html(verdict), "utf-8")
+        write_report(verdict, out)
     print_verdict(Console(width=None if sys.stdout.isatty() else 140), verdict)
     raise typer.Exit(arguments.IDENTICAL if verdict.identical else arguments.DIFFERENT)
+
+
+def write_report(verdict: Verdict, folder: Path) -> None:
+    """Writes both files, each as a whole. Whatever else is in the folder stays."""
+    folder.mkdir(exist_ok=True)
+    for name, content in (("audit.json", verdict.to_json()), ("audit.html", to_html(verdict))):
+        fresh = folder / f".{name}.new"
+        fresh.write_text(content, "utf-8")
+        fresh.replace(folder / name)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import pyarrow.parquet as pq
+from pyarrow.dataset import dataset
 from pyspark.sql import DataFrame
 
+from analytics.errors import AnalyticsError
 from analytics.marts.catalogue import LOG_FILE, MARTS, Mart
 from analytics.marts.checks import check
 from analytics.offsets import Offsets
@@ -23,14 +24,18 @@ SHOWN_ROWS = 5
 SHOWN_COLUMNS = 10
 
 
+class Occupied(AnalyticsError):
+    """The folder of a mart has something else in it."""
+
+
 @dataclass(frozen=True)
 class OutputReading:
     """What a run has read; the same for all its outputs.
 
     `ends`: topic → partition → exclusive offset. `as_of` (ISO) and `knowledge` are null if all was read.
-    `set_aside` counts records that do not count; `first` names some of them with position and reason. `log`: the folder
-    in the lake to whose log `ends` belong; empty if the log itself was read. `update`: the lake's update of which all
-    was read, and `code`: which code made the rows; both so that a later run may keep them.
+    `set_aside` counts records that do not count; `first` names some of them with position and reason. `log` identifies
+    the log to which `ends` belong: its copy in a lake has this name. `updated`: when the lake's update ended of which
+    all was read, and `code`: which code made the rows; both so that a later run may keep them.
     """
 
     source: str
@@ -40,19 +45,21 @@ class OutputReading:
     set_aside: int
     first: tuple[Mapping[str, Any], ...]
     log: str = ""
-    update: int = 0
+    updated: str = ""
     code: str = ""
 
     def to_json(self) -> dict[str, Any]:
         aside = {"records": self.set_aside, "first": [dict(record) for record in self.first]}
         cut = {"as_of": self.as_of, "knowledge": self.knowledge}
-        made = {"log": self.log, "update": self.update, "code": self.code}
+        made = {"log": self.log, "updated": self.updated, "code": self.code}
         return {"source": self.source, "ends": self.ends, "set_aside": aside} | made | cut
 
 
 def write(frame: DataFrame, mart: Mart, reading: OutputReading, folder: Path) -> None:
     """Writes Parquet files in the order of the grain, and LOG_FILE; they replace `folder` together, once all that
-    `marts.yaml` says of the rows holds. Raises Unfit."""
+    `marts.yaml` says of the rows holds. Raises Unfit, and Occupied where `folder` has something else in it."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / LOG_FILE).exists():
+        raise Occupied(f"{folder} has something else in it than a mart: choose another folder with --out")
     with replaced(folder) as fresh:
         frame.sort(*mart.grain).write.parquet(str(fresh))
         rules = check(mart, fresh, _read_alike(folder, reading))
@@ -76,7 +83,7 @@ class EarlierOutput(NamedTuple):
 
     ends: Offsets
     log: str = ""
-    update: int = 0
+    updated: str = ""
     code: str = ""
 
 
@@ -88,19 +95,19 @@ def read_earlier(folder: Path) -> EarlierOutput:
             topic: {int(number): int(end) for number, end in parts.items()}
             for topic, parts in content["ends"].items()
         }
-        return EarlierOutput(ends, content.get("log", ""), content.get("update", 0), content.get("code", ""))
+        return EarlierOutput(ends, *(content.get(name, "") for name in ("log", "updated", "code")))
     except (OSError, KeyError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / LOG_FILE} names no offsets") from error
 
 
 def preview(mart: Mart, folder: Path) -> Table:
     """Returns the first rows and columns of an output, money as decimals."""
-    table = pq.read_table(folder)
-    columns = table.column_names[:SHOWN_COLUMNS]
-    more = len(table.column_names) - len(columns)
-    title = f"{mart.name}, rows: {table.num_rows:,}" + (f", columns not shown: {more}" if more else "")
+    rows = dataset(folder)
+    columns = rows.schema.names[:SHOWN_COLUMNS]
+    more = len(rows.schema.names) - len(columns)
+    title = f"{mart.name}, rows: {rows.count_rows():,}" + (f", columns not shown: {more}" if more else "")
     shown = Table(*columns, title=title, title_justify="left")
-    for row in table.slice(0, SHOWN_ROWS).select(columns).to_pylist():
+    for row in rows.head(SHOWN_ROWS, columns=columns).to_pylist():
         shown.add_row(*(_text(value, column in mart.money) for column, value in row.items()))
     return shown
 

@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 
 from analytics.audit import AuditSources, audit
 from analytics.evidence.comparison import BadExpectation, read_expectation
-from analytics.evidence.read_models import read_models
+from analytics.evidence.read_models import ALL, read_models
 from analytics.evidence.report import Verdict, to_html
 from analytics.offsets import AheadOfLog, ReplayIncomplete, stable_ends
 from contracts.order.events import OrderShipped
+from services.projection.read_models import READ_MODELS
 from tests.integration.analytics.log_writer import Topics, commit, create_topics, write_raw, writer
 from tests.integration.analytics.shop import AT, confirmed, placed, project, returned, write_shop
 
@@ -57,7 +58,15 @@ def test_rows_are_read_in_parts_of_one_moment(spark: SparkSession, sources: Audi
     columns = "version, event_id, lineage, changed_at, received, adjusted, returned, issued, reserved"
     many = f"SELECT 'X' || n, {columns} FROM stock.stock, generate_series(1, 3000) n WHERE sku = 'A'"
     change(sources, f"INSERT INTO stock.stock (sku, {columns}) {many}")
+    parked = "'order_history', 'o-1', 1, 'order.events', 0, 7, '', 'a reason', 'failed'"
+    change(
+        sources,
+        'INSERT INTO parked (read_model, key, version, topic, partition, "offset", headers, reason, kind) '
+        f"VALUES ({parked})",
+    )
+    assert set(ALL) == {model.name for model in READ_MODELS}
     with read_models(spark, sources.database_url, blocks_per_task=4) as models:
+        assert models.parked == {("order.events", "o-1"): 1}, "of a read model that has nothing to compare"
         rows = models.rows["stock"]
         change(sources, "DELETE FROM stock.stock WHERE sku LIKE 'X%'")
         change(sources, "UPDATE stock.stock SET received = issued")
