@@ -9,9 +9,10 @@ Marts and states follow from the frames, so they are as of the moment too. There
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from enum import StrEnum
+from functools import reduce
 from typing import Protocol
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.errors import AnalyticsError
@@ -40,7 +41,10 @@ class AsOf:
     moment: datetime
 
     def of(self, type_name: str) -> DataFrame:
-        return self.log.of(type_name).where(F.col("occurred_at") <= F.lit(self.moment))
+        events = self.log.of(type_name)
+        # Clocks differ: an order is not cancelled before it is placed.
+        times = [name for name in ("occurred_at", "placed_at") if name in events.columns]
+        return events.where(reduce(Column.__and__, (F.col(name) <= F.lit(self.moment) for name in times)))
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,3 @@ def timeline(envelopes: DataFrame) -> DataFrame:
     earlier = Window.partitionBy("topic", "partition").orderBy("offset")
     so_far = earlier.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return envelopes.withColumn("moment", F.max("recorded_at").over(so_far))
-
-
-def life(envelopes: DataFrame, correlation_id: str) -> DataFrame:
-    """Everything that one command set off, of orders and of stock, in that order."""
-    return timeline(envelopes).where(F.col("correlation_id") == correlation_id).orderBy(*ORDER)

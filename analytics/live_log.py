@@ -3,6 +3,9 @@
 Structured streaming keeps two states, the lines that wait for their reservation and the hours that are still open,
 with one watermark in recorded time. Output and position are committed together, so a run that is killed and started
 again neither loses nor repeats a line.
+
+What a run has passed stays as it is: it does not count the events of a key that stopped, even if an operator decides
+later that they count. Remove the folders then, to begin again.
 """
 
 from dataclasses import dataclass

@@ -1,20 +1,14 @@
 """Offsets of the log: fixed once, so that every replay reads the same records."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeAlias
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import KafkaException, TopicCollection
 
 from analytics.errors import AnalyticsError
 from services.kernel.log import clients
-from services.kernel.log.reader import NotCaughtUp, read_to_end
+from services.kernel.log.reader import NotCaughtUp, last_stable_offsets, partitions_by_topic, read_to_end
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """Topic → partition → offset of the next record, exclusive."""
@@ -35,29 +29,18 @@ class ReplayIncomplete(AnalyticsError):
     """A reader did not reach the fixed end of the log in time."""
 
 
-def stable_ends(kafka: str, topics: Iterable[str]) -> Offsets:
+def stable_ends(kafka: str, topics: Collection[str]) -> Offsets:
     """Returns the last stable offset of every partition. Raises LogUnreachable. Records of open transactions lie
     beyond it."""
-    admin = clients.admin(kafka, {"log_level": 0})
     try:
-        topics_by_name = admin.list_topics(timeout=REQUEST_SECONDS).topics
-        missing = [topic for topic in topics if topic not in topics_by_name]
-        if missing:
+        partitions = partitions_by_topic(kafka, REQUEST_SECONDS)
+        if missing := [topic for topic in topics if topic not in partitions]:
             raise LogUnreachable(f"no such topic: {', '.join(missing)}")
-        partitions_ = [
-            TopicPartition(topic, number) for topic in topics for number in topics_by_name[topic].partitions
-        ]
-        futures = admin.list_offsets(
-            {partition: OffsetSpec.latest() for partition in partitions_},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=REQUEST_SECONDS,
-        )
-        ends: dict[str, dict[int, int]] = {topic: {} for topic in topics}
-        for partition, future in futures.items():
-            ends[partition.topic][partition.partition] = future.result(REQUEST_SECONDS).offset
+        return {
+            topic: last_stable_offsets(kafka, topic, partitions[topic], REQUEST_SECONDS) for topic in topics
+        }
     except KafkaException as error:
         raise LogUnreachable(f"the broker at {kafka} does not respond: {error}") from error
-    return ends
 
 
 def topic_ids(kafka: str, topics: Iterable[str]) -> dict[str, str]:

@@ -27,7 +27,7 @@ def run(
         session = open_session("held by hour", settings)
         arguments.report_step("reading what is new")
         append_new(held_by_hour(live(session, settings.kafka)), folders)
-    print(f"{out}: {session.read.parquet(str(folders.out)).count()} hours are closed")
+        print(f"{out}: {session.read.parquet(str(folders.out)).count()} hours are closed")
 
 
 if __name__ == "__main__":

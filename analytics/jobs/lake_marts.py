@@ -15,7 +15,7 @@ from analytics.lake.reader import LakeLog
 from analytics.lake.tables import Commit, read_exceptions
 from analytics.log_rule import Exceptions
 from analytics.marts.catalogue import MARTS, Mart, Sources
-from analytics.marts.increments import ADDED, FOLLOWING, EventsSince, computed, refreshed
+from analytics.marts.increments import ADDED, FOLLOWING, SomeEvents, computed, refreshed
 from analytics.offsets import Offsets
 
 ORDERS = "orders"
@@ -42,7 +42,10 @@ class LakeMarts:
         reading: OutputReading,
     ) -> None:
         self._session, self._folder, self._commits, self._log = session, folder, commits, log
-        self._out, self._reading = out, replace(reading, update=commits[-1].number, code=code_fingerprint())
+        self._out, self._reading = (
+            out,
+            replace(reading, updated=commits[-1].time.isoformat(), code=code_fingerprint()),
+        )
         self._events = EachTypeOnce(log)
         self._bases: dict[str, Commit | None] = {}
         self._changed_since: dict[int, DataFrame] = {}
@@ -52,12 +55,14 @@ class LakeMarts:
         base = self.base(mart.name)
         if base is not None and base.number == self._commits[-1].number:
             return
+        if mart.name not in FOLLOWING:
+            base = None
         find_orders = None if mart.name == ORDERS else lambda: self._orders
         if base is None:
             rows = mart.build(Sources(self._events, find_orders=find_orders))
         elif mart.name in ADDED:
-            new = mart.build(Sources(EventsSince(self._events, base.ends)))
-            rows = ADDED[mart.name](self._read(mart.name), new)
+            new = SomeEvents(self._events, lambda events: events.where(~before(base.ends)))
+            rows = ADDED[mart.name](self._read(mart.name), mart.build(Sources(new)))
         else:
             rows = refreshed(mart, self._read(mart.name), self._changed(base), self._events, find_orders)
         write(rows, mart, self._reading, self._out / mart.name)
@@ -73,7 +78,7 @@ class LakeMarts:
         """The update of which the earlier output of a mart was made. None if all of it must be made anew: there is no
         such output, other code has made it, or what counted then counts no longer."""
         if name not in self._bases:
-            self._bases[name] = self._find_base(name) if name in FOLLOWING else None
+            self._bases[name] = self._find_base(name)
         return self._bases[name]
 
     def check(self, names: Sequence[str]) -> None:
@@ -91,14 +96,14 @@ class LakeMarts:
             earlier = read_earlier(self._out / name)
         except ValueError:
             return None
-        if not earlier.update or earlier.code != code_fingerprint():
+        if earlier.code != code_fingerprint():
             return None
         now = self._commits[-1]
         return next(
             (
                 commit
                 for commit in self._commits
-                if (commit.number, commit.ends) == (earlier.update, earlier.ends)
+                if commit.time.isoformat() == earlier.updated
                 and (commit.log, commit.contracts) == (now.log, now.contracts)
                 and read_exceptions(self._folder, commit) == _before(self._log.exceptions, commit.ends)
             ),

@@ -17,10 +17,10 @@ from analytics.jobs import arguments
 from analytics.jobs.lake_marts import LakeMarts
 from analytics.jobs.outputs import EarlierOutput, OutputReading, preview, read_earlier, write
 from analytics.lake.reader import LakeLog, open_lake
-from analytics.lake.tables import Commit, NotRecorded, read_commits
+from analytics.lake.tables import Commit, NotRecorded, name_of_log, read_commits
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.checks import check_fresh
-from analytics.offsets import check_within, stable_ends
+from analytics.offsets import check_within, stable_ends, topic_ids
 from analytics.replay import Replay, read_topics, replay
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
@@ -49,16 +49,22 @@ def events(session: SparkSession, selection: Selection) -> Replay | LakeLog:
     if selection.lake is None:
         ends = selection.earlier.ends if selection.earlier else None
         if ends is not None:
+            _check_log(selection, name_of_log(topic_ids(selection.kafka, ends)))
             check_within(stable_ends(selection.kafka, ends), {EARLIER: ends})
         return replay(session, selection.kafka, ends=ends).kept()
     recorded = selection.moment if selection.knowledge is Knowledge.RECORDED else None
     lake = open_lake(session, selection.lake, recorded)
     if selection.earlier is None:
         return lake
-    if selection.earlier.log not in ("", lake.folder.name):
-        raise NotRecorded(f"{EARLIER} has seen another log, {selection.earlier.log}, which was replaced")
+    _check_log(selection, lake.folder.name)
     check_within(lake.ends, {EARLIER: selection.earlier.ends})
     return lake.before(selection.earlier.ends)
+
+
+def _check_log(selection: Selection, log: str) -> None:
+    """An output of an earlier version does not say which log it has seen."""
+    if selection.earlier and selection.earlier.log not in ("", log):
+        raise NotRecorded(f"{EARLIER} has seen another log, {selection.earlier.log}, which was replaced")
 
 
 def sources(session: SparkSession, log: Replay | LakeLog, selection: Selection) -> Sources:
@@ -111,7 +117,7 @@ def publish(
         selection.knowledge if as_of else None,
         set_aside.count(),
         first,
-        log.folder.name if isinstance(log, LakeLog) else "",
+        log.folder.name if isinstance(log, LakeLog) else name_of_log(topic_ids(selection.kafka, log.ends)),
     )
     out.mkdir(exist_ok=True)
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)

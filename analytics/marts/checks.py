@@ -47,8 +47,8 @@ def check_fresh(mart: Mart, copied: datetime, now: datetime) -> None:
     hours = (now - copied) / timedelta(hours=1)
     if hours > mart.definition.fresh_hours:
         raise Unfit(
-            f"{mart.name} was not published. The lake was updated {hours:,.0f} h ago, and this mart may be "
-            f"{mart.definition.fresh_hours} h behind: `./daybook analytics lake update`"
+            f"{mart.name} was not published. The lake was updated {hours:,.1f} h ago, and this mart may be "
+            f"{mart.definition.fresh_hours} h behind: `./daybook analytics lake update`, or name other marts"
         )
 
 

@@ -12,12 +12,10 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from analytics.envelope import before
 from analytics.events import Events
 from analytics.marts.catalogue import Mart, Sources, Table
 from analytics.marts.orders import added_revenue
 from analytics.marts.stock import added_ledgers, added_states
-from analytics.offsets import Offsets
 
 
 @dataclass(frozen=True)
@@ -44,14 +42,6 @@ def _days_of_conversations(
     return _members(reduce(DataFrame.unionByName, times), F.to_date("at").alias("day"))
 
 
-def _months(orders: DataFrame) -> DataFrame:
-    return _members(orders, F.trunc(F.to_date("placed_at"), "month").alias("month"))
-
-
-def _days_of_orders(orders: DataFrame) -> DataFrame:
-    return _members(orders, F.to_date("placed_at").alias("day"))
-
-
 def _customers(orders: DataFrame) -> DataFrame:
     return _members(orders.where("customer_id IS NOT NULL"), F.col("customer_id"))
 
@@ -67,9 +57,7 @@ def _members(orders: DataFrame, key: Column) -> DataFrame:
 PARTS: Mapping[str, Parts] = {
     "orders": Parts("order_id"),
     "order_state": Parts("entity"),
-    "order_funnel": Parts("day", _days_of_orders),
     "saga_health": Parts("day", _days_of_conversations),
-    "guests": Parts("month", _months),
     "customer_skus": Parts("customer_id", _customers),
     "stockouts": Parts("sku", _skus_short),
 }
@@ -82,31 +70,21 @@ ADDED: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
 """The mart of all events, from that of some and that of the others."""
 
 FOLLOWING = frozenset({*PARTS, *ADDED})
-"""The other marts compare all customers or baskets with each other: they are made anew, of the mart of orders."""
+"""The other marts compare all customers or baskets with each other, or take one pass over the orders: they are made
+anew, of the mart of orders."""
 
 MOST_KEYS = 100_000  # that the driver holds
 
 
 @dataclass(frozen=True)
-class EventsOf:
-    """The events of some entities (column `entity`)."""
+class SomeEvents:
+    """Of each type's events those that `keep` returns."""
 
     log: Events
-    entities: DataFrame
+    keep: Callable[[DataFrame], DataFrame]
 
     def of(self, type_name: str) -> DataFrame:
-        return self.log.of(type_name).join(self.entities, "entity", "left_semi")
-
-
-@dataclass(frozen=True)
-class EventsSince:
-    """The events from these offsets on."""
-
-    log: Events
-    offsets: Offsets
-
-    def of(self, type_name: str) -> DataFrame:
-        return self.log.of(type_name).where(~before(self.offsets))
+        return self.keep(self.log.of(type_name))
 
 
 def refreshed(
@@ -125,7 +103,7 @@ def refreshed(
         members = Sources(log, find_orders=find_orders).build(parts.members)
         touched = computed(members.join(changed, "entity", "left_semi").select(parts.key).distinct())
         entities = computed(members.join(touched, parts.key, "left_semi").select("entity").distinct())
-    made_of = Sources(EventsOf(log, entities))
+    made_of = Sources(SomeEvents(log, lambda events: events.join(entities, "entity", "left_semi")))
     if find_orders:
         ids = entities.withColumnRenamed("entity", "order_id")
         made_of = replace(made_of, find_orders=lambda: find_orders().join(ids, "order_id", "left_semi"))

@@ -3,7 +3,7 @@
 import io
 import struct
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -74,7 +74,7 @@ def writer(kafka: str) -> Iterator[Writer]:
     await_decided(kafka, producer.topics)
 
 
-def await_decided(kafka: str, topics: Iterable[str], seconds: float = 30) -> None:
+def await_decided(kafka: str, topics: Collection[str], seconds: float = 30) -> None:
     """Waits until committed records can be read: the broker confirms a commit before it writes the markers."""
     wait_until(
         lambda: all(

@@ -7,15 +7,24 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from analytics.jobs.marts import Selection, events, sources
+from analytics.jobs.marts import Selection, events, publish, sources
 from analytics.jobs.outputs import EarlierOutput, OutputReading, preview, read_earlier, write
+from analytics.lake.tables import NotRecorded
 from analytics.lake.writer import update
 from analytics.marts.catalogue import LOG_FILE, MARTS, Sources
 from analytics.offsets import AheadOfLog, stable_ends
 from analytics.replay import Replay
-from tests.integration.analytics.log_writer import Topics, create_topics, write_raw, writer
+from tests.integration.analytics.log_writer import (
+    Topics,
+    commit,
+    create_topics,
+    replace_topic,
+    write_raw,
+    writer,
+)
 from tests.integration.analytics.shop import events as shop_events
 from tests.integration.analytics.shop import write_shop
+from tests.integration.analytics.test_lake import placed
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +75,27 @@ def test_every_mart_is_written_with_how_far_it_was_read(
     assert (written["mart"], written["set_aside"]["records"]) == ("orders", 1)
     assert written["rules"] == 13, "ten columns that are never absent, two sums, the grain"
     assert written["set_aside"]["first"][0]["reason"] == "no_envelope"
-    assert read_earlier(tmp_path / "orders") == (ends, "", 0, "")
+    assert read_earlier(tmp_path / "orders") == EarlierOutput(ends)
 
 
 def test_offsets_of_another_log_are_refused(spark: SparkSession, kafka: str, shop: Topics) -> None:
     beyond = {shop.orders: {0: 10**6, 1: 0}}
     with pytest.raises(AheadOfLog, match="the earlier output"):
         events(spark, Selection(kafka, earlier=EarlierOutput(beyond)))
+
+
+def test_an_output_of_a_log_that_was_replaced_is_refused(
+    spark: SparkSession, kafka: str, topics: Topics, tmp_path: Path
+) -> None:
+    with writer(kafka) as producer:
+        commit(producer, topics.orders, [(placed(1), 1)])
+    ends = stable_ends(kafka, [topics.orders])
+    selection = Selection(kafka, earlier=EarlierOutput(ends))
+    publish(spark, ["orders"], selection, [], tmp_path)
+    selection = Selection(kafka, earlier=read_earlier(tmp_path / "orders"))
+    assert events(spark, selection).events.count() == 1
+    replace_topic(kafka, topics.orders)
+    with writer(kafka) as producer:
+        commit(producer, topics.orders, [(placed(2), 1)])
+    with pytest.raises(NotRecorded, match="has seen another log"):
+        events(spark, selection)
