@@ -55,8 +55,12 @@ FENCE_TIMEOUT_MS = 10_000
 
 
 def write_role(bootstrap: str, role: SiteRole) -> None:
-    """Give the site this role and epoch."""
-    _write(bootstrap, ROLE, encode(TOPIC, role))
+    """Give the site this role and epoch. A reader takes no record that skips an epoch: in those of switches that were
+    begun and not finished, the site was passive."""
+    own = read_control(bootstrap)
+    skipped = range(own.role.epoch + 1, role.epoch) if own.named else ()
+    for each in (*(SiteRole(role.site, "passive", epoch) for epoch in skipped), role):
+        _write(bootstrap, ROLE, encode(TOPIC, each))
 
 
 def write_hold(bootstrap: str, kind: HoldKind, epoch: int) -> None:

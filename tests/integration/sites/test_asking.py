@@ -49,6 +49,9 @@ def test_a_rebuilt_site_has_the_phase_of_the_active_one(tmp_path: Path) -> None:
         prepare_empty(broker.bootstrap, "away", active)
         control = read_site(broker.bootstrap, HEARD_SECONDS)
         assert (control.role, control.phase) == (SiteRole("away", "passive", 3), "inbox")
+        # Epoch 4 was that of a switch that was begun, whose target was lost.
+        write_role(broker.bootstrap, SiteRole("away", "active", 5))
+        assert read_site(broker.bootstrap, HEARD_SECONDS).role == SiteRole("away", "active", 5)
     finally:
         broker.kill()
 
