@@ -64,8 +64,9 @@ class SwitchHistory:
 
     @property
     def unfinished(self) -> SiteSwitch | None:
-        """The last step of a switch that is under way."""
-        return self.steps[-1] if self.steps and self.steps[-1].step in UNFINISHED else None
+        """The last step of a switch that is under way. What follows from an earlier loss may be done meanwhile."""
+        last = next((step for step in reversed(self.steps) if step.step not in FOLLOWING), None)
+        return last if last is not None and last.step in UNFINISHED else None
 
     @property
     def incident(self) -> Incident | None:

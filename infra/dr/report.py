@@ -48,8 +48,8 @@ SELECT order_id, customer_id FROM orders.orders WHERE order_id = ANY($1) AND cus
 def make_report(settings: StackSettings, show: Show, note: Show) -> Report:
     """What the last switch lost. Of an unplanned one it is kept at the active site.
 
-    A rebuilt site has no old log: its report was made before. `note` receives what the report lacks. Raises NotDone
-    and the errors of reading.
+    A rebuilt site has no old log: its report was made before; nor may one be that is being archived. `note` receives
+    what the report lacks. Raises NotDone and the errors of reading.
     """
     sites, active, history = _at_active(settings)
     incident = history.incident
@@ -70,6 +70,10 @@ def make_report(settings: StackSettings, show: Show, note: Show) -> Report:
             ends=ends_of(switch),
             progress=show,
         )
+    kept = read_report(active.bootstrap, switch.epoch) if incident is not None else None
+    if kept is not None and len(kept.unproven) < len(report.unproven):
+        note(f"less of the old log can be read than before: this is the report of {kept.made_at}")
+        return kept
     show("customers, and what repeats would return")
     report = with_repeats(active.bootstrap, with_customers(report, _customers(active, report, note)))
     if incident is not None:
@@ -125,6 +129,8 @@ def _at_active(settings: StackSettings) -> tuple[dict[str, Site], Site, SwitchHi
 
 def _kept(active: Site, history: SwitchHistory) -> Report:
     epochs = [step.epoch for step in history.steps if step.step == "reported"]
+    if history.incident is not None:
+        epochs = [history.incident.switch.epoch]
     report = read_report(active.bootstrap, epochs[-1]) if epochs else None
     if report is None:
         lost = history.incident is not None
