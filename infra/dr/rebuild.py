@@ -111,6 +111,8 @@ def rebuild_site(plan: Rebuilding, show: Show = lambda _: None) -> Rebuilt:
             archive = _archive(old, plan.control.role.epoch)
             doing.detail = str(archive)
     with steps.step(f"{old.name} rebuilt empty"), platform.broker_alone(old) as bootstrap:
+        if about_events(bootstrap):  # the call before this one was interrupted while it archived
+            raise NotDone(f"{old.name} is not empty: run this command again")
         prepare_empty(bootstrap, old.name, plan.control, catalogue(old.settings.brokers))
     with steps.step(f"{old.name} started"):
         platform.start(old, MIRROR)

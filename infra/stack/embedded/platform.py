@@ -96,7 +96,8 @@ class EmbeddedPlatform(Platform):
         return brokers_alone(settings)
 
     def lose_disks(self, site: Site, kept: Path) -> None:
-        for store in (*site.settings.nodes("broker"), *site.settings.nodes("controller"), "postgres"):
+        nodes = [*site.settings.nodes("broker"), *site.settings.nodes("controller")]
+        for store in ("postgres", *reversed(nodes)):  # what `has_log` looks at goes last
             if (site.settings.home / store).exists():
                 shutil.move(site.settings.home / store, kept / store)
 
