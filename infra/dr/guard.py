@@ -33,6 +33,7 @@ from infra.log.control import (
     write_lease,
     write_role,
 )
+from infra.stack.start import lost_log
 from services.edge.app import api_router, health_application
 from services.edge.json_logs import configure_logging
 from services.edge.server import end_process, serve
@@ -75,7 +76,7 @@ class SiteWatch:
     """
 
     def __init__(self, site: Address, other: Address, lease_seconds: int) -> None:
-        self._site, self._lease_seconds = site, lease_seconds
+        self._site, self._other, self._lease_seconds = site, other, lease_seconds
         self._own, self._peer = ControlReader(site.bootstrap), ControlReader(other.bootstrap)
         self.control: Control | None = None
         self.heard_at = 0.0
@@ -103,6 +104,9 @@ class SiteWatch:
     def _together(self, own: Control) -> None:
         """The other site responds, and is not being promoted."""
         if own.held == "unproven":
+            if lost_log(self._site, self._other):
+                log.error("no_log", other=self._other.name)
+                return
             lift_hold(self._site.bootstrap)
             log.info("proven", epoch=own.role.epoch)
         if own.alone:

@@ -98,7 +98,7 @@ def prove_role(
     if epoch is None:
         write_hold(site.bootstrap, "unproven", own.role.epoch)
         return SiteStanding.UNPROVEN
-    if not about_events(site.bootstrap) and about_events(other.bootstrap):
+    if lost_log(site, other):
         raise NotReady(
             f"{site.name} has no log, and {other.name} has one. If {other.name} was not promoted: `./daybook failover "
             f"--unplanned`. Then `./daybook site rebuild {site.name}`"
@@ -109,6 +109,11 @@ def prove_role(
     if own.held == "unproven":
         lift_hold(site.bootstrap)
     return SiteStanding.PROVEN
+
+
+def lost_log(site: Address, other: Address) -> bool:
+    """Whether a site has no event, and the other one has some: it must not be the source of the mirror."""
+    return not about_events(site.bootstrap) and about_events(other.bootstrap) > 0
 
 
 def require_passive(site: Address) -> None:
