@@ -28,9 +28,21 @@ from infra.dr.incident import (
 from infra.dr.inputs import drain
 from infra.dr.losses import TornTransaction, torn_at
 from infra.dr.mirror import MirrorMeter
-from infra.dr.plan import Show, SiteStep, Steps, both_sites, control_at, controls_at, other_than, passive_site
+from infra.dr.plan import (
+    Show,
+    SiteStep,
+    Steps,
+    both_sites,
+    control_at,
+    controls_at,
+    newest_active,
+    other_than,
+    passive_site,
+)
 from infra.dr.promotion import mirror_running, promote, start_reverse, stop_mirror
 from infra.log.control import PATIENT_SECONDS, lift_hold, stand_down, write_hold, write_role
+from infra.stack.platform import platform_of
+from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 from services.kernel.log.control import Control
 from services.kernel.log.transactions import OwnershipLost
@@ -92,16 +104,25 @@ def switch_over(
 
 
 def abort(settings: StackSettings) -> str:
-    """Abort an interrupted switchover, before the old site is demoted. Raises NotDone."""
+    """Abort an interrupted switchover, before the old site is demoted; or a failover that only stopped the mirror.
+    Raises NotDone."""
     sites, states, history = situation(settings)
     unfinished = history.unfinished
     for name, control in states.items():
-        if control is not None and control.role.role == "active" and control.held == "quiesced":
+        if control is None or control.role.role != "active":
+            continue
+        begun = unfinished is not None and (unfinished.kind, unfinished.source) == ("planned", name)
+        if control.held == "quiesced" or begun:
             lift_hold(sites[name].bootstrap)
-            if unfinished is not None and unfinished.source == name:
+            if unfinished is not None and begun:
                 record_step(sites[name].bootstrap, unfinished, "aborted")
             return f"{name} accepts writes again"
     if unfinished is None:
+        if history.incident is None and newest_active(states) is not None:
+            site = passive_site(sites, states)
+            if MIRROR in platform_of(site.settings).held(site):
+                platform_of(site.settings).start(site, MIRROR)
+                return f"the mirror at {site.name} copies again"
         raise NotDone("no switchover is under way")
     raise NotDone(
         f"{unfinished.source} is already demoted: a switchover can no longer be aborted. Run the failover again"
