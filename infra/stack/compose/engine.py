@@ -88,8 +88,6 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
         "DAYBOOK_HOME_PEER": HOME_PEER if SITES in profiles else "",
         "DAYBOOK_PORTS": str(settings.port_base // 100),
         "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
-        # the write APIs of home may wait for the other site's log, if there is one
-        "DAYBOOK_AWAY_LINK": "away-link:9095" if SITES in profiles else "",
     }
 
 

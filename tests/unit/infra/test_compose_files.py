@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import yaml
 
 from contracts.kafka_address import IDENTITY, SCHEME
-from infra.base.settings import AWAY_PORTS, OFFSETS, ROOT
+from infra.base.settings import AWAY_PORTS, OFFSETS, ROOT, StackSettings
 from infra.identity.issuer import TokenIssuer
 from infra.lab.cluster.administration import DURABLE
+from infra.stack.compose.engine import compose_environment, keep_two_sites
 from infra.stack.compose.further import further_file, write_further
 from infra.stack.compose.secret_files import RUN_SECRETS
 from infra.stack.shop import ROUTED, ROUTER, SERVICES, STORES, instances
@@ -126,10 +128,24 @@ def test_a_write_api_knows_the_same_api_at_the_other_site() -> None:
         port = f"{OFFSETS[name]:02}"
         assert home[name]["environment"]["DAYBOOK_PEER_URL"] == f"http://{theirs}{port}"
         assert away[f"away-{name}"]["environment"]["DAYBOOK_PEER_URL"] == f"http://{PORTS}{port}"
-        # the variable is empty unless there are two sites: `compose_environment` sets it
-        own, other = home[name]["environment"], away[f"away-{name}"]["environment"]
-        assert own["DAYBOOK_PEER_KAFKA"] == f"${{DAYBOOK_AWAY_LINK:+{address('${DAYBOOK_AWAY_LINK:-}')}}}"
-        assert other["DAYBOOK_PEER_KAFKA"] == address("${DAYBOOK_HOME_LINK:-link:9095}")
+
+
+def test_write_apis_and_workers_reach_the_other_site_by_the_link_that_a_drill_cuts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COMPOSE_PROFILES", raising=False)
+    # one variable for all, also for whoever starts the shop with `docker compose` alone; empty with one site
+    of_home = services("process.yml")["process"]["environment"]["DAYBOOK_PEER_KAFKA"]
+    assert of_home == f"${{DAYBOOK_HOME_PEER:+{address('${DAYBOOK_HOME_PEER:-}')}}}"
+    for name in ("order-api", "inventory-api", "order-worker", "inventory-worker"):
+        home, away = services("shop.yml")[name], services("sites.yml")[f"away-{name}"]
+        assert home["extends"] == {"file": "process.yml", "service": "process"}
+        assert "DAYBOOK_PEER_KAFKA" not in home.get("environment", {})
+        assert away["environment"]["DAYBOOK_PEER_KAFKA"] == address("${DAYBOOK_HOME_LINK:-link:9095}")
+    settings = StackSettings(home=tmp_path, stack="compose")
+    assert compose_environment(settings)["DAYBOOK_HOME_PEER"] == ""
+    keep_two_sites(settings)
+    assert compose_environment(settings)["DAYBOOK_HOME_PEER"] == "away-link:9095"
 
 
 def test_no_broker_is_started_and_no_disk_is_filled_without_room() -> None:
