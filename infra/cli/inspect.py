@@ -22,14 +22,13 @@ from infra.cli.lifecycle import client_settings, here, shop_entrance
 from infra.cli.output import fail, notes, results
 from infra.log.streams import stream_lines
 from infra.stack.embedded.router import router_journal
-from infra.stack.embedded.stack import log_file, members
+from infra.stack.embedded.stack import log_file, store_probes
 from infra.stack.embedded.supervisor import site_storage
 from infra.stack.shop import (
     NAMES,
     ROUTER,
     SILENT,
     SITE_NAMES,
-    STORES,
     WORKERS,
     further_addresses,
     instances,
@@ -80,7 +79,7 @@ def _show(site: Site, title: str) -> bool:
             notes.print(lines(f"The last start failed: {state.failure}"))
         fail(NOT_UP)
     settings = site.settings.model_copy(update={"port_base": state.port_base})
-    stores = {member.name: member.ready for row in members(settings, STORES) for member in row}
+    stores = store_probes(settings)
     table = Table(
         "process", "pid", "memory", "ready", "restarts", "lag", "address", title=title or None, whole=True
     )
@@ -209,8 +208,8 @@ def _why_not_ready(url: str, member: MemberState, responds: Callable[[], bool] |
     """Checked now: a process that was ready may hang."""
     if member.pid is None:
         return "it is not running"
-    if responds is not None:
-        return "" if responds() else "it does not respond"
+    if responds is not None and not responds():
+        return "it does not respond"
     if kind_of(member.name) in SILENT:
         return "" if member.ready else "not yet"
     try:

@@ -21,10 +21,10 @@ from infra.dr.plan import Entrance, entrance
 from infra.stack.embedded.java import jars_folder
 from infra.stack.embedded.kafka import kept_cluster_id
 from infra.stack.embedded.platform import start_supervisor, stop_supervisor
-from infra.stack.embedded.postgres import PostgresPlace, put_aside
+from infra.stack.embedded.postgres import put_aside
 from infra.stack.embedded.router import router_journal
 from infra.stack.embedded.spark import cluster_journal
-from infra.stack.embedded.stack import FORCE_ACTIVE, members
+from infra.stack.embedded.stack import FORCE_ACTIVE, database_place, members
 from infra.stack.embedded.supervisor import site_storage
 from infra.stack.security import prepare_identities
 from infra.stack.shop import NAMES, ROUTER, SITE_NAMES, addresses
@@ -96,8 +96,7 @@ def _require_room(site: Site) -> None:
 
 
 def _put_old_database_aside(site: Site) -> None:
-    database = PostgresPlace(site.settings.home / "postgres", site.settings.port("postgres"))
-    if kept := put_aside(database):
+    if kept := put_aside(database_place(site.settings)):
         notes.print(
             f"The database is of another PostgreSQL version and was moved to {kept}; the read models are "
             "rebuilt from the log. Repeat your decisions of `./daybook parked skip`. Remove the "

@@ -212,6 +212,11 @@ def _psql(server: PostgresPlace, database: str, sql: str) -> subprocess.Complete
     )
 
 
+def postgres_responds(server: PostgresPlace) -> bool:
+    """Whether the server accepts connections to the shop's database. This changes nothing."""
+    return _psql(server, DATABASE, "SELECT 1").returncode == 0
+
+
 def postgres_ready(server: PostgresPlace) -> bool:
     """Whether the server accepts connections and has the shop's database, which is created here on the first start."""
     probe = _psql(server, "postgres", f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")

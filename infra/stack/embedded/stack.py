@@ -20,7 +20,12 @@ from infra.log.topics import Unsafe, catalogue, mirrored_topics
 from infra.stack.database import database_open
 from infra.stack.embedded.child import Program
 from infra.stack.embedded.kafka import NODE_SECONDS, Node, mirror_ready, prepare_mirror, site_nodes
-from infra.stack.embedded.postgres import PostgresPlace, postgres_ready, prepare_postgres
+from infra.stack.embedded.postgres import (
+    PostgresPlace,
+    postgres_ready,
+    postgres_responds,
+    prepare_postgres,
+)
 from infra.stack.mirror_settings import MirrorPlace
 from infra.stack.security import apply_security, starting_address
 from infra.stack.shop import (
@@ -28,6 +33,7 @@ from infra.stack.shop import (
     MIRROR,
     ROUTED,
     SERVICES,
+    STORES,
     WORKERS,
     ShopProcess,
     addresses,
@@ -120,7 +126,7 @@ class Scaled:
 
 def _stores(settings: StackSettings) -> list[list[Member]]:
     """The controllers of a cluster have a row of their own: a broker cannot stop cleanly without them."""
-    database = PostgresPlace(settings.home / "postgres", settings.port("postgres"))
+    database = database_place(settings)
     postgres = Member(
         "postgres",
         (database.port,),
@@ -130,6 +136,18 @@ def _stores(settings: StackSettings) -> list[list[Member]]:
     )
     *controllers, brokers = site_nodes(settings, linked=peer(settings) is not None)
     return [*(list(map(_node, row)) for row in controllers), [*map(_node, brokers), postgres]]
+
+
+def database_place(settings: StackSettings) -> PostgresPlace:
+    """Where the site's server is."""
+    return PostgresPlace(settings.home / "postgres", settings.port("postgres"))
+
+
+def store_probes(settings: StackSettings) -> dict[str, Callable[[], bool]]:
+    """Whether each store responds, by name. A probe changes nothing: `ready` of PostgreSQL's member also creates what
+    its database lacks."""
+    nodes = {member.name: member.ready for row in members(settings, STORES) for member in row}
+    return {**nodes, "postgres": lambda: postgres_responds(database_place(settings))}
 
 
 def _node(node: Node) -> Member:
