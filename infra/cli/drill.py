@@ -45,6 +45,8 @@ app = typer.Typer(no_args_is_help=True)
 cluster_app = typer.Typer(no_args_is_help=True)
 app.add_typer(cluster_app, name="cluster", help="Test what three brokers promise. The drill starts them.")
 SITES_PORTS, CLUSTER_PORTS = 400, 800  # beyond those of the stack that may be running
+# Of compose: a project beside the shop's, the same for all drills of a campaign.
+DRILL_PROJECT = f"{os.environ.get('COMPOSE_PROJECT_NAME', 'daybook')}-drill"
 HELD_SECONDS = 3.0
 FAILURES = (DaybookError, TimeoutError, KafkaException, httpx.HTTPError)
 DRILLS: tuple[Drill[Any, Any], ...] = (
@@ -101,8 +103,7 @@ for declared in CLUSTER_DRILLS:
 def _run_on_sites(drill: Drill[Any, Any], seed: int, out: Path | None, running: bool) -> None:
     name, settings = drill.name, _site_settings(running)
     if settings.stack == "compose" and not running:
-        # A project of its own, beside the shop's.
-        os.environ["COMPOSE_PROJECT_NAME"] = f"{os.environ.get('COMPOSE_PROJECT_NAME', 'daybook')}-drill"
+        os.environ["COMPOSE_PROJECT_NAME"] = DRILL_PROJECT
     pair = Pair(settings)
     folder = _folder(out, pair.settings, f"{name}-{seed}")
     try:

@@ -9,6 +9,8 @@ import pytest
 import typer
 
 from infra.cli import drill as drills
+from infra.lab.drills.drill import DrillFailed
+from infra.lab.drills.pair import Pair
 from infra.lab.drills.report import DrillReport, Promise, append_run
 
 KEPT, BROKEN = "planned", "failback"
@@ -37,6 +39,28 @@ def test_what_was_kept_is_not_held_again(table: Path, monkeypatch: pytest.Monkey
     drills.hold_campaign(7, 2)
     everything = [(drill.name, seed) for seed in (7, 8) for drill in drills.DRILLS]
     assert held == [entry for entry in everything if entry != (KEPT, 7)]
+
+
+@pytest.mark.usefixtures("table")
+def test_all_drills_in_containers_have_one_project_beside_the_shops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMPOSE_PROJECT_NAME", "shop")
+    monkeypatch.setenv("DAYBOOK_STACK", "compose")
+    monkeypatch.setenv("DAYBOOK_HOME", str(tmp_path / "shop-compose"))
+    projects: list[str] = []
+
+    def start(pair: Pair, _: int) -> None:
+        projects.append(pair.environment["COMPOSE_PROJECT_NAME"])
+        raise DrillFailed("there is no engine")
+
+    monkeypatch.setattr(Pair, "start", start)
+    monkeypatch.setattr(Pair, "run", lambda *_: "")
+    with pytest.raises(typer.Exit):
+        drills.hold_campaign(1, 1)
+    assert projects == [drills.DRILL_PROJECT] * len(projects)
+    assert len(projects) > 1
+    assert drills.DRILL_PROJECT.count("-drill") == 1
 
 
 @pytest.mark.usefixtures("table")
