@@ -91,7 +91,8 @@ def _response(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
         f"the worker responds to {path}",
         PATIENCE_SECONDS,
         enough=lambda _: True,
-        later=(ComeAgain, URLError, ConnectionError),
+        # TimeoutError: it took the request, and its response did not come
+        later=(ComeAgain, URLError, ConnectionError, TimeoutError),
         every=PAUSE_SECONDS,
         error=NotRunning,
     )

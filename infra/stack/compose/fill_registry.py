@@ -67,7 +67,8 @@ def _await(url: str) -> None:
         "the registry responds",
         PATIENCE_SECONDS,
         enough=lambda _: True,
-        later=(URLError, ConnectionError),
+        # TimeoutError: it took the request, and its response did not come
+        later=(URLError, ConnectionError, TimeoutError),
         every=PAUSE_SECONDS,
     )
 
