@@ -7,7 +7,6 @@ import httpx
 import typer
 
 from analytics.terminal import Table
-from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.cli.audit import run_job
 from infra.cli.lifecycle import client_settings, up
@@ -37,6 +36,8 @@ from infra.lab.load.shop import NotAtRest, Rest, Shop
 from infra.lab.retail.load import Tally
 from infra.lab.retail.load_history import loaded_since, read_loaded
 from infra.lab.retail.plan import Book, LoadPlan, Period
+from infra.stack.platform import platform_of
+from infra.stack.site import own_site
 
 app = typer.Typer()
 REST_SECONDS = 300.0
@@ -152,8 +153,8 @@ class Story:
 
 def _opened() -> StackSettings:
     """The settings of the running stack; it is started if it is not up."""
-    journal = StackJournal(StackSettings().home)
-    if journal.supervised():
+    settings = StackSettings()
+    if platform_of(settings).up(own_site(settings)):
         notes.print("The shop is already running.")
     else:
         _chapter("Starting the shop")
