@@ -21,13 +21,10 @@ _ASK_SECONDS = 2.0
 _TRANSACTION_MS = 10_000
 _REQUEST_BYTES = 16 * 2**20  # more than any mirrored topic takes
 
-_CLUSTERS = """\
+_CONFIGURATION = """\
 clusters = {source}, {target}
 {connections}
-"""
-
 # exactly once: positions and records in one transaction at the target, only what is committed at the source
-_FLOW = """\
 {source}->{target}.enabled = true
 {source}->{target}.topics = {topics}
 {target}.exactly.once.source.support = {exactly_once}
@@ -39,16 +36,10 @@ _FLOW = """\
 {target}.producer.max.request.size = {request_bytes}
 # not taken from the settings of all: without it the worker reads every class to find its plugins
 {target}.plugin.discovery = service_load
-"""
-
-_ONE_WAY = """\
 {target}->{source}.enabled = false
 # without this a second worker runs for the direction that is off
 {target}->{source}.emit.heartbeats.enabled = false
 replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
-"""
-
-_SETTINGS = """\
 tasks.max = 1
 # a worker's own REST: exactly-once needs it
 dedicated.mode.enable.internal.rest = true
@@ -93,7 +84,6 @@ class MirrorPlace:
     target_bootstrap: str
     topics: Sequence[str]
     exactly_once: bool = True
-    heap_megabytes: int = 256
 
 
 def positions_topic(source: str) -> str:
@@ -109,18 +99,19 @@ def mirror_transactional_id(source: str) -> str:
 
 def mirror_properties(mirror: MirrorPlace) -> str:
     """The configuration file. `exactly_once=False` is the negative control's."""
-    one_way = _ONE_WAY.format(source=mirror.source, target=mirror.target)
-    return cluster_lines(mirror) + flow_lines(mirror) + one_way + setting_lines(mirror)
-
-
-def cluster_lines(mirror: MirrorPlace) -> str:
-    """Both clusters' names and addresses."""
     connections = Connection(mirror.source_bootstrap).java(f"{mirror.source}.")
     connections |= Connection(mirror.target_bootstrap).java(f"{mirror.target}.")
-    return _CLUSTERS.format(
+    return _CONFIGURATION.format(
         source=mirror.source,
         target=mirror.target,
         connections=property_lines(connections),
+        topics=", ".join(mirror.topics),
+        exactly_once="enabled" if mirror.exactly_once else "disabled",
+        isolation="read_committed" if mirror.exactly_once else "read_uncommitted",
+        transaction_ms=_TRANSACTION_MS,
+        request_bytes=_REQUEST_BYTES,
+        host=HOST,
+        port=mirror.port,
     )
 
 
@@ -128,24 +119,6 @@ def property_lines(options: Mapping[str, str]) -> str:
     """Options as lines of a file of properties. A certificate has lines of its own; their ends are written as \\n."""
     lines = (f"{name} = {value.replace(NEWLINE, ESCAPED)}" for name, value in options.items())
     return "\n".join(lines)
-
-
-def flow_lines(mirror: MirrorPlace) -> str:
-    """One direction: its topics, and exactly once or not."""
-    return _FLOW.format(
-        source=mirror.source,
-        target=mirror.target,
-        topics=", ".join(mirror.topics),
-        exactly_once="enabled" if mirror.exactly_once else "disabled",
-        isolation="read_committed" if mirror.exactly_once else "read_uncommitted",
-        transaction_ms=_TRANSACTION_MS,
-        request_bytes=_REQUEST_BYTES,
-    )
-
-
-def setting_lines(mirror: MirrorPlace) -> str:
-    """The settings of every direction."""
-    return _SETTINGS.format(host=HOST, port=mirror.port)
 
 
 def canary_age(bootstrap: str) -> float:

@@ -36,6 +36,7 @@ from infra.stack.storage import no_room_to_start
 from services.kernel.log import clients
 
 FORMAT_SECONDS, NODE_SECONDS = 300.0, 240.0
+MIRROR_MEGABYTES = 256
 FIRST_CONTROLLER = 10  # of a site: its brokers are 0, 1 and 2
 # `kafka.log`: how long a broker reads a log after a crash. What the authorizer denies is in the last one.
 AUTHORIZER = "kafka.authorizer.logger"
@@ -335,18 +336,13 @@ def members_seen(address: str) -> Collection[int]:
 
 def prepare_mirror(mirror: MirrorPlace) -> Program:
     """Write the configuration and return what to run."""
-    return mirror_program(mirror, mirror_properties(mirror))
-
-
-def mirror_program(mirror: MirrorPlace, content: str) -> Program:
-    """Write `content` as the configuration and return what to run."""
     mirror.folder.mkdir(parents=True, exist_ok=True)
     properties = mirror.folder / "mirror.properties"
     properties.touch(mode=0o600)  # it contains a password
-    properties.write_text(content)
+    properties.write_text(mirror_properties(mirror))
     # the proof of exactly-once is in this log: ExactlyOnceWorkerSourceTask
     loggers = ("org.apache.kafka.connect.runtime", "org.apache.kafka.connect.mirror")
-    java = kafka_java(mirror.folder, mirror.heap_megabytes, "-XX:+UseSerialGC", loggers=loggers)
+    java = kafka_java(mirror.folder, MIRROR_MEGABYTES, "-XX:+UseSerialGC", loggers=loggers)
     command = (*java, "org.apache.kafka.connect.mirror.MirrorMaker", str(properties.absolute()))
     return Program("mirror", command, kafka_environment())
 

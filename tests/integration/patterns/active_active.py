@@ -19,12 +19,16 @@ import typer
 from contracts.topics import TOPICS
 from infra.log.topics import Topic, catalogue, create_topics, mirrored_topics
 from infra.stack.embedded.child import Program
-from infra.stack.embedded.kafka import mirror_program
-from infra.stack.mirror_settings import MirrorPlace, cluster_lines, flow_lines, setting_lines
+from infra.stack.embedded.kafka import prepare_mirror
+from infra.stack.mirror_settings import MirrorPlace, mirror_properties
 from infra.stack.site import AWAY, HOME
 from services.projection.engine.read_model import ReadModel, Row
 
-_POLICY = "replication.policy.class = org.apache.kafka.connect.mirror.DefaultReplicationPolicy\n"
+_BOTH_WAYS = """\
+{source}->{target}.enabled = true
+{target}->{source}.enabled = true
+replication.policy.class = org.apache.kafka.connect.mirror.DefaultReplicationPolicy
+"""
 
 
 def shared_topics() -> list[str]:
@@ -49,9 +53,17 @@ def of_both_sites(model: ReadModel[Row], peer: str) -> ReadModel[Row]:
 
 
 def both_ways_properties(mirror: MirrorPlace) -> str:
-    """MirrorMaker2's configuration: both directions of `mirror`, exactly once, with prefixes."""
-    back = replace(mirror, source=mirror.target, target=mirror.source)
-    return cluster_lines(mirror) + flow_lines(mirror) + flow_lines(back) + _POLICY + setting_lines(mirror)
+    """MirrorMaker2's configuration: both directions of `mirror`, exactly once, with prefixes. Where a name is there
+    again, its last line counts."""
+    back = replace(
+        mirror,
+        source=mirror.target,
+        target=mirror.source,
+        source_bootstrap=mirror.target_bootstrap,
+        target_bootstrap=mirror.source_bootstrap,
+    )
+    own = _BOTH_WAYS.format(source=mirror.source, target=mirror.target)
+    return mirror_properties(mirror) + mirror_properties(back) + own
 
 
 def prepare_both_ways(mirror: MirrorPlace) -> Program:
@@ -61,7 +73,9 @@ def prepare_both_ways(mirror: MirrorPlace) -> Program:
     """
     create_topics(mirror.target_bootstrap, arriving(mirror.source))
     create_topics(mirror.source_bootstrap, arriving(mirror.target))
-    return mirror_program(mirror, both_ways_properties(mirror))
+    program = prepare_mirror(mirror)
+    (mirror.folder / "mirror.properties").write_text(both_ways_properties(mirror))
+    return program
 
 
 def mirror_both_ways(
