@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from infra.base.settings import StackSettings
-from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_sent
+from infra.lab.checker.evidence import Evidence, read_evidence, read_seen, read_sent
+from infra.lab.checker.invariants import check
 from infra.lab.drills.judgement import for_checker
 from infra.lab.load.clients import Api, CommandResponse
 from infra.lab.load.load import Load

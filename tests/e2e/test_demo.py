@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from infra.base.waiting import wait_until
-from infra.lab.checker import Evidence, check, read_evidence, read_seen, read_sent
+from infra.lab.checker.evidence import Evidence, read_evidence, read_seen, read_sent
+from infra.lab.checker.invariants import check
 from infra.lab.demo import census
 from infra.lab.load.shop import Shop as Reader
 from infra.lab.load.shop import api_urls

@@ -14,7 +14,8 @@ from random import Random
 
 from infra.base.settings import StackSettings
 from infra.base.waiting import TooLate, wait_until
-from infra.lab.checker import Evidence, check, read_evidence
+from infra.lab.checker.evidence import Evidence, read_evidence
+from infra.lab.checker.invariants import check
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all_have_outcomes
 from infra.lab.drills.judgement import judge
 from infra.lab.drills.report import DrillReport

@@ -15,7 +15,8 @@ from infra.dr.comparison import compare
 from infra.dr.export import MONEY, money
 from infra.dr.losses import NONE_LOST, Loss, LostRecord, Report, TornTransaction
 from infra.dr.reconcile import load as load_report
-from infra.lab.checker import Acknowledged, Evidence, check, read_evidence, read_seen, read_sent
+from infra.lab.checker.evidence import Acknowledged, Evidence, read_evidence, read_seen, read_sent
+from infra.lab.checker.invariants import check
 from infra.lab.drills.pair import Pair
 from infra.lab.drills.report import DrillReport
 from infra.lab.load.clients import ACCEPTED, Api, Client, CommandResponse, Request, Urls, session

@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.lab.checker import Evidence, check, read_evidence, read_sent
+from infra.lab.checker.evidence import Evidence, read_evidence, read_sent
+from infra.lab.checker.invariants import check
 from services.kernel.record.envelope import parse_time
 from tests.integration.api.processes import PATIENCE, process
 from tests.integration.projection.processes import running, until

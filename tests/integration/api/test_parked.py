@@ -15,7 +15,7 @@ from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import OperatorActed
 from infra.cli.acts import app as journal
 from infra.cli.parked import app
-from infra.lab.checker import read_evidence
+from infra.lab.checker.evidence import read_evidence
 from infra.log.parked import Parked, parked_commands
 from infra.log.topics import create_topics
 from services.kernel.log.journal import TOPIC as JOURNAL

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from infra.base.waiting import wait_until
-from infra.lab.checker import read_evidence
+from infra.lab.checker.evidence import read_evidence
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.rule import OPENING_KEY
 from services.kernel.record.codec import received

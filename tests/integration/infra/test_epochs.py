@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from contracts.kernel.records import SiteRole
-from infra.lab.checker import read_evidence
+from infra.lab.checker.evidence import read_evidence
 from infra.log.control import write_role
 from infra.log.event_log import foreign_records, journal_at
 from infra.log.topics import create_topics, ensure_site

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.lab.checker import Evidence, check, read_evidence
+from infra.lab.checker.evidence import Evidence, read_evidence
+from infra.lab.checker.invariants import check
 from infra.log.event_log import foreign_records
 from services.kernel.log.rule import REASONS
 from tests.contract.log_rule_cases import OTHER, TOPIC, event, opening

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
 from contracts.kernel.records import Outcome
 from infra.base.waiting import wait_until
-from infra.lab.checker import Acknowledged
+from infra.lab.checker.evidence import Acknowledged
 from services.kernel.record.codec import decode, encode, topic_of
 from services.kernel.record.envelope import Metadata, ReplyAddress, now_micros, write_headers
 

@@ -14,7 +14,8 @@ from confluent_kafka.admin import (
 )
 
 from contracts.order.commands import PlaceOrder
-from infra.lab.checker import Evidence, check, read_evidence, read_sent
+from infra.lab.checker.evidence import Evidence, read_evidence, read_sent
+from infra.lab.checker.invariants import check
 from services.kernel.log.reader import read_to_end
 from services.kernel.record.codec import decode, received
 from tests.bench import bulk

@@ -12,7 +12,8 @@ import pytest
 from contracts.inventory.commands import ReceiveStock
 from infra.base.background import Background
 from infra.base.waiting import wait_until
-from infra.lab.checker import Evidence, check, read_evidence, read_sent
+from infra.lab.checker.evidence import Evidence, read_evidence, read_sent
+from infra.lab.checker.invariants import check
 from infra.log.topics import create_topics, ensure_site
 from infra.stack.embedded.kafka import NodeServer, lone_broker
 from services.kernel.exit_codes import EXIT_LOST

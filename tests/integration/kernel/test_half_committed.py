@@ -11,7 +11,8 @@ from confluent_kafka import Message, Producer, TopicPartition
 from contracts.inventory.commands import ReceiveStock
 from contracts.inventory.events import StockReceived
 from contracts.kernel.records import Outcome, OutcomeBatch
-from infra.lab.checker import Evidence, check, read_evidence
+from infra.lab.checker.evidence import Evidence, read_evidence
+from infra.lab.checker.invariants import check
 from services.kernel.log.completion import Unsettled, settle
 from services.kernel.log.control import transactional_ids
 from services.kernel.log.reader import high_watermarks, last_stable_offsets, read_to_end

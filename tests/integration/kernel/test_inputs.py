@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from contracts.inventory.commands import ReceiveStock, ReserveStock
 from contracts.kernel.records import Header, ParkedCommand
 from infra.dr.inputs import unconsumed
-from infra.lab.checker import Evidence, check, read_evidence
+from infra.lab.checker.evidence import Evidence, read_evidence
+from infra.lab.checker.invariants import check
 from infra.log.parked import parked_command, parked_commands, retry
 from services.kernel.log.reader import high_watermarks, read_to_end
 from services.kernel.record.codec import MessageGroup, OutgoingMessage, Record, batch_records, encode

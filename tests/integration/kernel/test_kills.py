@@ -15,7 +15,8 @@ from contracts.inventory.commands import (
     ReleaseStock,
     ReserveStock,
 )
-from infra.lab.checker import Evidence, check, read_evidence, read_sent
+from infra.lab.checker.evidence import Evidence, read_evidence, read_sent
+from infra.lab.checker.invariants import check
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.witness import Witness, aborted
 from tests.integration.kernel.workers import WorkerProcess, killed_at_every_step

@@ -17,7 +17,8 @@ from contracts.order.events import Line, OrderConfirmed
 from infra.base.errors import NotDone
 from infra.cli.main import command
 from infra.dr.inputs import close, switch
-from infra.lab.checker import Evidence, check, read_sent
+from infra.lab.checker.evidence import Evidence, read_sent
+from infra.lab.checker.invariants import check
 from infra.log.parked import parked_commands, retry
 from infra.log.topics import CONTROL, create_topics, ensure_site
 from services.kernel.log import clients

@@ -13,8 +13,8 @@ import pytest
 from contracts.inventory.commands import ReceiveStock
 from contracts.order import events as order
 from contracts.order.commands import CancelOrder, PlaceOrder, ReturnedLine, ReturnLines, ShipOrder
-from infra.lab.checker import Evidence, Recorded, check, read_evidence, read_sent
-from infra.lab.checker.invariants import conversations_end
+from infra.lab.checker.evidence import Evidence, Recorded, read_evidence, read_sent
+from infra.lab.checker.invariants import check, conversations_end
 from tests.bench import bulk
 from tests.integration.api.processes import eventually
 from tests.integration.kernel.client import Client

@@ -10,7 +10,8 @@ import pytest
 
 from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import Snapshot
-from infra.lab.checker import Evidence, check, read_evidence
+from infra.lab.checker.evidence import Evidence, read_evidence
+from infra.lab.checker.invariants import check
 from infra.log.control import change_layout
 from services.inventory.domain.state import Stock
 from services.inventory.service import INVENTORY

@@ -13,7 +13,8 @@ from contracts.inventory.commands import AdjustStock, IssueStock, ReceiveStock, 
 from contracts.kernel.records import ParkedCommand
 from contracts.order.events import ReservationsRecorded
 from infra.base.waiting import wait_until
-from infra.lab.checker import Evidence, check, read_evidence
+from infra.lab.checker.evidence import Evidence, read_evidence
+from infra.lab.checker.invariants import check
 from infra.log.control import change_layout
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.transactions import transactional_producer

@@ -15,7 +15,8 @@ from contracts.inventory.events import StockReceived
 from contracts.kernel.records import SiteRole
 from infra.base.http import local_http
 from infra.base.waiting import wait_until
-from infra.lab.checker import Evidence, check, read_evidence
+from infra.lab.checker.evidence import Evidence, read_evidence
+from infra.lab.checker.invariants import check
 from infra.log.control import lift_hold, stand_down, write_hold, write_role
 from services.kernel.exit_codes import EXIT_STOOD_DOWN
 from services.kernel.log.control import read_control

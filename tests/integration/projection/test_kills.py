@@ -6,7 +6,8 @@ import asyncio
 import random
 import signal
 
-from infra.lab.checker import Evidence, check, read_evidence, read_seen
+from infra.lab.checker.evidence import Evidence, read_evidence, read_seen
+from infra.lab.checker.invariants import check
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import Process, applied, differences, running, until

@@ -22,7 +22,8 @@ from contracts.order.events import (
     RefundedLine,
     ReservationsRecorded,
 )
-from infra.lab.checker import Acknowledged, Evidence, Sent, check
+from infra.lab.checker.evidence import Acknowledged, Evidence, Sent
+from infra.lab.checker.invariants import check
 from services.kernel.record.envelope import ReplyAddress
 from tests.unit.checker.written_log import Log, metadata
 

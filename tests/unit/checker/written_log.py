@@ -7,7 +7,7 @@ from typing import Any
 from contracts.inventory.commands import IssueStock, ReleaseStock, ReserveStock, ReturnStock
 from contracts.kernel.records import Answer, Outcome, OutcomeBatch
 from contracts.order.events import OrderPlaced, OrderRejected, OrderReturned, OrderShipped
-from infra.lab.checker import Recorded, Sent
+from infra.lab.checker.evidence import Recorded, Sent
 from services.kernel.record.envelope import Metadata, ReplyAddress, partition_of
 
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from contracts.topics import TOPICS
 from infra.base.settings import CLUSTER
 from infra.dr.repartition import repartition_shop
-from infra.lab.checker import read_evidence
+from infra.lab.checker.evidence import read_evidence
 from infra.lab.cluster.administration import (
     elect_preferred,
     in_force,
