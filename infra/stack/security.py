@@ -7,10 +7,8 @@ Brokers, controllers and the start of a site have the authority's certificate fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from contracts.kafka_address import sibling
-from infra.base.ports import HOST
 from infra.base.settings import StackSettings
 from infra.identity.authority import BROKER, Authority
 from infra.log.rights import ADMIN, apply_rights, principals, quotas
@@ -25,28 +23,6 @@ _SASL = ("CLIENTS", "HOST", *_LINK)
 _CERTIFIED = ("INTERNAL", "CONTROLLER")
 _PLAIN = ",".join(f"{name}:PLAINTEXT" for name in ("PLAINTEXT", *_SASL, *_CERTIFIED))
 _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-
-
-@dataclass(frozen=True)
-class ListenerPorts:
-    """The ports of a broker's listeners on loopback: for the site's own processes, for brokers, and for the other site,
-    to whom it advertises `link`."""
-
-    clients: int
-    internal: int | None = None
-    peer: int | None = None
-    link: int | None = None
-
-    def settings(self, *, secured: bool) -> tuple[str, str]:
-        """What it listens on, and what it advertises."""
-        pairs = [("CLIENTS" if secured else "PLAINTEXT", self.clients, self.clients)]
-        if secured and self.internal:
-            pairs.append(("INTERNAL", self.internal, self.internal))
-        if self.peer and self.link:
-            pairs.append(("PEER", self.peer, self.link))
-        listeners = (f"{name}://{HOST}:{port}" for name, port, _ in pairs)
-        advertised = (f"{name}://{HOST}:{port}" for name, _, port in pairs)
-        return ",".join(listeners), ",".join(advertised)
 
 
 def authority_of(settings: StackSettings) -> Authority | None:

@@ -26,7 +26,6 @@ from infra.stack.embedded.java import classpath, find_java
 from infra.stack.mirror_settings import FRESH_SECONDS, MirrorPlace, canary_age, mirror_properties
 from infra.stack.security import (
     INTERNAL,
-    ListenerPorts,
     apply_security,
     authority_of,
     prepare_identities,
@@ -158,8 +157,7 @@ class Node:
         }
         broker = self.role != "controller"
         if broker:
-            ports = ListenerPorts(self.port, self.internal_port, self.peer_port, self.link_port)
-            listeners, advertised = ports.settings(secured=self.authority is not None)
+            listeners, advertised = self._listeners()
             role = {"listeners": listeners, "advertised.listeners": advertised}
         else:
             role = {"listeners": f"CONTROLLER://{self.address}"}
@@ -191,6 +189,18 @@ class Node:
         return (
             listening(self.port) if self.role == "controller" else self.id in members_seen(self.own_address)
         )
+
+    def _listeners(self) -> tuple[str, str]:
+        """What a broker listens on, and what it advertises: for the site's own processes, brokers, the other site."""
+        secured = self.authority is not None
+        ports = [("CLIENTS" if secured else "PLAINTEXT", self.port, self.port)]
+        if secured and self.internal_port:
+            ports.append(("INTERNAL", self.internal_port, self.internal_port))
+        if self.peer_port and self.link_port:
+            ports.append(("PEER", self.peer_port, self.link_port))
+        listeners = (f"{name}://{HOST}:{port}" for name, port, _ in ports)
+        advertised = (f"{name}://{HOST}:{port}" for name, _, port in ports)
+        return ",".join(listeners), ",".join(advertised)
 
     def _format(self, java: list[str], properties: Path) -> None:
         quorum = f"--initial-controllers={self.voters}" if self.voters else "--no-initial-controllers"
