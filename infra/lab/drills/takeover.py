@@ -196,11 +196,10 @@ BOTH_SITES = replace(
 
 @dataclass
 class BothWrote:
-    """Two sites that wrote: the clients of the old and of the new one, and when, in seconds since 1970, the new one was
-    promoted, both were reconnected, and the old one stood by. `lost` is what did not cross."""
+    """Two sites that wrote: the clients of the old one, and when, in seconds since 1970, the new one was promoted, both
+    were reconnected, and the old one stood by. `lost` is what did not cross."""
 
     old_clients: Load
-    new_clients: Load
     promoted: float
     reconnected: float
     demoted: float
@@ -221,7 +220,7 @@ def _replace(course: Course[Sides], apart: Range, reconnect: Callable[[], None])
     pair, old, new = course.rig.pair, course.rig.active, course.rig.other
     pair.fail_over(new)
     promoted = time.time()
-    new_clients = course.start(NEW_CLIENTS, new.name)
+    course.start(NEW_CLIENTS, new.name)
     course.sleep(apart)
     course.show(f"{old.name} returns")
     reconnected = time.time()
@@ -230,7 +229,7 @@ def _replace(course: Course[Sides], apart: Range, reconnect: Callable[[], None])
     demoted = time.time()
     time.sleep(WATCHED_SECONDS)
     course.load.switch(new.name)
-    return BothWrote(course.load, new_clients, promoted, reconnected, demoted)
+    return BothWrote(course.load, promoted, reconnected, demoted)
 
 
 def _old_site_stops_writing(course: Course[Sides], both: BothWrote) -> None:

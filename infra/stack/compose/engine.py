@@ -40,7 +40,7 @@ class EngineFailed(DaybookError):
 @dataclass(frozen=True)
 class Container:
     """One container, as the engine sees it: `state` running, exited, …; `health` is empty without a health check.
-    `service` is its name in the compose files, `name` the engine's; without `networks` it is disconnected."""
+    `service` is its name in the compose files, `name` the engine's."""
 
     name: str
     service: str
@@ -48,7 +48,6 @@ class Container:
     health: str
     exit_code: int
     addresses: tuple[str, ...]
-    networks: tuple[str, ...] = ()
 
     @property
     def fine(self) -> bool:
@@ -93,7 +92,10 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
 
 def compose(settings: StackSettings, *arguments: str) -> None:
     """Run `docker compose`; the user sees its output. Raises EngineFailed."""
-    _show(settings, "docker", "compose", *arguments)
+    command = ("docker", "compose", *arguments)
+    done = _call(command, compose_environment(settings), shown=True)
+    if done.returncode:
+        raise EngineFailed(f"`{' '.join(command[:3])}` ended with {done.returncode}; its output is above")
 
 
 def quietly(settings: StackSettings, *command: str) -> str:
@@ -157,14 +159,7 @@ def _container(row: Mapping[str, object]) -> Container:
         str(row["Health"]),
         int(str(row["ExitCode"])),
         tuple(sorted(f"{port['URL']}:{port['PublishedPort']}" for port in ports)),
-        tuple(filter(None, str(row["Networks"]).split(","))),
     )
-
-
-def _show(settings: StackSettings, *command: str) -> None:
-    done = _call(command, compose_environment(settings), shown=True)
-    if done.returncode:
-        raise EngineFailed(f"`{' '.join(command[:3])}` ended with {done.returncode}; its output is above")
 
 
 def _call(
