@@ -170,7 +170,7 @@ def _behind(view: SiteView, mirror: MirrorView | None) -> int | None:
 
 def mirror_state(platform: Platform, site: Site) -> str:
     """The mirror into the site: `ready`, `starting`, `stopped` (it runs and copies nothing), `down` or `held`."""
-    if MIRROR in platform.held(site):
+    if MIRROR in site.journal.held():
         return "held"
     mirror = platform.processes(site).get(MIRROR)
     if mirror is None or not mirror.running:
@@ -218,7 +218,7 @@ def _read_model(partitions: Sequence[Mapping[str, Any]]) -> ReadModelView:
 def _ways(sites: Mapping[str, Site]) -> Iterator[tuple[Site, Site]]:
     """From which site a mirror copies to which: into the active one it is held."""
     for target in sites.values():
-        if MIRROR not in platform_of(target.settings).held(target):
+        if MIRROR not in target.journal.held():
             yield from ((source, target) for source in sites.values() if source.name != target.name)
 
 

@@ -144,7 +144,7 @@ def start_reverse(source: Site, target: Site, ends: dict[str, int], steps: Steps
             doing.detail = "runs already"
             return
         platform = platform_of(target.settings)
-        if MIRROR not in platform.held(target):
+        if MIRROR not in target.journal.held():
             raise NotDone(f"the mirror at {target.name} is not held: `./daybook --site {target.name} status`")
         forgotten = reset_internal(target.bootstrap, source.name)
         positions = {split_partition(partition): offset for partition, offset in ends.items() if offset >= 0}

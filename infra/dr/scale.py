@@ -115,7 +115,7 @@ def _missing(platform: Platform, site: Site, kind: str, count: int, layout: int)
     """What still has to happen, in words. A process that an operator keeps down is not waited for."""
     processes, names = platform.processes(site), instances(kind, count)
     missing = [f"{name} still runs" for name in processes if kind_of(name) == kind and name not in names]
-    for name in set(names) - set(platform.held(site)):
+    for name in set(names) - site.journal.held():
         process = processes.get(name)
         ready = process is not None and process.running and process.ready
         if kind in WORKERS.values():

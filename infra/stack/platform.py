@@ -6,7 +6,7 @@ Two adapters implement it: child processes of this machine (`embedded/platform.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +38,6 @@ class Platform(Protocol):
 
     def processes(self, site: Site) -> Mapping[str, SiteProcess]:
         """The site's processes by name, as they are or were when it was last up."""
-
-    def held(self, site: Site) -> Collection[str]:
-        """The processes that are kept down, also while the site is down."""
 
     def start(self, site: Site, *names: str) -> None:
         """Start the site, and return when it is ready; or let processes run that were kept down, and return at once.

@@ -39,7 +39,7 @@ class Weakening(Background):
 
     def _work(self) -> None:
         for stopped in (False, True):  # before a failback the site is down, and its mirror is held
-            while (MIRROR in self._platform.held(self._site)) != stopped:
+            while (MIRROR in self._site.journal.held()) != stopped:
                 if self._stopping.wait(LOOK_SECONDS):
                     return
         self.killed = self._chosen

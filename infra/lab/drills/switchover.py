@@ -115,7 +115,7 @@ def _after_a_loss(run: Run) -> Sides:
     """A site that is lost, and the other active; where both are well, one is lost first."""
     pair: Pair = run.target
     active, epoch = _newest_active(pair)
-    if MIRROR not in pair.platform.held(pair.other(active)):  # a mirror follows: no site was lost
+    if MIRROR not in pair.other(active).journal.held():  # a mirror follows: no site was lost
         folder = run.folder / "loss"
         before = unplanned(Kind.DEAD).run(pair, run.seed, folder, run.show)
         write(before, folder)

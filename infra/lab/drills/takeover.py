@@ -251,7 +251,7 @@ def _old_site_stops_writing(course: Course[Sides], both: BothWrote) -> None:
 
 def _losses_of_the_old_site_are_listed(course: Course[Sides], both: BothWrote) -> None:
     both.lost, _ = _losses(course)
-    stopped = MIRROR in course.rig.pair.platform.held(course.rig.other)
+    stopped = MIRROR in course.rig.other.journal.held()
     course.report.promise(
         "the mirror into the new site", "held for good", "held" if stopped else "runs", stopped
     )

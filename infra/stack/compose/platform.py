@@ -63,9 +63,6 @@ class ComposePlatform(Platform):
             )
         return processes
 
-    def held(self, site: Site) -> Collection[str]:
-        return site.journal.held()
-
     def start(self, site: Site, *names: str) -> None:
         for name in names:
             site.journal.release(name)
@@ -103,7 +100,7 @@ class ComposePlatform(Platform):
         if container is None or container.state != "running":
             return
         self._docker("kill", container.name)
-        if name not in self.held(site):
+        if name not in site.journal.held():
             # the engine does not restart what `docker kill` has ended
             self._docker("start", container.name)
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -49,9 +49,6 @@ class EmbeddedPlatform(Platform):
             for member in (state.members if state else ())
         ]
         return {process.name: process for process in processes}
-
-    def held(self, site: Site) -> Collection[str]:
-        return site.journal.held()
 
     def start(self, site: Site, *names: str) -> None:
         if not names:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infra.base.journal import StackJournal
 from infra.base.settings import CLUSTER, StackSettings
 from infra.base.waiting import wait_until
 from infra.cli.drill import DRILLS
@@ -24,18 +25,15 @@ class RecordingPlatform:
     """Records what is done to a site's processes."""
 
     def __init__(self) -> None:
-        self.down: set[str] = set()
         self.killed: list[str] = []
         self.started: list[str] = []
-
-    def held(self, _: Site) -> set[str]:
-        return self.down
 
     def kill(self, _: Site, name: str) -> None:
         self.killed.append(name)
 
-    def stop(self, _: Site, *names: str) -> None:
-        self.down |= {*names}
+    def stop(self, site: Site, *names: str) -> None:
+        for name in names:
+            site.journal.keep_down(name)
 
     def start(self, _: Site, *names: str) -> None:
         self.started += names
@@ -49,11 +47,11 @@ def course_on(home: Path, platform: RecordingPlatform) -> Any:
 
 def test_nodes_die_when_the_mirror_is_stopped_and_not_before(tmp_path: Path) -> None:
     kept_cluster_id(tmp_path)
-    platform = RecordingPlatform()
+    platform, journal = RecordingPlatform(), StackJournal(tmp_path)
     with Weakening(course_on(tmp_path, platform)) as weakening:
         assert platform.killed == []
-        platform.down = {MIRROR}
-        wait_until(lambda: len(platform.down) == 3, "both are kept down", 5)
+        journal.keep_down(MIRROR)
+        wait_until(lambda: len(journal.held()) == 3, "both are kept down", 5)
         assert platform.started == []
     broker, controller = weakening.killed
     assert (broker.split("-")[0], controller.split("-")[0]) == ("broker", "controller")
@@ -63,7 +61,7 @@ def test_nodes_die_when_the_mirror_is_stopped_and_not_before(tmp_path: Path) -> 
 def test_a_mirror_that_was_down_from_the_beginning_is_no_switch(tmp_path: Path) -> None:
     kept_cluster_id(tmp_path)
     platform = RecordingPlatform()
-    platform.down = {MIRROR}
+    StackJournal(tmp_path).keep_down(MIRROR)
     with Weakening(course_on(tmp_path, platform)) as weakening:
         pass
     assert platform.killed == weakening.killed == []
