@@ -26,7 +26,7 @@ FIRST, SECOND = "first", "second"
 def load(settings: StackSettings, folder: Path, name: str) -> Iterator[Load]:
     """Clients at work; at the end every command has an outcome, and log and read models are sound."""
     urls = api_urls(settings)
-    second = replace(urls, addresses={**urls, Api.ORDER: settings.url("order-api-1")})
+    second = replace(urls, addresses={**urls.addresses, Api.ORDER: settings.url("order-api-1")})
     with Load({FIRST: urls, SECOND: second}, FIRST, Shopping(1, name), folder / name, 40) as clients:
         yield clients
         assert clients.finish() == []

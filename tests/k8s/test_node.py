@@ -92,7 +92,7 @@ def go_on(clients: Load, commands: int = 40) -> None:
 
 
 def test_the_walk_of_the_readme(shop: NodeShop) -> None:
-    urls = {f"DAYBOOK_{api.upper()}_URL": url for api, url in shop.urls().items()}
+    urls = {f"DAYBOOK_{api.upper()}_URL": url for api, url in shop.urls().addresses.items()}
     # these APIs verify no tokens: the overlay names no issuer
     environment = {**os.environ, **urls, "DAYBOOK_AUTH": "X-Nobody: anybody"}
     runs = run_walk([step for step in walk("README.md") if "daybook env" not in step.command], environment)

@@ -9,7 +9,7 @@ import asyncio
 import time
 from base64 import urlsafe_b64decode
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -45,7 +45,7 @@ class Api(StrEnum):
 
 
 @dataclass(frozen=True)
-class Urls(Mapping[Api, str]):
+class Urls:
     """The addresses of a shop's APIs, and how its clients call them."""
 
     addresses: Mapping[Api, str]
@@ -53,12 +53,6 @@ class Urls(Mapping[Api, str]):
 
     def __getitem__(self, api: Api) -> str:
         return self.addresses[api]
-
-    def __iter__(self) -> Iterator[Api]:
-        return iter(self.addresses)
-
-    def __len__(self) -> int:
-        return len(self.addresses)
 
 
 class NoResponse(DaybookError):

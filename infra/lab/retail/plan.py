@@ -61,14 +61,8 @@ def demand(takers: Iterable[Place | Adjust]) -> Counter[tuple[datetime, str]]:
 
 def deliveries(
     needed: Counter[tuple[datetime, str]], touched: Iterable[tuple[datetime, str]]
-) -> Sequence[Receive]:
-    """The month's whole delivery for every (month, SKU) that a load touches, by month and SKU."""
-    return list(_deliveries(needed, touched))
-
-
-def _deliveries(
-    needed: Counter[tuple[datetime, str]], touched: Iterable[tuple[datetime, str]]
 ) -> Iterator[Receive]:
+    """The month's whole delivery for every (month, SKU) that a load touches, by month and SKU."""
     for month, sku in sorted(set(touched)):
         if sku not in NEVER_STOCKED and needed[month, sku]:
             yield Receive(month, sku, needed[month, sku], f"delivery-{month:%Y-%m}")
