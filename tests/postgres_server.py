@@ -11,7 +11,7 @@ import asyncpg
 import psutil
 
 from infra.base.ports import HOST
-from infra.stack.embedded.child import Program, Server
+from infra.stack.embedded.child import Program
 from infra.stack.embedded.postgres import (
     READY_SECONDS,
     PostgresPlace,
@@ -22,6 +22,7 @@ from infra.stack.embedded.postgres import (
 from infra.stack.shop import DATABASE, USER
 from services.projection.engine.database import migrate
 from services.projection.read_models import READ_MODELS
+from tests.servers import Server
 
 
 class EmbeddedPostgres(Server):

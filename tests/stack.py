@@ -19,9 +19,10 @@ import asyncpg
 import pytest
 
 from infra.log.topics import create_topics, ensure_site
-from infra.stack.embedded.kafka import NodeServer, lone_broker
+from infra.stack.embedded.kafka import lone_broker
 from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres
+from tests.servers import NodeServer
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,13 @@ from infra.base.ports import HOST
 from infra.base.settings import INSECURE, StackSettings
 from infra.log.topics import Topic, catalogue, create_topics, ensure_site
 from infra.stack.embedded.child import Child, Program
-from infra.stack.embedded.kafka import NodeServer, site_nodes
+from infra.stack.embedded.kafka import site_nodes
 from infra.stack.security import apply_security, prepare_identities
 from infra.stack.shop import http_ready, principal_of
 from infra.stack.tokens import issuer_of, verification
 from tests.ports import free_base, free_ports
 from tests.postgres_server import EmbeddedPostgres, create_tables_of_shop
+from tests.servers import NodeServer
 
 START_SECONDS = 240.0
 

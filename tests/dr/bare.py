@@ -10,10 +10,11 @@ from pathlib import Path
 from infra.base.waiting import TooLate, wait_until
 from infra.log.topics import create_topics, mirrored_topics
 from infra.stack.embedded.child import Child
-from infra.stack.embedded.kafka import NodeServer, lone_broker, prepare_mirror
+from infra.stack.embedded.kafka import lone_broker, prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace
 from services.kernel.log.reader import high_watermarks, partitions_of
 from tests.ports import free_ports
+from tests.servers import NodeServer
 
 # a successor waits for the group's session (10 s) and the open transaction (10 s) of one that was killed
 PATIENCE = 60.0

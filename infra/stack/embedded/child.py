@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,50 +102,6 @@ class Child:
     def last_lines(self) -> str:
         """The end of the log, for an error's text."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
-
-
-class Server(ABC):
-    """A program that its caller starts and stops repeatedly; its state stays in `folder`.
-
-    `title` names it in errors; a start may take `seconds`.
-    """
-
-    def __init__(self, title: str, folder: Path, seconds: float) -> None:
-        self._title, self._folder, self._seconds = title, folder, seconds
-        self._child: Child | None = None
-
-    @abstractmethod
-    def _program(self) -> Program:
-        """The program, prepared for a start."""
-
-    @abstractmethod
-    def ready(self) -> bool:
-        """Whether it serves."""
-
-    @property
-    def child(self) -> Child:
-        """The running process; raises NotReady before start."""
-        if self._child is None:
-            raise NotReady(f"{self._title} has not been started")
-        return self._child
-
-    def start(self, seconds: float | None = None) -> None:
-        """Return when it is ready. Raises NotReady, with the end of its log, when it does not come up."""
-        program = self._program()
-        self._child = Child(program, self._folder / f"{program.name}.log")
-        try:
-            self._child.wait_until(self.ready, self._seconds if seconds is None else seconds)
-        except NotReady:
-            self._child.kill()
-            raise
-
-    def stop(self) -> None:
-        """Stop it cleanly; its state stays."""
-        self.child.stop()
-
-    def kill(self) -> None:
-        """End it at once, as a crash would."""
-        self.child.kill()
 
 
 def _tether(stop_signal: signal.Signals) -> tuple[str, ...]:

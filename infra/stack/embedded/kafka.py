@@ -8,7 +8,7 @@ import subprocess
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from infra.base.ports import HOST, listening
 from infra.base.settings import CLUSTER_ID, ROOT, StackSettings
 from infra.identity.authority import BROKER, Authority
 from infra.log.rights import ADMIN
-from infra.stack.embedded.child import Program, Server
+from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.java import classpath, find_java
 from infra.stack.mirror_settings import FRESH_SECONDS, MirrorPlace, canary_age, mirror_properties
 from infra.stack.security import (
@@ -288,28 +288,6 @@ def site_nodes(settings: StackSettings, *, linked: bool) -> list[list[Node]]:
     return [controllers, brokers]
 
 
-class NodeServer(Server):
-    """A node that the caller starts and stops; its state stays in its folder."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__(node.name, node.folder, NODE_SECONDS)
-        self.node = node
-
-    @property
-    def bootstrap(self) -> str:
-        return self.node.address
-
-    def _program(self) -> Program:
-        return self.node.prepare()
-
-    def ready(self) -> bool:
-        return self.node.ready()
-
-    def stop(self) -> None:
-        with suppress(NotReady):  # another node's start has failed before this one's
-            super().stop()
-
-
 @contextmanager
 def brokers_alone(settings: StackSettings) -> Iterator[str]:
     """The address of a site's brokers, which run with their controllers until the end of the block.
@@ -317,16 +295,24 @@ def brokers_alone(settings: StackSettings) -> Iterator[str]:
     Whoever starts them may do everything on them.
     """
     prepare_identities(settings)
-    rows = [[NodeServer(node) for node in row] for row in site_nodes(settings, linked=False)]
+    rows = site_nodes(settings, linked=False)
+    running: list[list[Child]] = []
     with ThreadPoolExecutor(sum(map(len, rows))) as pool:
         try:
             for row in rows:
-                list(pool.map(NodeServer.start, row))
+                running.append([])
+                for node, program in zip(row, pool.map(lambda node: node.prepare(), row), strict=True):
+                    running[-1].append(Child(program, node.folder / f"{node.name}.log"))
+                list(pool.map(_await_ready, row, running[-1]))
             apply_security(settings)
             yield settings.kafka_as(ADMIN)
         finally:
-            for row in reversed(rows):
-                list(pool.map(NodeServer.stop, row))
+            for children in reversed(running):
+                list(pool.map(Child.stop, children))
+
+
+def _await_ready(node: Node, child: Child) -> None:
+    child.wait_until(node.ready, NODE_SECONDS)
 
 
 def broker_ready(address: str) -> bool:

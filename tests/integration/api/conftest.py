@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.stack.embedded.kafka import NodeServer, lone_broker
+from infra.stack.embedded.kafka import lone_broker
 from tests.ports import free_ports
+from tests.servers import NodeServer
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 
 from infra.log.topics import create_topics
-from infra.stack.embedded.kafka import NodeServer
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder
 from tests.ports import free_ports
+from tests.servers import NodeServer
 
 ORDER: dict[str, Any] = {
     "country": "France",

@@ -10,9 +10,9 @@ import pytest
 
 from infra.base.ports import HOST
 from infra.log.topics import create_topics
-from infra.stack.embedded.kafka import NodeServer
 from tests.integration.api.processes import eventually, process
 from tests.ports import free_ports
+from tests.servers import NodeServer
 
 # Series of every part: the process, the service, and what its writes took.
 SERIES = ("process_resident_memory_bytes", "daybook_gateway_pending", "daybook_request_seconds")

@@ -8,9 +8,10 @@ import pytest
 from infra.base.errors import NotReady
 from infra.base.settings import ROOT
 from infra.log.topics import create_topics
-from infra.stack.embedded.kafka import NodeServer, lone_broker
+from infra.stack.embedded.kafka import lone_broker
 from tests.integration.infra.test_stack import read, write_transaction
 from tests.ports import free_ports
+from tests.servers import NodeServer
 from tests.small_disk import small_disk
 
 TOPIC = "order.events"

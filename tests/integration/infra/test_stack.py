@@ -13,10 +13,11 @@ from infra.base.errors import NotReady
 from infra.base.files import KEPT_BYTES
 from infra.base.settings import ROOT
 from infra.stack.embedded.child import Child, Program
-from infra.stack.embedded.kafka import NodeServer, lone_broker
+from infra.stack.embedded.kafka import lone_broker
 from infra.stack.embedded.postgres import MAJOR
 from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres
+from tests.servers import NodeServer
 
 
 def create_topic(bootstrap: str) -> str:

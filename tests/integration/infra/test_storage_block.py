@@ -8,10 +8,11 @@ import pytest
 
 from infra.log.control import lift_hold, write_hold
 from infra.log.topics import create_topics, ensure_site
-from infra.stack.embedded.kafka import NodeServer, lone_broker
+from infra.stack.embedded.kafka import lone_broker
 from infra.stack.storage import StorageWatch
 from services.kernel.log.control import read_control
 from tests.ports import free_ports
+from tests.servers import NodeServer
 
 SECONDS = 60.0
 ENDLESS = 1 << 60  # a reserve that no disk has

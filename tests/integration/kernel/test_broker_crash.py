@@ -15,12 +15,13 @@ from infra.base.waiting import wait_until
 from infra.lab.checker.evidence import Evidence, read_evidence, read_sent
 from infra.lab.checker.invariants import check
 from infra.log.topics import create_topics, ensure_site
-from infra.stack.embedded.kafka import NodeServer, lone_broker
+from infra.stack.embedded.kafka import lone_broker
 from services.kernel.exit_codes import EXIT_LOST
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.witness import Witness
 from tests.integration.kernel.workers import WorkerProcess
 from tests.ports import free_ports
+from tests.servers import NodeServer
 
 CRASHES = 3
 # From a broker's return to the first acknowledgement; on an idle machine it takes one or two. Without the

@@ -12,13 +12,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from contracts.inventory.commands import ReceiveStock
 from infra.base.waiting import wait_until
 from infra.log.topics import create_topics
-from infra.stack.embedded.kafka import NodeServer, lone_broker
+from infra.stack.embedded.kafka import lone_broker
 from services.kernel.log.transactions import Aborted, Transactions, produce
 from services.kernel.record.codec import encode
 from services.kernel.worker.worker_metrics import Followed, WorkerLag
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess, lags
 from tests.ports import free_ports
+from tests.servers import NodeServer
 
 TOPIC = "inventory.commands"
 KNOWN = 'daybook_lag_known{service="inventory"}'

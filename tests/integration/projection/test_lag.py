@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from infra.log.topics import create_topics
-from infra.stack.embedded.kafka import NodeServer, lone_broker
+from infra.stack.embedded.kafka import lone_broker
 from services.kernel.record.envelope import now_micros, parse_time
 from services.projection.engine.lag import STALLED_SECONDS
 from services.projection.read_models import READ_MODELS
@@ -23,6 +23,7 @@ from tests.integration.projection.processes import QueryApi, applied, running, u
 from tests.integration.projection.shop_log import LogWriter, fresh_topics, history, order_life, stock_life
 from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres
+from tests.servers import NodeServer
 
 SERIES = 2 * len(READ_MODELS)  # two partitions each
 MODELS = [model.name for model in READ_MODELS if model.stream == "order"]

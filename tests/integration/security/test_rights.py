@@ -22,7 +22,7 @@ from infra.base.waiting import wait_until
 from infra.log.quotas import apply_quotas
 from infra.log.rights import Right, principals, quotas
 from infra.log.topics import create_topics, ensure_site
-from infra.stack.embedded.kafka import NodeServer, site_nodes
+from infra.stack.embedded.kafka import site_nodes
 from infra.stack.security import INTERNAL, apply_security, prepare_identities
 from services.kernel.log import clients
 from services.kernel.log.clients import Connection
@@ -36,6 +36,7 @@ from tests.integration.security.attempts import (
     wrong_cells,
 )
 from tests.ports import free_base
+from tests.servers import NodeServer
 
 NOBODY = "nobody"
 # Kafka's simplest request (ApiVersions, version 0), in clear text.

@@ -11,10 +11,11 @@ from infra.base.background import Background
 from infra.dr.rebuild import prepare_empty
 from infra.log.control import ControlReader, SiteSilent, read_site, write_role
 from infra.log.topics import CONTROL, catalogue, create_topics
-from infra.stack.embedded.kafka import NodeServer, lone_broker
+from infra.stack.embedded.kafka import lone_broker
 from services.kernel.log.control import Control
 from tests.integration.sites.rig import eventually
 from tests.ports import free_ports
+from tests.servers import NodeServer
 
 HEARD_SECONDS = 30.0
 
