@@ -120,7 +120,7 @@ def abort(settings: StackSettings) -> str:
     if unfinished is None:
         if history.incident is None and newest_active(states) is not None:
             site = passive_site(sites, states)
-            if MIRROR in platform_of(site.settings).held(site):
+            if MIRROR in site.journal.held():
                 platform_of(site.settings).start(site, MIRROR)
                 return f"the mirror at {site.name} copies again"
         raise NotDone("no switchover is under way")

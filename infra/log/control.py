@@ -59,8 +59,8 @@ def write_role(bootstrap: str, role: SiteRole) -> None:
     begun and not finished, the site was passive."""
     own = read_control(bootstrap)
     skipped = range(own.role.epoch + 1, role.epoch) if own.named else ()
-    for each in (*(SiteRole(role.site, "passive", epoch) for epoch in skipped), role):
-        _write(bootstrap, ROLE, encode(TOPIC, each))
+    for written in (*(SiteRole(role.site, "passive", epoch) for epoch in skipped), role):
+        _write(bootstrap, ROLE, encode(TOPIC, written))
 
 
 def write_hold(bootstrap: str, kind: HoldKind, epoch: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 
 from contracts.kernel.records import HoldKind, Role, SiteHold, SiteRole, SiteSwitch, SwitchStep
 from infra.base.errors import NotDone
+from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
 from infra.dr import failover, guard, rebuild, report
 from infra.dr.incident import Situation, SwitchHistory
@@ -34,13 +35,10 @@ def control(role: Role, epoch: int, held: HoldKind | None = None) -> Control:
 
 
 class FakePlatform:
-    """Holds some processes, and notes which it starts."""
+    """Notes which processes it starts."""
 
-    def __init__(self, *held: str) -> None:
-        self._held, self.started = held, list[str]()
-
-    def held(self, _: Site) -> Sequence[str]:
-        return self._held
+    def __init__(self) -> None:
+        self.started = list[str]()
 
     def start(self, _: Site, *names: str) -> None:
         self.started += names
@@ -102,7 +100,7 @@ def test_a_report_never_replaces_one_that_proves_more(
     for name, replacement in replaced.items():
         monkeypatch.setattr(report, name, replacement)
     assert report.make_report(StackSettings(), print, notes.append).verdict == "listed"
-    assert [one.verdict for one in written] == ([] if kept == "listed" else ["listed"])
+    assert [report_.verdict for report_ in written] == ([] if kept == "listed" else ["listed"])
     assert bool(notes) == (kept == "listed")
 
 
@@ -135,7 +133,7 @@ def test_an_abort_that_was_interrupted_is_repeated(
 def test_a_takeover_is_not_aborted_when_the_old_site_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     states: dict[str, Control | None] = {"home": control("active", 1), "away": control("passive", 1)}
     now = Situation(PAIR, states, SwitchHistory(steps("unplanned", 2, "stopped")))
-    recorded = Recorded(monkeypatch, FakePlatform(MIRROR), now)
+    recorded = Recorded(monkeypatch, FakePlatform(), now)
     with pytest.raises(NotDone, match="Run the failover again"):
         failover.abort(StackSettings())
     assert (recorded.lifted, recorded.steps) == ([], [])
@@ -143,7 +141,8 @@ def test_a_takeover_is_not_aborted_when_the_old_site_comes_back(monkeypatch: pyt
 
 def test_a_takeover_that_only_stopped_the_mirror_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     states: dict[str, Control | None] = {"home": control("active", 1), "away": control("passive", 1)}
-    platform = FakePlatform(MIRROR)
+    platform = FakePlatform()
+    monkeypatch.setattr(StackJournal, "held", lambda _: {MIRROR})
     Recorded(monkeypatch, platform, Situation(PAIR, states, SwitchHistory()))
     assert failover.abort(StackSettings()) == "the mirror at away copies again"
     assert platform.started == [MIRROR]
@@ -156,7 +155,8 @@ def test_where_nothing_is_under_way_there_is_nothing_to_abort(
     """After a loss the mirror of the lost site is held until that is rebuilt."""
     states: dict[str, Control | None] = {"home": control("passive", 1), "away": control("active", 2)}
     history = after_loss() if held else SwitchHistory()
-    platform = FakePlatform(*held)
+    platform = FakePlatform()
+    monkeypatch.setattr(StackJournal, "held", lambda _: set(held))
     Recorded(monkeypatch, platform, Situation(PAIR, states, history))
     with pytest.raises(NotDone, match="no switchover is under way"):
         failover.abort(StackSettings())
