@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -134,8 +135,8 @@ class PublicKeys:
         from joserfc.jwk import JWKRegistry
 
         try:
-            entries = msgspec.json.decode(self._bytes())["keys"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            entries = list(msgspec.json.decode(self._bytes())["keys"])
+        except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
             log.warning("the keys of the issuer are not readable", source=self._source, reason=str(error))
             return
         keys: dict[str, Key] = {}

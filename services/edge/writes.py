@@ -121,12 +121,13 @@ def command_id(entity_id: str, key: str, subject: str = "") -> str:
 @dataclass(frozen=True)
 class Resource:
     """The entities that a write API changes: `stream` in tokens, `field` in bodies, `location` for reads.
-    `not_found`: codes of refusals that become a 404."""
+    `not_found`: codes of refusals that become a 404; `exists`: that of an id that is in use."""
 
     stream: str
     field: str
     location: str
     not_found: frozenset[str] = frozenset()
+    exists: str = ""
 
 
 class Writer:
@@ -189,13 +190,13 @@ class Writer:
         if write.former:
             request = write.metadata(former, (sent := command(former)).TYPE)
             request = request._replace(id=request.former_id, former_id="", expected_version=NO_VERSION)
-            outcome = await self._outcome(write, sent, request)
+            outcome = await self._outcome(write, sent, request, entity_of_key(write.key, write.auth.id))
             if outcome.kind == "failed" or (outcome.replayed and outcome.kind != "conflict"):
                 return former
         return entity_of_key(write.key, write.auth.id)
 
-    async def _outcome(self, write: Write, command: Any, request: Metadata) -> Outcome:
-        """Raises `Problem` if there is none."""
+    async def _outcome(self, write: Write, command: Any, request: Metadata, entity_id: str) -> Outcome:
+        """Raises `Problem` about this entity if there is none."""
         try:
             if write.both_sites and self._peer is not None:
                 self._gateway.require_open()
@@ -203,14 +204,16 @@ class Writer:
             return await self._gateway.send(command, request)
         except Unavailable as error:
             _counted(command.TYPE, "unanswered").inc()
-            raise _unavailable(error, write.key, {self._resource.field: request.subject}) from error
+            raise _unavailable(error, write.key, {self._resource.field: entity_id}) from error
 
     async def send(self, write: Write, entity_id: str, command: Any) -> Outcome:
         """Returns the outcome of an accepted command. Raises `Problem` for every other outcome."""
-        outcome = await self._outcome(write, command, write.metadata(entity_id, command.TYPE))
+        request = write.metadata(entity_id, command.TYPE)
+        outcome = await self._outcome(write, command, request, entity_id)
         _counted(command.TYPE, "replayed" if outcome.replayed else outcome.kind).inc()
         if outcome.kind != "accepted":
-            raise self._refusal_problem(outcome, await self._durability(write, outcome, mark_of(outcome)))
+            durability = await self._durability(write, outcome, mark_of(outcome))
+            raise self._refusal_problem(write.key, outcome, durability)
         return outcome
 
     async def respond(
@@ -259,12 +262,13 @@ class Writer:
             return None
         return await self._peer.durability(mark, outcome.subject, repeated=outcome.replayed)
 
-    def _refusal_problem(self, outcome: Outcome, durability: Durability | None) -> Problem:
+    def _refusal_problem(self, key: str, outcome: Outcome, durability: Durability | None) -> Problem:
         about: dict[str, Any] = {self._resource.field: outcome.subject, "version": outcome.version}
         about |= {"command_id": outcome.command_id, **_about(durability)}
         headers = _replayed(outcome)
         if outcome.kind == "failed" and outcome.code == "stream_forked":
             detail = f"{outcome.reason}. {_SAFE_TO_REPEAT}"
+            about["idempotency_key"] = headers["Idempotency-Key"] = key
             return Problem(503, outcome.code, detail, headers=headers, **about)
         if outcome.kind == "failed":
             detail = "the command was set aside for an operator to look at"
@@ -272,11 +276,11 @@ class Writer:
         if outcome.kind == "conflict":
             headers["ETag"] = f'"{outcome.version}"'
             return Problem(412, "version_conflict", outcome.reason, headers=headers, **about)
+        status = 404 if outcome.code in self._resource.not_found else 409
+        if status == 404 or outcome.code in (KEY_REUSED, self._resource.exists):
+            about["version"] = 0  # it may be another customer's
         if outcome.code == KEY_REUSED:
             return Problem(422, outcome.code, outcome.reason, field="Idempotency-Key", **about)
-        status = 404 if outcome.code in self._resource.not_found else 409
-        if status == 404:
-            about["version"] = 0  # also if it is another customer's
         return Problem(status, outcome.code, outcome.reason, headers=headers, **about)
 
 

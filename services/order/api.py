@@ -239,8 +239,9 @@ class OrderApi:
         self, request: Request, body: OrderRequest, headers: Headers, wait: Wait = None
     ) -> Response:
         """Prices are exact decimals with at most six places. Without `order_id`, the id is derived from
-        the Idempotency-Key. The customer is the token's subject; with `orders:place.any`, any customer or none."""
-        body = body.of_customer(caller(request).customer("orders:place.any"))
+        the Idempotency-Key. The customer is the token's subject, and sends no If-Match; with `orders:place.any`, any
+        customer or none."""
+        body = body.of_customer(_customer(request, headers))
         write = self._writer.read(request, headers, body)
         now, settle_seconds = now_micros(), self._settings.settle_seconds
         order_id = body.order_id or await self._writer.new_entity(
@@ -270,10 +271,7 @@ class OrderApi:
     ) -> Response:
         """With `orders:place`, only an order of the token's subject, and without If-Match; with `orders:place.any`,
         any order."""
-        customer = caller(request).customer("orders:place.any")
-        if customer is not None and headers.if_match is not None:
-            # the comparison of versions comes before the rules: it would show which orders exist
-            raise invalid("If-Match", "only with the scope orders:place.any")
+        customer = _customer(request, headers)
         return await self._writer.change(request, headers, order_id, body.of_customer(customer))
 
     async def ship_order(
@@ -285,6 +283,15 @@ class OrderApi:
         self, request: Request, order_id: EntityId, body: ReturnRequest, headers: Headers
     ) -> Response:
         return await self._writer.change(request, headers, order_id, body)
+
+
+def _customer(request: Request, headers: Headers) -> str | None:
+    """The only customer for whom the caller acts; None: any. Raises `Problem` 422."""
+    customer = caller(request).customer("orders:place.any")
+    if customer is not None and headers.if_match is not None:
+        # the comparison of versions comes before the rules: it would show which orders exist
+        raise invalid("If-Match", "only with the scope orders:place.any")
+    return customer
 
 
 def routes(api: OrderApi, route_class: type[APIRoute] = WriteRoute) -> APIRouter:
@@ -344,7 +351,7 @@ def _refusals(*refusals: OrderRefusal) -> dict[str, Code]:
 
 def create(settings: OrderApiSettings) -> FastAPI:
     """Creates the application; it connects when it starts."""
-    resource = Resource("order", "order_id", "/orders/", frozenset({"order_not_found"}))
+    resource = Resource("order", "order_id", "/orders/", frozenset({"order_not_found"}), "order_exists")
     api = WriteApi("order", settings, resource)
     tail = SettlementTail(settings.kafka, lambda: api.gateway.epoch)
     return api.application(

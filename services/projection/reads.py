@@ -49,7 +49,6 @@ _DAY_OR_TIME = (
 MOMENT_PATTERN = rf"^{_DAY_OR_TIME}$"
 AS_OF_PATTERN = rf"^(version:[1-9][0-9]{{0,17}}|{_DAY_OR_TIME})$"
 _MOMENT_IN_WORDS = "a day (2010-12-01) or a time with its offset (2010-12-01T08:26:00Z)"
-_FOREIGN = "SELECT 1 FROM orders.orders WHERE order_id = $1 AND customer_id IS DISTINCT FROM $2 AND $2 <> ''"
 _NO_CURSOR = "not a cursor of this query: take `next` of the page before"
 IN_WORDS |= {
     NAME_PATTERN: "no name holds a zero character",
@@ -282,14 +281,9 @@ class Reader:
 
     @asynccontextmanager
     async def connection(self, model: ReadModel[Any]) -> AsyncIterator[Connection]:
-        """Yields a connection that sees the token's write. Raises `Problem` otherwise, except about a foreign order."""
+        """Yields a connection that sees the token's write. Raises `Problem` otherwise."""
         if self.token is not None:
-            try:
-                await self.sources.visibility.visible(self.token, model, self.wait)
-            except Problem:
-                order = self.token.stream.removeprefix("order/")
-                if not await self.sources.pool.fetchval(_FOREIGN, order, self.customer):
-                    raise
+            await self.sources.visibility.visible(self.token, model, self.wait, self.customer)
         async with query_connection(self.sources.pool) as connection:
             yield connection
 

@@ -25,9 +25,11 @@ def as_customer(shop: Shop, name: str) -> httpx.Client:
     )
 
 
-def cancelled(client: httpx.Client, order_id: str, key: str = "") -> tuple[int, dict[str, Any]]:
+def cancelled(
+    client: httpx.Client, order_id: str, key: str = "", reason: str = "mine"
+) -> tuple[int, dict[str, Any]]:
     headers = {"Idempotency-Key": key or str(uuid4())}
-    response = client.post(f"/orders/{order_id}/cancellation", json={"reason": "mine"}, headers=headers)
+    response = client.post(f"/orders/{order_id}/cancellation", json={"reason": reason}, headers=headers)
     body = response.json()
     return response.status_code, {
         name: value for name, value in body.items() if name not in ("order_id", "command_id")
@@ -45,7 +47,14 @@ def test_only_the_customer_of_an_order_cancels_it(shop: Shop) -> None:
         refused = cancelled(bob, own, "one-key")
         assert refused == cancelled(bob, unknown)
         assert (refused[0], refused[1]["code"]) == (404, "order_not_found")
-        assert bob.post("/orders", json=ORDER | {"order_id": own}).json()["code"] == "order_exists"
+        taken = bob.post("/orders", json=ORDER | {"order_id": own}).json()
+        assert (taken["code"], taken["version"]) == ("order_exists", 0), "the id is in use, and no more"
+        for order in (own, unknown):
+            guessed = bob.post("/orders", json=ORDER | {"order_id": order}, headers={"If-Match": '"9"'})
+            assert (guessed.status_code, guessed.json()["field"]) == (422, "If-Match")
+            assert cancelled(bob, order, "one-key") == refused
+            again = cancelled(bob, order, "one-key", "another body")
+            assert (again[0], again[1]["code"], again[1]["version"]) == (422, "idempotency_key_reused", 0)
         assert cancelled(alice, own, "two-keys")[0] == 200
         # his key is not hers, so what was recorded for her is not returned
         assert cancelled(bob, own, "two-keys") == refused

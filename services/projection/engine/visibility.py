@@ -21,7 +21,7 @@ from services.edge.problems import Problem
 from services.edge.server import end_process
 from services.kernel.record.envelope import partition_of
 from services.kernel.record.tokens import Token
-from services.projection.engine.database import query_connection
+from services.projection.engine.database import QUERY_SECONDS, query_connection
 from services.projection.engine.position import CHANNEL, EVERY_KEY, require_own_tables
 from services.projection.engine.read_model import Connection, Lineage, OtherCode, ReadModel
 from services.projection.read_models import ORDERS, READ_MODELS, STOCK
@@ -108,7 +108,9 @@ class Notifications:
                     while not lost.is_set():
                         await _wait_for_any(lost, self._rebuilt)
                         self._rebuilt.clear()
-                        await require_own_tables(connection, READ_MODELS)
+                        # also from time to time: nobody says that a silent connection is gone
+                        async with asyncio.timeout(QUERY_SECONDS):
+                            await require_own_tables(connection, READ_MODELS)
             except OtherCode as error:
                 TABLES_CHANGED.set()
                 end_process(str(error))
@@ -134,7 +136,7 @@ async def _listening(database_url: str, notified: Any) -> AsyncIterator[tuple[Co
 async def _wait_for_any(*events: asyncio.Event) -> None:
     waiting = [asyncio.create_task(event.wait()) for event in events]
     try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waiting, timeout=QUERY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in waiting:
             task.cancel()
@@ -147,8 +149,11 @@ class Visibility:
         self._pool = pool
         self._notifications = notifications
 
-    async def visible(self, token: Token, model: ReadModel[Any], wait: float) -> None:
-        """Returns when `model` has the token's version, at once if it does not read the token's stream.
+    async def visible(
+        self, token: Token, model: ReadModel[Any], wait: float, customer: str | None = None
+    ) -> None:
+        """Returns when `model` has the token's version, at once if it does not read the token's stream. To a
+        `customer`, another one's order is as one that does not exist.
 
         Raises `Problem`: 503 `not_yet_visible` after `wait` seconds, 503 `key_parked` if the version waits for an
         operator, 410 `lost_in_failover` if a failover ended the token's epoch before it, 503 `stream_forked` if
@@ -160,15 +165,15 @@ class Visibility:
         deadline = time.monotonic() + wait
         guard = ORDERS if kind == "order" else STOCK
         for waiting in dict.fromkeys((guard, model)):
-            await self._wait_for_version(waiting, key, token, deadline, guard)
+            await self._wait_for_version(waiting, key, token, deadline, customer)
 
     async def _wait_for_version(
-        self, model: ReadModel[Any], key: str, token: Token, deadline: float, guard: ReadModel[Any]
+        self, model: ReadModel[Any], key: str, token: Token, deadline: float, customer: str | None
     ) -> None:
         with self._notifications.changes(model.name, key) as changed:
             while True:
                 changed.clear()
-                if await self._has_version(model, key, token, guard):
+                if await self._has_version(model, key, token, customer):
                     return
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
@@ -178,13 +183,16 @@ class Visibility:
                 except TimeoutError:
                     continue  # check one last time
 
-    async def _has_version(
-        self, model: ReadModel[Any], key: str, token: Token, guard: ReadModel[Any]
-    ) -> bool:
+    async def _has_version(self, model: ReadModel[Any], key: str, token: Token, customer: str | None) -> bool:
+        guard = STOCK if model.stream == STOCK.stream else ORDERS
         async with query_connection(self._pool) as connection:
             row = (await model.store(model.name).load(connection, [key])).get(key)
+            if customer and model is ORDERS and row is not None and row.row.customer_id != customer:
+                row = None
             if row is None or row.version < token.version:
-                if await stale(connection, model, key):
+                # What is parked of an order without a row may be another customer's.
+                hidden = customer and model is ORDERS and row is None
+                if not hidden and await stale(connection, model, key):
                     raise key_parked(model, key, f"version {token.version} of {token.stream}")
                 if await self._epoch_ended(connection, guard, key, token.epoch):
                     raise _lost(token)

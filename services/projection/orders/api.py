@@ -185,9 +185,10 @@ async def list_orders(
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> OrderPage:
-    if not reads.allows(customer_id or reads.customer):
+    customer = reads.customer if customer_id is None else customer_id
+    if not reads.allows(customer):
         raise insufficient("orders:read.all")
-    filters = (status, customer_id or reads.customer, country, since, before)
+    filters = (status, customer, country, since, before)
     after = from_cursor(cursor, _KEYS) or (None, None)
     async with reads.connection(ORDERS) as connection:
         rows = await connection.fetch(_PAGE, *filters, *after, limit + 1)

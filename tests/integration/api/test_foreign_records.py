@@ -105,6 +105,7 @@ async def test_commands_to_a_forked_stream_are_refused_with_the_reason(
         if response.status_code == 503:
             break
     assert (response.status_code, response.json()["code"]) == (503, "stream_forked"), response.text
+    assert response.json()["idempotency_key"] == response.headers["idempotency-key"]
     assert response.headers["content-type"] == "application/problem+json"
     other = await orders.post("/orders", json=order("sku"), headers=keyed())
     assert other.status_code == 201

@@ -63,22 +63,30 @@ async def a_token_of_another_customers_order(
     foreign = next(order for order, owner in owners.items() if owner != customer)
     own = next(order for order, owner in owners.items() if owner == customer)
     for order, headers, expected in (
-        (foreign, as_customer(customer), {404: "order_not_found"}),
+        (foreign, as_customer(customer), {503: "not_yet_visible"}),
+        (f"{foreign}-missing", as_customer(customer), {503: "not_yet_visible"}),
         (own, as_customer(customer), {503: "stream_forked"}),
         (foreign, as_staff(), {503: "stream_forked"}),
     ):
-        forked = Token(f"order/{order}", versions[order], "another", EPOCH).encode()
-        beyond = Token(f"order/{order}", versions[order] + 1, "another", EPOCH).encode()
+        version = versions.get(order, versions[foreign])
+        forked = Token(f"order/{order}", version, "another", EPOCH).encode()
+        beyond = Token(f"order/{order}", version + 1, "another", EPOCH).encode()
         for path in (f"/orders/{order}", f"/orders/{order}/history"):
-            response = await api.get(path, headers={**headers, "Consistency-Token": forked})
+            response = await api.get(
+                path, headers={**headers, "Consistency-Token": forked}, params={"wait": "300ms"}
+            )
             assert {response.status_code: response.json()["code"]} == expected, response.text
             late = {**headers, "Consistency-Token": beyond}
             response = await api.get(path, headers=late, params={"wait": "0s"})
             assert response.status_code == next(iter(expected)), response.text
     token_ = Token(f"order/{foreign}", versions[foreign], "another", EPOCH).encode()
-    listed = await api.get("/orders", headers={**as_customer(customer), "Consistency-Token": token_})
-    assert listed.status_code == 200
-    assert {order["customer_id"] for order in listed.json()["orders"]} == {customer}
+    unknown = Token(f"order/{foreign}-missing", versions[foreign], "another", EPOCH).encode()
+    for one_token in (token_, unknown):
+        headers = {**as_customer(customer), "Consistency-Token": one_token}
+        listed = await api.get("/orders", headers=headers, params={"wait": "0s"})
+        assert (listed.status_code, listed.json()["code"]) == (503, "not_yet_visible")
+    everybody = await api.get("/orders", params={"customer_id": ""}, headers=as_staff())
+    assert everybody.json()["orders"] == [], "nobody's orders, not everybody's"
 
 
 async def one_customer(api: httpx.AsyncClient, customer: str, owners: dict[str, str | None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from http.client import BadStatusLine, IncompleteRead
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,24 @@ async def test_keys_rotate_without_a_restart(
     file.write_text("damaged")
     clock.now += identity.KEYS_SECONDS
     assert await served(token(UNLISTED, jti="damaged")) == 422, "the keys stay"
+
+
+@pytest.mark.parametrize("broken", [IncompleteRead(b""), BadStatusLine("x"), b'{"keys": null}'])
+async def test_keys_that_cannot_be_read_again_stay(
+    monkeypatch: pytest.MonkeyPatch, broken: Exception | bytes
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(identity, "time", clock)
+    assert await served(token()) == 422
+
+    def content(_: PublicKeys) -> bytes:
+        if isinstance(broken, Exception):
+            raise broken
+        return broken
+
+    monkeypatch.setattr(PublicKeys, "_bytes", content)
+    clock.now += identity.KEYS_SECONDS
+    assert await served(token(jti="later")) == 422
 
 
 async def test_requests_wait_for_the_first_reading_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:

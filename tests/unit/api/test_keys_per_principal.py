@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +14,13 @@ from contracts.kernel.records import Outcome
 from infra.lab.load.clients import subject_of
 from services.edge.app import application
 from services.edge.middleware import CorrelationMiddleware
+from services.edge.problems import Unavailable
 from services.edge.writes import Resource, Writer, command_id, entity_of_key
 from services.kernel.record.envelope import UNAUTHENTICATED, AuthContext, Metadata
 from services.kernel.worker.entities import NO_VERSION
 from services.order.api import OrderApi, OrderApiSettings, routes
 from tests.unit.api.access_tokens import AUDIENCE, EC, ISSUER, public, token
-from tests.unit.api.in_process import send_request
+from tests.unit.api.in_process import AppResponse, send_request
 
 ALICE, BOB = "c-5f1e8a52", "d-5f1e8a52"
 KEY = "4711"
@@ -72,9 +74,13 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-async def send_order(
+async def send_order(gateway: Gateway, *of_order: Any, **more: Any) -> int:
+    return (await response_to_order(gateway, *of_order, **more)).status
+
+
+async def response_to_order(
     gateway: Gateway, subject: str = ALICE, key: str = KEY, body: bytes = BODY, hours: float = 24.0
-) -> int:
+) -> AppResponse:
     resource = Resource("order", "order_id", "/orders/")
     writer = Writer(cast(Any, gateway), resource, b"a key for tests", None, hours)
     settings = OrderApiSettings(hash_key=cast(Any, "a key for tests alone"))
@@ -82,7 +88,7 @@ async def send_order(
     app.add_middleware(CorrelationMiddleware)
     headers = [("Authorization", f"Bearer {token(sub=subject, scope='orders:place')}")] if subject else []
     headers += [("Idempotency-Key", key)] if key else []
-    return (await send_request(app, "POST", "/orders", "", headers, body)).status
+    return await send_request(app, "POST", "/orders", "", headers, body)
 
 
 def test_ids_are_a_wire_format() -> None:
@@ -132,6 +138,17 @@ async def test_a_new_order_closes_its_former_id(executed: dict[str, str]) -> Non
     assert (probe.subject, probe.id) == (entity_of_key(KEY), command_id(entity_of_key(KEY), KEY))
     assert probe.request_hash == request.request_hash
     assert request.subject == entity_of_key(KEY, ALICE)
+
+
+async def test_no_outcome_of_the_former_id_names_the_order_that_a_repeat_gets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def unavailable(*_: object) -> Outcome:
+        raise Unavailable("no outcome came")
+
+    monkeypatch.setattr(Gateway, "send", unavailable)
+    refused = await response_to_order(Gateway())
+    assert (refused.status, json.loads(refused.body)["order_id"]) == (503, entity_of_key(KEY, ALICE))
 
 
 async def test_only_what_may_be_a_repeat_looks_back() -> None:

@@ -1,0 +1,44 @@
+"""A connection for notifications that is silently gone is noticed, and replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from services.projection.engine import visibility
+from services.projection.engine.visibility import Notifications
+
+
+async def test_a_connection_without_a_response_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that dropped it says nothing; the tables are looked at from time to time."""
+    opened = list[int]()
+
+    @asynccontextmanager
+    async def listening(*_: object) -> AsyncIterator[tuple[int, asyncio.Event]]:
+        opened.append(len(opened) + 1)
+        yield opened[-1], asyncio.Event()
+
+    looks = list[int]()
+
+    async def look(connection: int, _: object) -> None:
+        looks.append(connection)
+        if looks.count(connection) == 2:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(visibility, "_listening", listening)
+    monkeypatch.setattr(visibility, "require_own_tables", look)
+    monkeypatch.setattr(visibility, "QUERY_SECONDS", 0.01)
+    monkeypatch.setattr(visibility, "RECONNECT_SECONDS", 0.0)
+    listener = asyncio.create_task(Notifications().listen("postgresql://nowhere"))
+    try:
+        async with asyncio.timeout(5):
+            while len(opened) < 3:
+                await asyncio.sleep(0.01)
+    finally:
+        listener.cancel()
+        with suppress(asyncio.CancelledError):
+            await listener
+    assert looks[:4] == [1, 1, 2, 2]
