@@ -23,7 +23,6 @@ from services.kernel.log.rule import Event, Journal, kind_of
 TOPIC = "order.events"
 MAX_WATCHED = 1000
 MAX_RECENT = 10_000
-IDLE_SECONDS = 30.0
 START_SECONDS = 5.0
 
 STATUS_OF = {
@@ -47,13 +46,12 @@ class Settlement(NamedTuple):
 class SettlementTail:
     """Call all methods from one event loop. `epoch()` is the site's epoch: events of another epoch are foreign.
 
-    A consumer thread runs from the first `watch` until no request has waited for `IDLE_SECONDS`. It keeps the
-    newest `MAX_RECENT` settlements for repeated requests.
+    A consumer thread runs from the first `watch` until `close`. It keeps the newest `MAX_RECENT` settlements for
+    repeated requests.
     """
 
-    def __init__(self, bootstrap: str, epoch: Callable[[], int], idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, bootstrap: str, epoch: Callable[[], int]) -> None:
         self._bootstrap, self.epoch = bootstrap, epoch
-        self._idle_seconds = idle_seconds
         self._watched: dict[str, list[asyncio.Future[Settlement]]] = {}
         self._waiting = 0
         self._recent: OrderedDict[str, Settlement] = OrderedDict()
@@ -82,8 +80,6 @@ class SettlementTail:
         if not waiters:
             del self._watched[order_id]
         self._waiting -= 1
-        if not self._waiting:
-            asyncio.get_running_loop().call_later(self._idle_seconds, self._stop_if_idle, self._tail)
 
     async def close(self) -> None:
         tail, self._tail = self._tail, None
@@ -101,11 +97,6 @@ class SettlementTail:
             log.warning("waiting for settled orders is not possible", reason=repr(error))
             return False
         return True
-
-    def _stop_if_idle(self, tail: _Tail | None) -> None:
-        if not self._waiting and tail is not None and tail is self._tail:
-            tail.stopping.set()
-            self._tail = None
 
     def on_settlements(self, settlements: list[tuple[str, Settlement]]) -> None:
         """Completes the requests that wait for these orders; they are in the log's order."""
