@@ -59,11 +59,6 @@ def topic_of(type_name: str) -> str:
     return load_lock().topic_of(type_name)
 
 
-def record_class(schema: int) -> type:
-    """The dataclass that a schema id is read into. Raises KeyError for an id that is not in the lock."""
-    return RECORDS[load_lock().type_of(schema)]
-
-
 class Undecodable(KernelError, ValueError):
     """Not a record of ours: not framed, of an unknown schema, cut short, or longer than its schema says."""
 
@@ -119,8 +114,8 @@ def decode(value: bytes | None) -> Any:
 @cache
 def _reader(number: int) -> tuple[Any, bool, Callable[[dict[str, Any]], Any]]:
     lock = load_lock()
-    newest = lock.ids(lock.type_of(number))[-1] == number
-    return _schema(number), newest, _builder(record_class(number))
+    kind = lock.type_of(number)
+    return _schema(number), lock.ids(kind)[-1] == number, _builder(RECORDS[kind])
 
 
 @cache

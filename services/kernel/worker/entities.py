@@ -183,9 +183,6 @@ class Partition(Generic[State]):
     def __len__(self) -> int:
         return len(self._entities)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._entities))
-
     def get(self, key: str) -> Entity[State]:
         """The entity, loaded if it was evicted; one that does not exist has version 0."""
         cached = self._entities.get(key)

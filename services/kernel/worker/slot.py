@@ -243,11 +243,6 @@ class Slot(Generic[Command, State, Event]):
         """How many partitions each topic has."""
         return {topic: len(numbers) for topic, numbers in self._topics.items()}
 
-    @property
-    def partition_count(self) -> int:
-        """Of the whole service, whatever part of it this slot owns."""
-        return len(self._topics[TOPICS[self.aggregate.name].commands])
-
     def stand_by(self) -> None:
         """Restore what the log has and begin to write snapshots; nothing else is written.
 
@@ -320,7 +315,7 @@ class Slot(Generic[Command, State, Event]):
     def _restore(self, numbers: list[int], ends: Ends) -> None:
         config, aggregate = self.config, self.aggregate
         journal = read_journal(config.bootstrap)
-        about = config.window, numbers, self.partition_count, journal
+        about = config.window, numbers, self.counts[TOPICS[aggregate.name].commands], journal
         self._fold = restore(config.bootstrap, aggregate, self._codec, *about)
         self._snapshots = SnapshotWriter(
             aggregate.name,

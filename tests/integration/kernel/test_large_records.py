@@ -20,7 +20,7 @@ from services.kernel.log.reader import read_to_end
 from services.kernel.log.rule import Journal
 from services.kernel.log.transactions import LARGEST_RECORD
 from services.kernel.record.codec import decode
-from services.kernel.record.envelope import Metadata, read_headers, write_headers
+from services.kernel.record.envelope import Metadata, partition_of, read_headers, write_headers
 from services.kernel.worker import snapshots
 from services.kernel.worker.command_loop import MAX_EFFECTS
 from services.kernel.worker.restore import restore
@@ -83,10 +83,11 @@ def test_a_popular_sku_is_restored_from_its_snapshot(
     eventually(lambda: is_whole(last_snapshot(bootstrap, "HOT"), last.version), "its snapshot is not written")
     worker.end()
     held = restore(bootstrap, INVENTORY, StateCodec(INVENTORY.states), WINDOW, [0, 1], 2, Journal())
-    (snapshot,) = [part.evicted("HOT") for part in held.partitions.values() if "HOT" in part]
+    part = held.partitions[partition_of("HOT", 2)]
+    snapshot = part.evicted("HOT")
     assert snapshot is not None, "it was folded from the log, not read from its snapshot"
     assert len(snapshot) > 1_000_000
-    (stock,) = [part.get("HOT").state for part in held.partitions.values() if "HOT" in part]
+    stock = part.get("HOT").state
     assert (len(stock.reservations), len(stock.closed)) == (STEPS // 2, STEPS // 2)
     start_worker("inventory")
     client.send(ReserveStock("HOT", f"{LONG_NAME}1", 1, 1), "HOT", "again", request_hash="")

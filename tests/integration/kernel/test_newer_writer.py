@@ -34,7 +34,8 @@ def stopped(slot: Slot[Any, Any, Any]) -> set[str]:
 
 
 def on_hand(slot: Slot[Any, Any, Any], key: str) -> tuple[int, int]:
-    (entity,) = [partition.get(key) for partition in slot.partitions.values() if key in partition]
+    entities = [partition.get(key) for partition in slot.partitions.values()]
+    (entity,) = [entity for entity in entities if entity.version]
     return entity.version, entity.state.on_hand
 
 

@@ -30,14 +30,14 @@ def restored(bootstrap: str) -> Fold[Any]:
 
 
 def evicted_count(fold: Fold[Any]) -> int:
-    return sum(part.evicted(key) is not None for part in fold.partitions.values() for key in part)
+    return sum(part.evicted(key) is not None for part in fold.partitions.values() for key in part._entities)
 
 
 def contents(fold: Fold[Any]) -> Contents:
     """Every entity with its recorded outcomes. Reading an evicted entity loads it."""
     entities: Contents = {}
     for part in fold.partitions.values():
-        for key in part:
+        for key in list(part._entities):
             entity = part.get(key)
             outcomes = {recorded.outcome.command_id: recorded.outcome for recorded in part.outcomes.of(key)}
             entities[key] = entity, outcomes
