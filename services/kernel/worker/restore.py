@@ -55,8 +55,9 @@ def restore(
     open_entities = reader.open_entities - again
     fold = Fold(aggregate, codec, partitions, partition_count, open_entities, positions, journal)
     for number, key in again:
-        if number in marks:
+        if number in partitions:
             partitions[number].begin_anew(key)
+        if number in marks:
             partitions[number].read.epoch = FIRST_EPOCH
             fold.whole_from[number] = marks[number].events
             positions[events][number] = 0
