@@ -186,7 +186,7 @@ class Fold(Generic[State]):
             self.open_entities.add((number, key))
         else:
             self.open_entities.discard((number, key))
-        if meta.request_hash:
+        if meta.request_hash and meta.recorded_at >= partition.outcomes.horizon:
             earlier = partition.outcomes.outcome(key, meta.causation_id) or _first_answer(meta)
             outcome = replace(
                 earlier,
@@ -223,10 +223,10 @@ class Fold(Generic[State]):
         recorded = answer_of(record)
         if recorded is None:
             foreign(record, "no_answer")
-            return
-        key = recorded.outcome.subject
-        partition.get(key)
-        partition.record(key, Remembered(recorded.outcome, recorded.recorded_at))
+        elif recorded.recorded_at >= partition.outcomes.horizon:  # else it may have been decided again
+            key = recorded.outcome.subject
+            partition.get(key)
+            partition.record(key, Remembered(recorded.outcome, recorded.recorded_at))
 
 
 def _first_answer(meta: Metadata) -> Outcome:

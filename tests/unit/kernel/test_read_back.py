@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from contracts.inventory.events import StockReceived
-from contracts.kernel.records import Watermark
+from contracts.kernel.records import Answer, Outcome, Watermark
 from services.inventory.service import INVENTORY
 from services.kernel.log.rule import Journal
 from services.kernel.record.codec import encode
+from services.kernel.record.envelope import format_time
 from services.kernel.worker import fold as folding
 from services.kernel.worker import restore as restoring
 from services.kernel.worker.entities import Entity, Partition
 from services.kernel.worker.fold import Fold
-from services.kernel.worker.retry_window import Window
+from services.kernel.worker.retry_window import MICROS_PER_HOUR, Window
 from services.kernel.worker.snapshots import (
     FORMAT_HEADER,
     STOPPED,
@@ -32,7 +33,7 @@ from services.kernel.worker.snapshots import (
 )
 from tests.contract.log_rule_cases import KEY, NOW, OTHER, LogRecord, event, opening
 
-EVENTS, STATE = "inventory.events", "inventory.state"
+EVENTS, ANSWERS, STATE = "inventory.events", "inventory.answers", "inventory.state"
 CODEC: StateCodec[Any] = StateCodec(INVENTORY.states)
 WINDOW = Window(24.0, 1000)
 
@@ -68,7 +69,7 @@ class Read:
 def new_fold(journal: Journal) -> Fold[Any]:
     decider, reader = INVENTORY.decider, SnapshotReader(CODEC)
     partition = Partition(decider.initial, decider.forget, reader.load, WINDOW)
-    return Fold(INVENTORY, CODEC, {0: partition}, 2, set(), {EVENTS: {0: 0}}, journal)
+    return Fold(INVENTORY, CODEC, {0: partition}, 2, set(), {EVENTS: {0: 0}, ANSWERS: {0: 0}}, journal)
 
 
 def read_all(fold: Fold[Any], log: Iterable[tuple[int, LogRecord]]) -> None:
@@ -259,3 +260,18 @@ def test_a_restored_outcome_has_the_epoch_of_its_event() -> None:
     assert (outcome.version, outcome.epoch) == (1, 1)
     loaded = SnapshotReader(CODEC).load(snapshot_of(STATE, CODEC, seen(fold.partitions[0], KEY)))
     assert [recorded.outcome.epoch for recorded in loaded.outcomes] == [1]
+
+
+def test_an_outcome_outside_the_window_overrides_no_later_one_of_its_command() -> None:
+    """A command is decided again after the window. Kafka keeps the recorded outcomes for longer than that."""
+    long_ago, requested = NOW - 25 * MICROS_PER_HOUR, ("ce_requesthash", b"hash")
+    earlier = event(1).with_header("ce_time", format_time(long_ago).encode()).with_header(*requested)
+    fold = new_fold(Journal())
+    fold.partitions[0].expire(NOW)
+    read_all(fold, enumerate([earlier, event(2).with_header(*requested)]))
+    refused = Outcome("c", "T", KEY, "", "refused", 1, (), "", "no", "no", "hash", False)
+    answer = LogRecord(KEY.encode(), encode(ANSWERS, Answer(refused, long_ago)), ())
+    fold.take(Read(0, answer, ANSWERS))
+    outcome = fold.partitions[0].outcomes.outcome(KEY, "c")
+    assert outcome is not None
+    assert (outcome.kind, outcome.event_ids) == ("accepted", (f"{KEY}-2",))
