@@ -131,7 +131,7 @@ class SnapshotReader(Generic[State]):
 
     def take(self, record: Message, partition: Partition[State]) -> None:
         """One usable record of the state topic."""
-        key, value = record.key().decode(), record.value()
+        key, value = record.key().decode(errors="replace"), record.value()
         number = record.partition()
         if key == WATERMARK_KEY:
             self._watermark(number, value)
@@ -162,17 +162,18 @@ class SnapshotReader(Generic[State]):
 
     def is_ours(self, record: Message) -> bool:
         """Whether this is a snapshot or a watermark, of whatever code."""
-        return record.key().decode() in (WATERMARK_KEY, OLD_WATERMARK_KEY) or (
+        return record.key().decode(errors="replace") in (WATERMARK_KEY, OLD_WATERMARK_KEY) or (
             record.value() is None or any(name == FORMAT_HEADER for name, _ in record.headers() or ())
         )
 
     def usable(self, record: Message) -> bool:
         """Whether this record is not a snapshot of code whose states have another shape."""
+        key, headers = record.key().decode(errors="replace"), record.headers() or ()
         return (
-            record.key().decode() == WATERMARK_KEY
+            key == WATERMARK_KEY
             or record.value() is None
-            or (record.key().decode() == OLD_WATERMARK_KEY and not record.headers())
-            or (FORMAT_HEADER, self._codec.format.encode()) in (record.headers() or ())
+            or (key == OLD_WATERMARK_KEY and not headers)
+            or (FORMAT_HEADER, self._codec.format.encode()) in headers
         )
 
     def drop(self, number: int) -> None:

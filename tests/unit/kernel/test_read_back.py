@@ -275,3 +275,12 @@ def test_an_outcome_outside_the_window_overrides_no_later_one_of_its_command() -
     outcome = fold.partitions[0].outcomes.outcome(KEY, "c")
     assert outcome is not None
     assert (outcome.kind, outcome.event_ids) == ("accepted", (f"{KEY}-2",))
+
+
+def test_a_foreign_record_among_the_snapshots_is_skipped_whatever_its_key() -> None:
+    shop = Shop()
+    shop.write(KEY)
+    shop.read_back(1)
+    shop.snapshot(whole=True)
+    shop.state["foreign"] = LogRecord(b"\xff", b"not a snapshot", ())
+    assert shop.restored().partitions[0].get(KEY).version == 1
