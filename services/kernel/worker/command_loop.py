@@ -253,9 +253,10 @@ class CommandLoop(Generic[Command, State, Event]):
 
     def _due(self, staged: Staged[State], now: int) -> None:
         """Stage the commands of passed deadlines and the retries of pending commands, behind the outcomes that are
-        already waiting. An entity that got an outcome since then waits anew."""
-        may_expire = cache(self._may_expire)
-        while self._timers and self._timers[0][0] <= now and staged.sent < MAX_BATCH:
+        already waiting. An entity that got an outcome since then waits anew. They have room however much the batch
+        sends itself, which under load is always a lot."""
+        may_expire, before = cache(self._may_expire), staged.sent
+        while self._timers and self._timers[0][0] <= now and staged.sent - before < MAX_BATCH:
             _, number, key = heapq.heappop(self._timers)
             timer = self._timed.pop((number, key))
             partition = self._slot.partitions[number]

@@ -9,7 +9,7 @@ from contracts.order.commands import ExpireOrder
 from contracts.order.events import Line, OrderPlaced, ReservationsRecorded
 from contracts.topics import SERVICE_OF
 from services.kernel.record.codec import decode
-from services.kernel.worker.command_loop import SLOWEST_REDRIVE, CommandLoop
+from services.kernel.worker.command_loop import MAX_BATCH, SLOWEST_REDRIVE, CommandLoop
 from services.kernel.worker.entities import Entity, LoadedEntity, Partition, Staged
 from services.kernel.worker.execution import Executor
 from services.kernel.worker.retry_window import Window
@@ -80,3 +80,9 @@ def test_a_deadline_is_met_although_the_last_event_was_recorded_by_a_clock_ahead
     (given_up,) = order.sent_at(60)
     assert isinstance(given_up, ExpireOrder)
     assert given_up.occurred_at == PLACED_AT + 60 * SECOND
+
+
+def test_a_batch_that_sends_much_leaves_room_for_what_is_due() -> None:
+    order, staged = OneOrder(), Staged[Any](sent=MAX_BATCH)
+    order.loop._due(staged, PLACED_AT + REDRIVE * SECOND)
+    assert staged.sent == MAX_BATCH + len(LINES)
