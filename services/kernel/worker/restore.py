@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from contracts.topics import TOPICS
 from services.kernel.errors import KernelError
 from services.kernel.log.foreign import foreign
-from services.kernel.log.reader import read_to_end
+from services.kernel.log.reader import high_watermarks, read_to_end
 from services.kernel.log.rule import FIRST_EPOCH, Journal, home_of, stream_of
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
@@ -43,7 +43,10 @@ def restore(
     events, answers = TOPICS[aggregate.name].events, TOPICS[aggregate.name].answers
     reader, partitions = _snapshots(bootstrap, aggregate, codec, window, numbers)
     marks = reader.watermarks
+    ends = high_watermarks(bootstrap, events, numbers)
     for number, mark in marks.items():
+        if mark.events > ends[number]:
+            raise VersionGap(f"{events}/{number} ends at {ends[number]}, its snapshots at {mark.events}")
         partitions[number].read.epoch = mark.epoch
     stopped = {key for _, key in reader.stopped}
     decided = _decided(journal, events, min((mark.judged for mark in marks.values()), default=0))

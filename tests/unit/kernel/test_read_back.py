@@ -21,6 +21,7 @@ from services.kernel.worker import fold as folding
 from services.kernel.worker import restore as restoring
 from services.kernel.worker.entities import Entity, Partition
 from services.kernel.worker.fold import Fold
+from services.kernel.worker.restore import VersionGap
 from services.kernel.worker.retry_window import MICROS_PER_HOUR, Window
 from services.kernel.worker.snapshots import (
     FORMAT_HEADER,
@@ -144,6 +145,7 @@ class Shop:
         about = CODEC, WINDOW, [0], 2, self.fold.journal
         with pytest.MonkeyPatch.context() as patch, capture_logs():
             patch.setattr(restoring, "read_to_end", records)
+            patch.setattr(restoring, "high_watermarks", ends)
             patch.setattr(folding, "read_to_end", records)
             patch.setattr(folding, "high_watermarks", ends)
             return restoring.restore("no broker", INVENTORY, *about)
@@ -275,6 +277,19 @@ def test_an_outcome_outside_the_window_overrides_no_later_one_of_its_command() -
     outcome = fold.partitions[0].outcomes.outcome(KEY, "c")
     assert outcome is not None
     assert (outcome.kind, outcome.event_ids) == ("accepted", (f"{KEY}-2",))
+
+
+def test_a_log_that_has_lost_its_end_is_not_continued() -> None:
+    """Its machine crashed after the snapshots were on its disk, and before these events were."""
+    shop = Shop()
+    for read in (1, 1):
+        shop.write(KEY)
+        shop.read_back(read)
+    shop.snapshot(whole=True)
+    assert shop.restored().partitions[0].get(KEY).version == 2
+    del shop.log[-1]
+    with pytest.raises(VersionGap, match="ends at 1, its snapshots at 2"):
+        shop.restored()
 
 
 def test_a_foreign_record_among_the_snapshots_is_skipped_whatever_its_key() -> None:
