@@ -194,14 +194,8 @@ class CommandLoop(Generic[Command, State, Event]):
             headers = write_headers(event.metadata)
             headers.append(("ce_transaction", f"{transaction}/{index}/{count}".encode()))
             staged.written.append((event.partition, event.key, headers))
-            out.append(
-                (
-                    self._topics.events,
-                    event.value,
-                    event.key,
-                    {"partition": event.partition, "headers": headers},
-                )
-            )
+            more = {"partition": event.partition, "headers": headers}
+            out.append((self._topics.events, event.value, event.key, more))
         messages = list(staged.outgoing)
         for number, key, recorded_outcome in staged.unrecorded:
             topic = self._topics.answers

@@ -275,15 +275,8 @@ class SnapshotWriter(Generic[State]):
 
         def stage(producer: Producer) -> None:
             for number, key, value, headers, recorded_at in records:
-                produce(
-                    producer,
-                    self._topic,
-                    value,
-                    key,
-                    partition=number,
-                    headers=headers,
-                    timestamp=recorded_at // 1000,
-                )
+                about = {"partition": number, "headers": headers, "timestamp": recorded_at // 1000}
+                produce(producer, self._topic, value, key, **about)
 
         self._transactions.run(stage, [], None)
         with self._lock:
