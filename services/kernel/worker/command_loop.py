@@ -179,6 +179,9 @@ class CommandLoop(Generic[Command, State, Event]):
                 log.warning("transaction_aborted", reason=str(error), commands=self._executed)
                 self._inputs.go_back(records)
                 return
+            except BaseException:
+                self._slot.abandon()
+                raise
             self._publish(staged, now_micros())
         for (topic, number), offset in offsets.items():
             self._slot.committed[topic][number] = offset

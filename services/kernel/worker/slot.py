@@ -289,6 +289,11 @@ class Slot(Generic[Command, State, Event]):
         if self._snapshots is not None:
             self._snapshots.stop()
 
+    def abandon(self) -> None:
+        """Write no more snapshots: the last transaction may be in the log, and its outcomes are not published."""
+        if self._snapshots is not None:
+            self._snapshots.abandoned = True
+
     def snapshot(self) -> int:
         """Write what changed now; how many entities."""
         return self._snapshots.write() if self._snapshots is not None else 0

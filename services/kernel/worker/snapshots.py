@@ -210,7 +210,7 @@ class SnapshotWriter(Generic[State]):
         self._service, self._judged = service, judged
         self._partitions, self._codec, self._is_open = partitions, codec, is_open
         self._transactions, self._lock, self._failed = transactions, lock, failed
-        self.ends = ends
+        self.ends, self.abandoned = ends, False
         self._topic = TOPICS[service].state
         self._writing = threading.Lock()
         self._stop = threading.Event()
@@ -244,6 +244,8 @@ class SnapshotWriter(Generic[State]):
         # so that every change before the ends is among the names taken then.
         outcomes = self.ends(numbers)
         with self._lock:
+            if self.abandoned:
+                return 0
             names = [(number, key) for number in numbers for key in self._partitions[number].changed()]
             marks = {number: self._watermark(number, outcomes[number]) for number in numbers}
         if not names:
