@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
+import structlog
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from contracts.topics import INPUTS, TOPICS
@@ -45,6 +46,7 @@ from services.kernel.worker.snapshots import Ends, SnapshotWriter, StateCodec
 PAUSE_SECONDS = 0.005  # how long a record of the inbox may wait while nothing else comes
 COMMITTED_SECONDS = 60
 TAIL_SECONDS = 2.0
+log = structlog.get_logger()
 Command = TypeVar("Command")
 State = TypeVar("State")
 Event = TypeVar("Event")
@@ -87,20 +89,23 @@ class Inputs:
         """Go on where the last owner's commit ended; returns these positions: the next offset by topic and partition.
 
         A partition of which nothing was committed gets its first commit now: it records that the partition's
-        owner reads this input. Raises `OwnershipLost` or `Aborted`.
+        owner reads this input. One that has lost its end, in a crash of its machine, goes on at the new end: read from
+        the first record, it would have commands executed again. Raises `OwnershipLost` or `Aborted`.
         """
-        new = [
-            TopicPartition(topic, number, 0)
-            for topic, own in committed.items()
+        begin: dict[str, dict[int, int]] = {}
+        for topic, own in committed.items():
+            ends = high_watermarks(self._bootstrap, topic, list(own))
+            begin[topic] = {number: max(0, min(offset, ends[number])) for number, offset in own.items()}
+        changed = [
+            TopicPartition(topic, number, offset)
+            for topic, own in begin.items()
             for number, offset in own.items()
-            if offset < 0
+            if offset != committed[topic][number]
         ]
-        if new:
-            transactions.run_again(lambda _: None, new, self.group)
-        begin = {
-            topic: {number: max(0, offset) for number, offset in own.items()}
-            for topic, own in committed.items()
-        }
+        if lost := [at for at in changed if at.offset < committed[at.topic][at.partition]]:
+            log.error("input_lost_its_end", begins=[f"{at.topic}/{at.partition}/{at.offset}" for at in lost])
+        if changed:
+            transactions.run_again(lambda _: None, changed, self.group)
         for topic, own in begin.items():
             self._consumers[topic].assign([TopicPartition(topic, *at) for at in own.items()])
         return begin

@@ -25,6 +25,7 @@ from tests.integration.kernel.workers import WorkerProcess
 Start = Callable[..., WorkerProcess]
 INPUTS = ("inventory.inbox", "inventory.commands")
 EACH, BACKLOG, IN_ONE_RECORD = 20, 6000, 100
+FAR = 10_000  # offsets
 
 
 @pytest.fixture
@@ -97,6 +98,26 @@ def test_an_abort_with_both_inputs_in_one_batch_goes_back_in_both(
     eventually(lambda: len(client.outcomes) == received + 2 * EACH, "not every repeat has an outcome")
     assert all(outcome.replayed for outcome in client.outcomes[received:])
     assert check(Evidence(read_evidence(bootstrap), client.acknowledged())) == []
+
+
+def test_an_input_that_lost_its_end_goes_on_there_and_executes_nothing_again(
+    bootstrap: str, start_worker: Start, client: Client
+) -> None:
+    """Like after a crash of the machine: the offsets were on its disk, the last commands were not."""
+    in_stock(client, skus("L", EACH), start_worker)
+    before = committed(bootstrap)
+    beyond = [TopicPartition(*at, offset + FAR) for at, offset in before.items()]
+    group = Consumer({"bootstrap.servers": bootstrap, "group.id": "inventory-workers"})
+    group.commit(offsets=beyond, asynchronous=False)
+    group.close()
+    worker = start_worker("inventory")
+    worker.wait_ready()
+    assert all(before[at] <= offset < before[at] + FAR for at, offset in committed(bootstrap).items())
+    assert "input_lost_its_end" in worker.log.read_text()
+    received = len(client.outcomes)
+    client.send(ReceiveStock("L0", 5, "delivery", 1), "L0", "L0-later")
+    assert client.wait_for({"L0-later"})["L0-later"].version == 2
+    assert len(client.outcomes) == received + 1
 
 
 @pytest.mark.full
