@@ -27,7 +27,7 @@ from infra.stack.embedded.spark import cluster_journal
 from infra.stack.embedded.stack import FORCE_ACTIVE, database_place, members
 from infra.stack.embedded.supervisor import site_storage
 from infra.stack.security import prepare_identities
-from infra.stack.shop import NAMES, ROUTER, SITE_NAMES, addresses
+from infra.stack.shop import MIRROR, NAMES, ROUTER, SITE_NAMES, addresses
 from infra.stack.site import AWAY, HOME, Site, as_started, away_settings, home_settings, peer, sites_of
 from infra.stack.storage import no_room_to_start
 
@@ -162,7 +162,7 @@ def _second_site(settings: StackSettings) -> None:
         away_settings(settings).home.mkdir(parents=True)
     except ValidationError:
         fail("DAYBOOK_PORT_BASE is too high for a second site: its ports are 200 above")
-    home.journal.keep_down("mirror")
+    home.journal.keep_down(MIRROR)
 
 
 def _clusters(settings: StackSettings, brokers: int) -> None:
@@ -241,7 +241,6 @@ def _stop_all(settings: StackSettings) -> bool:
     return any(stopped) or cluster
 
 
-MIRROR = "mirror"
 ROUTER_SUPERVISOR = "infra.stack.embedded.router"
 MIRROR_SECONDS = 90.0
 ONE_SITE = "DAYBOOK_ONE_SITE"  # set by the root option --site

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.dr.old_log import EVENTS, OUTCOMES, Partition, Unmirrored
+from infra.dr.old_log import EVENTS, OUTCOMES, Unmirrored
 from infra.log.event_log import read_log
 from services.kernel.log.foreign import answer_of
-from services.kernel.log.reader import read_to_end
+from services.kernel.log.reader import Partition, read_to_end
 from services.kernel.log.rule import Event
 
 

@@ -15,10 +15,10 @@ from contracts.kernel.records import SwitchKind
 from contracts.order.events import OrderPlaced
 from contracts.topics import SERVICE_OF, TOPICS
 from infra.dr.effects import Again, Parted, effects
-from infra.dr.old_log import EVENTS, LostEvent, Partition, Unmirrored, UnprovenPart, lost_event, unmirrored
+from infra.dr.old_log import EVENTS, LostEvent, Unmirrored, UnprovenPart, lost_event, unmirrored
 from infra.dr.plan import split_partition
 from infra.log.event_log import event_in_any_epoch
-from services.kernel.log.reader import newest_times, offsets_at, read_to_end
+from services.kernel.log.reader import Partition, newest_times, offsets_at, read_to_end
 from services.kernel.record.codec import messages_in, own_headers
 from services.kernel.record.envelope import Metadata, format_time, now_micros
 from services.kernel.worker.takeover import horizon

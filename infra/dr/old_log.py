@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from confluent_kafka import KafkaException, Message
 
@@ -29,6 +29,7 @@ from infra.base.waiting import wait_until
 from infra.dr.comparison import record_digest
 from infra.dr.mirror import mirror_positions
 from infra.dr.plan import Show, control_at, split_partition
+from infra.log.control import FENCE_TIMEOUT_MS
 from infra.log.event_log import kind_in_any_epoch, read_log
 from infra.log.topics import SERVICES, mirrored_topics
 from infra.stack.platform import platform_of
@@ -37,6 +38,7 @@ from services.kernel.log.completion import Unsettled, settle, slot_partitions
 from services.kernel.log.control import read_control, transactional_ids
 from services.kernel.log.foreign import answer_of
 from services.kernel.log.reader import (
+    Partition,
     high_watermarks,
     offsets_at,
     partitions_by_topic,
@@ -48,10 +50,8 @@ from services.kernel.log.transactions import OwnershipLost, Transactions
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Metadata
 
-Partition: TypeAlias = tuple[str, int]
 EVENTS = tuple(own.events for own in TOPICS.values())
 OUTCOMES = tuple(own.answers for own in TOPICS.values())
-FENCE_TIMEOUT_MS = 10_000
 YOUNG_SECONDS = 60.0
 BEFORE_END = 100  # offsets at the new site among which the record at the mirror's position must be
 

@@ -19,6 +19,7 @@ from infra.dr.mirror import last_data, reset_internal, seed
 from infra.dr.overview import worker_health, workers
 from infra.dr.plan import Steps, control_at, split_partition
 from infra.log.control import (
+    FENCE_TIMEOUT_MS,
     Address,
     lift_hold,
     read_site,
@@ -38,7 +39,6 @@ NOTHING = -1  # the offset before the first
 STOP_SECONDS = 40.0
 WORKER_SECONDS = 120.0
 DATABASE_SECONDS = 5.0
-FENCE_TIMEOUT_MS = 10_000
 _INSERT = """
 INSERT INTO promotion (epoch, topic, partition, ends_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"""
 

@@ -25,6 +25,7 @@ from contracts.kernel.records import (
 from contracts.topics import INPUTS as COMMAND_INPUTS
 from contracts.topics import TOPICS
 from infra.base.errors import DaybookError
+from infra.log.topics import SERVICES
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.completion import Unsettled, settle, slot_partitions
@@ -47,7 +48,6 @@ from services.kernel.log.transactions import Transactions
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import now_micros
 
-SERVICES = tuple(TOPICS)
 WRITE_SECONDS = 20.0
 # A lost site is silent: what replaces it must not wait long. What needs both sites waits for one that is busy.
 READ_SECONDS, PATIENT_SECONDS = 2.0, 8.0

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from infra.base.errors import NotDone
 from services.kernel.log import clients
-from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
+from services.kernel.log.reader import Partition, high_watermarks, partitions_of, read_to_end
 
 SECONDS, FIRST_SECONDS = 30.0, 5.0
 COUNTED = 500_000  # offsets of one partition that are read to count records; beyond, a bound is shown
@@ -30,8 +30,6 @@ _REFUSED = {
     "inventory-workers": _WORKERS,
     "daybook-projection": "keeps positions beside its rows: `./daybook replay --into` fills them again",
 }
-
-Partition = tuple[str, int]
 
 
 @dataclass(frozen=True)
