@@ -159,7 +159,7 @@ def test_alarms_of_two_sites_are_those_of_the_other_stacks() -> None:
     }
     others = from_files("infra/monitoring/rules.yml")["groups"][0]["rules"]
     expressions = {rule["alert"]: rule["expr"] for rule in groups["sites"]}
-    assert expressions.keys() == {rule["alert"] for rule in others}
+    assert expressions.keys() == {rule["alert"] for rule in others if "alert" in rule}
     assert expressions["MirrorLateOrUnknown"] == others[0]["expr"]
 
 

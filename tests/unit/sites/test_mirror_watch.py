@@ -88,7 +88,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def test_prometheus_has_the_same_limits_and_metrics_that_exist() -> None:
-    late, silent = rules()
+    late, seen, silent = rules()
     assert late["for"] == silent["for"] == f"{ALARM_SECONDS:.0f}s"
     used = set(re.findall(r"daybook_mirror_(\w+)", late["expr"]))
     assert used == {"delay_seconds", "lag_seconds", "known"}
@@ -96,7 +96,16 @@ def test_prometheus_has_the_same_limits_and_metrics_that_exist() -> None:
     assert re.findall(r"_seconds > (\d+)", late["expr"]) == [f"{LATE_SECONDS:.0f}"] * 2
     jobs = yaml.safe_load((MONITORING / "prometheus.yml").read_text())["scrape_configs"]
     (guards,) = (job for job in jobs if job["job_name"] == "guards")
-    assert f'up{{job="{guards["job_name"]}"}}' in silent["expr"]
+    up = f'up{{job="{guards["job_name"]}"}}'
+    assert f"{up} == 1 or " in seen["expr"] and f"{up} == 0 and " in silent["expr"]
+
+
+def test_a_guard_that_was_up_once_is_remembered_for_ever() -> None:
+    """An alarm that looks back over a span of time ends with it, while the guard is still dead."""
+    _, seen, silent = rules()
+    assert seen["record"] in seen["expr"], "it must carry itself on from one evaluation to the next"
+    assert silent["expr"].endswith(f"and on(instance) {seen['record']}")
+    assert "[" not in silent["expr"]
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus is not installed")
