@@ -25,7 +25,8 @@ from infra.stack.platform import platform_of
 from infra.stack.site import home_settings
 from services.kernel.log.control import read_control
 from services.kernel.log.journal import TOPIC, write_journal
-from services.kernel.log.reader import NotCaughtUp, read_to_end
+from services.kernel.log.reader import read_to_end
+from services.kernel.log.transactions import OwnershipLost
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import format_time, now_micros
 
@@ -34,7 +35,7 @@ Why = Annotated[
     str, typer.Option("--why", metavar="TEXT", help="Why. It is stored for ever: no personal data.")
 ]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
-_UNRECORDED = (DaybookError, NotCaughtUp, TimeoutError, KafkaException)
+FAILURES = (DaybookError, TimeoutError, KafkaException, OwnershipLost)
 
 
 def operator_id() -> str:
@@ -61,12 +62,12 @@ def recorded(act: str, subject: str, why: str = "", kafka: str = "") -> Iterator
     try:
         yield
     except BaseException:
-        with suppress(*_UNRECORDED):  # what failed is the message
+        with suppress(*FAILURES):  # what failed is the message
             write("failed", READ_SECONDS)
         raise
     try:
         write("done", PATIENT_SECONDS)
-    except _UNRECORDED as error:
+    except FAILURES as error:
         fail(f"`{act}` is done, but {TOPIC} has no record of it: {error}")
 
 
@@ -93,7 +94,7 @@ def journal(
                 if isinstance(acted := decode(record.value()), OperatorActed):
                     at, count = format_time(acted.acted_at)[:19] + "Z", count + 1
                     table.add_row(at, acted.who, acted.act, acted.subject, acted.why, acted.outcome)
-    except (KafkaException, NotCaughtUp, TimeoutError) as error:
+    except (KafkaException, TimeoutError) as error:
         fail(f"the broker does not respond ({error}): is it running? `./daybook up` starts the stack")
     if count:
         results.print(table)

@@ -11,7 +11,7 @@ import typer
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli import losses
-from infra.cli.acts import Why, recorded
+from infra.cli.acts import FAILURES, Why, recorded
 from infra.cli.output import AsJson, fail, notes, results
 from infra.dr.failover import Failover, Takeover, abort, possible_takeover, switch_over, take_over
 from infra.dr.incident import situation
@@ -113,7 +113,7 @@ def failing(settings: StackSettings) -> Iterator[None]:
     """Ends the command on an expected error, with what an unfinished failover needs."""
     try:
         yield
-    except losses.FAILURES as reason:
+    except FAILURES as reason:
         fail(f"{reason}{_unfinished(settings)}")
 
 
@@ -121,7 +121,7 @@ def _unfinished(settings: StackSettings) -> str:
     """A line about a failover that is under way; empty where there is none, or no site says so."""
     try:
         switch = situation(settings).history.unfinished
-    except losses.FAILURES:
+    except FAILURES:
         return ""
     return (
         ""

@@ -6,24 +6,19 @@ from typing import Annotated
 
 import msgspec
 import typer
-from confluent_kafka import KafkaException
 from rich.prompt import Prompt
 
 from analytics.terminal import Table
-from infra.base.errors import DaybookError, NotDone
 from infra.base.settings import StackSettings
-from infra.cli.acts import operator_id, recorded
+from infra.cli.acts import FAILURES, operator_id, recorded
 from infra.cli.output import fail, notes, results
 from infra.dr.export import MONEY, csv_lines, money, totals
 from infra.dr.losses import Report
-from infra.dr.reconcile import NoOutcome, ReconStanding, chosen, reissue, save, standings, write_off
+from infra.dr.reconcile import ReconStanding, chosen, reissue, save, standings, write_off
 from infra.dr.report import kept_report, make_report, note_decisions
-from services.kernel.log.reader import NotCaughtUp
-from services.kernel.log.transactions import OwnershipLost
 
 app = typer.Typer()
 
-FAILURES = (DaybookError, NotCaughtUp, TimeoutError, KafkaException, OwnershipLost)
 SHOWN_TORN = NAMED = 10
 
 
@@ -97,7 +92,7 @@ def reconcile(
             with recorded("failover reconcile --reissue", _ids(again), reason, bootstrap):
                 reissue(bootstrap, report, again, operator_id(), _print_decision)
         _show(report, note_decisions(settings, report))
-    except (NotDone, NoOutcome, TimeoutError, KafkaException) as problem:
+    except FAILURES as problem:
         fail(str(problem))
 
 
