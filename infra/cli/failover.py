@@ -120,14 +120,10 @@ def failing(settings: StackSettings) -> Iterator[None]:
 def _unfinished(settings: StackSettings) -> str:
     """A line about a failover that is under way; empty where there is none, or no site says so."""
     try:
-        switch = situation(settings).history.unfinished
+        history = situation(settings).history
     except FAILURES:
         return ""
-    return (
-        ""
-        if switch is None
-        else f"\nThe {switch.kind} failover to {switch.target} is not finished: run it again."
-    )
+    return f"\n{history.standing}" if history.unfinished else ""
 
 
 def confirm_site(site: str, consequences: str, confirmed: str) -> None:
