@@ -15,7 +15,7 @@ import asyncpg
 
 from contracts.kernel.records import InboxBatch, OutcomeBatch, ParkedCommand
 from contracts.topics import SERVICE_OF, TOPICS
-from infra.base.errors import DaybookError
+from infra.base.errors import DaybookError, NotDone
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.control import read_control
@@ -89,12 +89,21 @@ def retry(bootstrap: str, parked: Parked, operator: str = "") -> None:
     """Send the command unchanged to its input, then remove it from the parked ones. `operator`: the id of who does it,
     which is added to its headers.
 
-    A batch that could not be read is sent message by message, if this version can read it. Raises TimeoutError: then
-    it may be sent twice, and is executed once, because its id is the same.
+    A batch that could not be read is sent message by message, if this version can read it. Raises NotDone where no
+    worker would execute it, TimeoutError: then it may be sent twice, and is executed once, because its id is the same.
     """
-    command = parked.command
+    command, control = parked.command, read_control(bootstrap)
+    if control.role.role != "active":
+        raise NotDone(f"{control.role.site} is not active: it does not execute commands")
+    # The worker skips a command of another epoch without a word. It parks again what has none.
+    epoch = parked.header("ce_epoch")
+    if epoch.isdecimal() and int(epoch) != control.role.epoch:
+        raise NotDone(
+            f"{parked.position} was sent in epoch {epoch}, the site is in epoch {control.role.epoch}: its client must "
+            "repeat it, or skip it"
+        )
     headers = sent_again([(header.name, header.value) for header in command.headers], operator)
-    topic = _input_of(bootstrap, command)
+    topic = _input_of(control.phase, command)
     records = [NewRecord(topic, command.key, command.value, headers=headers)]
     if parked.header("ce_type") == InboxBatch.TYPE:
         with suppress(Undecodable, Malformed):
@@ -106,9 +115,9 @@ def retry(bootstrap: str, parked: Parked, operator: str = "") -> None:
     skip(bootstrap, parked)
 
 
-def _input_of(bootstrap: str, command: ParkedCommand) -> str:
+def _input_of(phase: str, command: ParkedCommand) -> str:
     """A command that a worker once wrote to the commands goes to the inbox if the workers have moved there."""
-    if read_control(bootstrap).phase == "commands":
+    if phase == "commands":
         return command.topic
     try:
         record = decode(command.value)

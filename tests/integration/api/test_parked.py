@@ -12,12 +12,15 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from contracts.inventory.commands import ReceiveStock
-from contracts.kernel.records import OperatorActed
+from contracts.kernel.records import OperatorActed, SiteRole
+from infra.base.errors import NotDone
 from infra.cli.acts import app as journal
 from infra.cli.parked import app
 from infra.lab.checker.evidence import read_evidence
+from infra.log import parked
 from infra.log.parked import Parked, parked_commands
 from infra.log.topics import create_topics
+from services.kernel.log.control import Control
 from services.kernel.log.journal import TOPIC as JOURNAL
 from services.kernel.log.reader import read_to_end
 from services.kernel.record.codec import decode, encode
@@ -132,6 +135,27 @@ def test_a_parked_command_can_be_given_up(inventory: str) -> None:
     (parked,) = eventually(lambda: parked_of(inventory, sku), "the command is not parked")
     daybook(inventory, "skip", parked.position)
     assert parked_of(inventory, sku) == []
+
+
+@pytest.mark.parametrize(
+    ("role", "reason"),
+    [
+        (
+            SiteRole("home", "active", 3),
+            "was sent in epoch 1, the site is in epoch 3: its client must repeat it",
+        ),
+        (SiteRole("away", "passive", 1), "away is not active: it does not execute commands"),
+    ],
+)
+def test_a_command_that_no_worker_would_execute_stays_parked(
+    inventory: str, monkeypatch: pytest.MonkeyPatch, role: SiteRole, reason: str
+) -> None:
+    sku = poison(inventory)
+    (command,) = eventually(lambda: parked_of(inventory, sku), "the command is not parked")
+    monkeypatch.setattr(parked, "read_control", lambda _: Control(role))
+    with pytest.raises(NotDone, match=reason):
+        parked.retry(inventory, command)
+    assert parked_of(inventory, sku) == [command]
 
 
 async def _park(url: str) -> None:
