@@ -25,6 +25,7 @@ from infra.stack.embedded.router import router_journal
 from infra.stack.embedded.stack import log_file, store_probes
 from infra.stack.embedded.supervisor import site_storage
 from infra.stack.shop import (
+    MIRROR,
     NAMES,
     ROUTER,
     SILENT,
@@ -181,7 +182,7 @@ def own_settings() -> StackSettings:
 
 
 class Row(NamedTuple):
-    """A process in the table; `why_not_ready` is empty where it is ready, or held."""
+    """A process in the table; `why_not_ready` is empty where it is ready, or is the mirror, and held."""
 
     cells: list[str]
     why_not_ready: str
@@ -189,7 +190,7 @@ class Row(NamedTuple):
 
 def _row(settings: StackSettings, member: MemberState, responds: Callable[[], bool] | None) -> Row:
     """`responds` probes a store."""
-    why = "" if member.held else _why_not_ready(settings.health_url(member.name), member, responds)
+    why = _why_not_ready(settings.health_url(member.name), member, responds)
     return Row(
         [
             member.name,
@@ -206,6 +207,10 @@ def _row(settings: StackSettings, member: MemberState, responds: Callable[[], bo
 
 def _why_not_ready(url: str, member: MemberState, responds: Callable[[], bool] | None) -> str:
     """Checked now: a process that was ready may hang."""
+    if (
+        member.held
+    ):  # the mirror is held at the active site; what else is held, a command has not released yet
+        return "" if member.name == MIRROR else "a command keeps it down, or was interrupted: run it again"
     if member.pid is None:
         return "it is not running"
     if responds is not None and not responds():

@@ -8,15 +8,16 @@ order. So the topics are written again, while nothing else writes:
    foreign records;
 3. verify the copies key by key; up to here the old topics are untouched;
 4. switch: delete the old topics, make new ones under their names, fill them from the copies, verify again;
-5. put the workers' positions at the inputs' ends, and the layout back.
+5. put the workers' positions at the inputs' ends, empty the read models, and put the layout back.
 
-The copies stay until everything is done: after a kill, the same call continues where it stopped.
+The copies stay until the topics are switched, and the write block until the processes run again: after a kill, the same
+call continues where it stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import asyncpg
@@ -28,6 +29,7 @@ from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
 from infra.dr.inputs import drain
+from infra.dr.plan import Show
 from infra.dr.topic_copy import Digest, NotCopied, copy, digest, require_same
 from infra.log.control import close_layout, lift_hold, open_layout, write_hold
 from infra.log.topics import Topic, create_topics
@@ -37,12 +39,10 @@ from infra.stack.shop import DATABASE, SERVICES, USER, database_url, kind_of
 from infra.stack.site import Site, own_site
 from services.kernel.log import clients
 from services.kernel.log.control import read_control
-from services.kernel.log.reader import high_watermarks, partitions_of
+from services.kernel.log.reader import high_watermarks, partition_counts, partitions_of
 
 STAGED = "next-generation"
 SECONDS = 60.0
-
-Show = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,9 @@ def repartition(
 ) -> list[Moved]:
     """Move the service's topics to `partitions`. `catalogue` has the topics' settings.
 
-    The shop's processes must be down and the conversations over. Raises NotDone, NotCopied, NotCaughtUp,
-    OwnershipLost, KafkaException or TimeoutError; until the switch of a topic its old one is untouched.
+    The shop's processes must be down and the conversations over. At the return the layout is still closed. Raises
+    NotDone, NotCopied, NotCaughtUp, OwnershipLost, KafkaException or TimeoutError; until the switch of a topic its old
+    one is untouched.
     """
     admin = clients.admin(bootstrap)
     if not closed(bootstrap, service):
@@ -78,7 +79,6 @@ def repartition(
     _recreate(admin, bootstrap, replace(catalogue[TOPICS[service].state], partitions=partitions))
     _positions_at_the_end(admin, bootstrap, service)
     _delete(admin, [_stage_name(topic.name) for topic in left])
-    open_layout(bootstrap, service)
     return [
         Moved(topic.name, staged.records, len(staged.keys), partitions)
         for topic, staged in zip(left, digests, strict=True)
@@ -97,6 +97,11 @@ def require_more(bootstrap: str, service: str, partitions: int) -> None:
         before = len(partitions_of(bootstrap, topic))
         if partitions <= before:
             raise NotDone(f"{topic} has {before} partitions already: they can only become more")
+
+
+def _all_have(bootstrap: str, service: str, partitions: int) -> bool:
+    counts = partition_counts(bootstrap)
+    return all(counts.get(topic) == partitions for topic in _moved(service))
 
 
 def _done(admin: AdminClient, topic: Topic) -> bool:
@@ -179,8 +184,6 @@ def closed(bootstrap: str, service: str) -> bool:
 
 
 PROCESSES = tuple(service.name for row in SERVICES for service in row)
-DRAIN_SECONDS = 60.0
-STOP_SECONDS = 60.0
 DATABASE_SECONDS = 30.0
 
 
@@ -211,25 +214,30 @@ def _repartition(
         slots = control.layout(service).slots
         raise NotDone(f"a change of slots was interrupted: first run `./daybook scale {service} {slots}`")
     asyncio.run(_require_no_decisions(site))
+    if control.held == "quiesced" and _all_have(site.bootstrap, service, partitions):
+        close_layout(
+            site.bootstrap, service
+        )  # an interrupted call had opened it again: its last steps are repeated
     if not closed(site.bootstrap, service):
         require_more(site.bootstrap, service, partitions)
         show("waiting for conversations to end")
         write_hold(site.bootstrap, "quiesced", epoch)
         try:
-            drain(site.bootstrap, DRAIN_SECONDS)
+            drain(site.bootstrap, SECONDS)
         except BaseException:
             lift_hold(site.bootstrap)
             raise
     show("stopping the shop's processes")
     platform.stop(site, *reversed(_own(site)))
     wait_until(
-        lambda: _alive(site), "the processes stop", STOP_SECONDS, enough=lambda left: not left, error=NotDone
+        lambda: _alive(site), "the processes stop", SECONDS, enough=lambda left: not left, error=NotDone
     )
     moved = repartition(site.bootstrap, service, partitions, topics, show)
     show("resetting the read models")
     asyncio.run(_forget_read_models(site))
-    lift_hold(site.bootstrap)
+    open_layout(site.bootstrap, service)
     platform.start(site, *_own(site))
+    lift_hold(site.bootstrap)
     return moved
 
 
@@ -245,7 +253,10 @@ def _alive(site: Site) -> list[str]:
 
 async def _require_no_decisions(site: Site) -> None:
     """Operators' decisions about single events are only in PostgreSQL, by offset."""
-    connection = await asyncpg.connect(site.database_url, timeout=DATABASE_SECONDS)
+    try:
+        connection = await asyncpg.connect(site.database_url, timeout=DATABASE_SECONDS)
+    except asyncpg.InvalidCatalogNameError:
+        return  # an interrupted call had looked, and dropped the database
     try:
         for table in ("parked", "skipped"):
             if await connection.fetchval(f"SELECT to_regclass('{table}') IS NOT NULL"):
@@ -262,7 +273,7 @@ async def _forget_read_models(site: Site) -> None:
         database_url(site.settings, USER, "postgres"), timeout=DATABASE_SECONDS
     )
     try:
-        await connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+        await connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
         await connection.execute(f"CREATE DATABASE {DATABASE}")
     finally:
         await connection.close()

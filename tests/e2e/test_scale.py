@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -9,9 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from infra.base.errors import NotDone
+from infra.base.journal import StackJournal
 from infra.base.settings import ROOT
 from infra.base.waiting import wait_until
 from infra.dr.repartition import repartition_shop
@@ -19,7 +22,9 @@ from infra.dr.scale import scale
 from infra.lab.load.load import Load
 from infra.log.control import lift_hold, write_hold
 from infra.log.topics import catalogue
+from infra.stack.shop import DATABASE, USER, database_url
 from services.kernel.log.control import read_control
+from services.kernel.log.reader import partitions_of
 from tests.e2e.load import FIRST, SECOND, load
 from tests.e2e.shop import SECONDS, Shop
 
@@ -101,3 +106,48 @@ def test_what_was_interrupted_and_a_write_block_stand_in_the_way(shop: Shop) -> 
             scale(shop.settings, "order", 2, print)
     finally:
         lift_hold(shop.settings.kafka)
+
+
+@pytest.mark.full
+def test_a_change_of_partitions_goes_on_wherever_it_was_interrupted(shop: Shop) -> None:
+    kafka = shop.settings.kafka
+
+    def stop_at(step: str) -> None:
+        if step == "resetting the read models":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        repartition_shop(shop.settings, "order", 4, catalogue(), stop_at)
+    exit_code, output = status(shop)
+    assert exit_code == 1 and "order-api is not ready: a command keeps it down" in output
+    # as if it had been killed between dropping and creating the database, or when all but the start was done
+    asyncio.run(_drop_database(shop))
+    repartition_shop(shop.settings, "order", 4, catalogue(), print)
+    assert_open(shop)
+    write_hold(kafka, "quiesced", read_control(kafka).role.epoch)
+    repartition_shop(shop.settings, "order", 4, catalogue(), print)
+    assert_open(shop)
+    with pytest.raises(NotDone, match="has 4 partitions already"):
+        repartition_shop(shop.settings, "order", 4, catalogue(), print)
+
+
+async def _drop_database(shop: Shop) -> None:
+    connection = await asyncpg.connect(database_url(shop.settings, USER, "postgres"))
+    await connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+    await connection.close()
+
+
+def assert_open(shop: Shop) -> None:
+    """The topics have their partitions, nothing is held, and every process becomes ready."""
+    kafka = shop.settings.kafka
+    control = read_control(kafka)
+    assert (len(partitions_of(kafka, "order.events")), control.layout("order").number > 0) == (4, True)
+    assert control.held == "" and not StackJournal(shop.settings.home).held()
+    wait_until(lambda: status(shop)[0] == 0, "every process is ready", SECONDS)
+
+
+def status(shop: Shop) -> tuple[int, str]:
+    """The exit code and the output."""
+    process = shop.start("status")
+    output, _ = process.communicate(timeout=SECONDS)
+    return process.returncode, output

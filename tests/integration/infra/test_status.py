@@ -30,6 +30,7 @@ def test_it_says_how_far_behind_and_since_when_nothing_was_applied(shop: Shop) -
     status = shop.run("status")
     assert status.returncode == 1
     assert lag(status.stdout, "projection") == str(len(events))
+    assert "projection is not ready: a command keeps it down" in status.stdout
     assert re.search(r"query-api is not ready: nothing was applied to .* since \S+Z", status.stdout)
     shop.journal.release("projection")
     eventually(lambda: shop.run("status").returncode == 0)
