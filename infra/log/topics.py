@@ -159,13 +159,9 @@ def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
 
 
 def _has_commands(bootstrap: str) -> bool:
-    return any(
-        offset
-        for service in SERVICES
-        for offset in high_watermarks(
-            bootstrap, TOPICS[service].commands, partitions_of(bootstrap, TOPICS[service].commands)
-        ).values()
-    )
+    topics = [TOPICS[service].commands for service in SERVICES]
+    ends = [high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)) for topic in topics]
+    return any(any(of_topic.values()) for of_topic in ends)
 
 
 def _topic(name: str, entry: Mapping[str, Any]) -> Topic:
