@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Annotated
 from uuid import uuid4
 
@@ -19,10 +19,10 @@ from infra.base.files import kept_secret
 from infra.base.settings import StackSettings
 from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
-from infra.dr.plan import controls, newest_active
+from infra.dr.plan import both_sites, controls, newest_active
 from infra.log.control import PATIENT_SECONDS, READ_SECONDS
 from infra.stack.platform import platform_of
-from infra.stack.site import home_settings
+from infra.stack.site import home_settings, own_site
 from services.kernel.log.control import read_control
 from services.kernel.log.journal import TOPIC, write_journal
 from services.kernel.log.reader import read_to_end
@@ -69,6 +69,12 @@ def recorded(act: str, subject: str, why: str = "", kafka: str = "") -> Iterator
         write("done", PATIENT_SECONDS)
     except FAILURES as error:
         fail(f"`{act}` is done, but {TOPIC} has no record of it: {error}")
+
+
+def only_command(settings: StackSettings, command: str) -> AbstractContextManager[None]:
+    """Nothing else changes the sites meanwhile. Raises OtherCommand, and NotDone where there is only one site."""
+    both_sites(settings)
+    return own_site(home_settings(settings)).journal.sole_change(command)
 
 
 def _active(kafka: str, seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
@@ -11,13 +11,12 @@ import typer
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli import losses
-from infra.cli.acts import FAILURES, Why, recorded
+from infra.cli.acts import FAILURES, Why, only_command, recorded
 from infra.cli.output import AsJson, fail, notes, results
 from infra.dr.failover import Failover, Takeover, abort, possible_takeover, switch_over, take_over
 from infra.dr.incident import situation
 from infra.dr.last_lag import forecast, last_known, staleness
-from infra.dr.plan import SiteStep, both_sites
-from infra.stack.site import home_settings, own_site
+from infra.dr.plan import SiteStep
 from services.kernel.record.envelope import now_micros
 
 app = typer.Typer(invoke_without_command=True)
@@ -71,7 +70,10 @@ def failover(
                 done = switch_over(settings, to, timeout, status.update)
         if unplanned:
             plan = possible_takeover(settings, to, force)
-            confirm_site(plan.target.name, _what_is_lost(plan), confirmed)
+            # the answer may take minutes, in which the other site may come back
+            asked = confirm_site(plan.target.name, _what_is_lost(plan), confirmed)
+            if asked and possible_takeover(settings, to, force).switch != plan.switch:
+                fail("nothing was changed: the sites have changed meanwhile, run it again")
             with recorded("failover --unplanned", plan.target.name, why), notes.status("") as status:
                 done = take_over(plan, status.update)
     if as_json:
@@ -126,17 +128,12 @@ def _unfinished(settings: StackSettings) -> str:
     return f"\n{history.standing}" if history.unfinished else ""
 
 
-def confirm_site(site: str, consequences: str, confirmed: str) -> None:
-    """Say what will happen, and go on only when the operator types the site's name, or gave it beforehand."""
+def confirm_site(site: str, consequences: str, confirmed: str) -> bool:
+    """Go on only when the operator types the site's name, or gave it beforehand. Returns whether it asked."""
     for line in consequences.splitlines():
         notes.print(line)
-    if not confirmed and sys.stdin.isatty():
+    if asked := not confirmed and sys.stdin.isatty():
         confirmed = typer.prompt(f"Type {site} to go on", err=True)
     if confirmed != site:
         fail(f"nothing was changed: add `--confirm {site}` to agree")
-
-
-def only_command(settings: StackSettings, command: str) -> AbstractContextManager[None]:
-    """Nothing else changes the sites meanwhile. Raises OtherCommand, and NotDone where there is only one site."""
-    both_sites(settings)
-    return own_site(home_settings(settings)).journal.sole_change(command)
+    return asked

@@ -7,8 +7,8 @@ import typer
 
 from infra.base.settings import StackSettings
 from infra.cli import failover
-from infra.cli.acts import Why, recorded
-from infra.cli.failover import Confirmed, confirm_site, only_command
+from infra.cli.acts import Why, only_command, recorded
+from infra.cli.failover import Confirmed, confirm_site
 from infra.cli.output import AsJson, fail, notes, results
 from infra.dr.incident import Incident, situation
 from infra.dr.rebuild import Rebuilt, fail_back, open_incident, rebuild_site, rebuildable
@@ -43,7 +43,8 @@ def rebuild(
         if incident is not None and incident.switch.source == name:
             report_first(settings, incident)
         rebuilding = rebuildable(settings, name, force)
-        confirm_site(name, rebuilding.consequences, confirmed)
+        if confirm_site(name, rebuilding.consequences, confirmed):
+            rebuilding = rebuildable(settings, name, force)  # it may be the only running copy by now
         act = recorded("site rebuild", name, why)
         with act, notes.status("Checking both sites") as status:
             done = rebuild_site(rebuilding, status.update)
@@ -93,7 +94,9 @@ def failback(
         if not incident.rebuilt:
             report_first(settings, incident)
             rebuilding = rebuildable(settings, lost)
-            confirm_site(lost, f"{rebuilding.consequences} Then {lost} becomes the active site.", confirmed)
+            consequences = f"{rebuilding.consequences} Then {lost} becomes the active site."
+            if confirm_site(lost, consequences, confirmed):
+                rebuilding = rebuildable(settings, lost)
         act = recorded("failback", lost, why)
         with act, notes.status("Checking both sites") as status:
             done = fail_back(settings, lost, rebuilding, timeout, status.update)

@@ -147,6 +147,7 @@ def resolve(
     if not yes:
         typer.confirm(f"Decide this about {plain(stream)}, at both sites, for ever?", abort=True, err=True)
     with _failing(), recorded("streams resolve", f"{stream} version {version}", reason, broker):
+        _require_active(broker)  # the answer may have taken minutes
         judge(broker, stream, decided, reason)
     notes.print(
         "Decided. The worker and the read models fold the stream again within seconds; "

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from contracts.kernel.records import SiteSwitch
+from infra.base.errors import NotDone
+from infra.cli import failover, site
 from infra.cli.failover import confirm_site
+from infra.dr.failover import Takeover
 
 CONSEQUENCES = "home was last heard 3 s ago.\nIt is stopped, and its log is moved away."
 
 
 def test_the_name_given_beforehand_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
-    confirm_site("home", CONSEQUENCES, "home")
+    assert not confirm_site("home", CONSEQUENCES, "home")
     assert CONSEQUENCES in capsys.readouterr().err
 
 
@@ -33,7 +41,49 @@ def test_at_a_terminal_it_asks(typed: str, agreed: bool, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("sys.stdin", Terminal(typed))
     if agreed:
-        confirm_site("home", CONSEQUENCES, "")
+        assert confirm_site("home", CONSEQUENCES, "")
         return
     with pytest.raises(typer.Exit):
         confirm_site("home", CONSEQUENCES, "")
+
+
+def alone(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
+    """No other command runs, and the operator answers after a while."""
+    monkeypatch.setattr(module, "only_command", lambda *_: nullcontext())
+    monkeypatch.setattr(module, "confirm_site", lambda *_: True, raising=False)
+
+
+def test_a_takeover_that_became_another_one_while_it_asked_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = SimpleNamespace(name="away")
+    plans = [
+        Takeover(SiteSwitch(epoch, "unplanned", "home", "away", "begun", (), 0), away, away)  # type: ignore[arg-type]
+        for epoch in (3, 2)
+    ]
+    alone(monkeypatch, failover)
+    monkeypatch.setattr(failover, "possible_takeover", lambda *_: plans.pop())
+    monkeypatch.setattr(failover, "_what_is_lost", lambda _: "")
+    monkeypatch.setattr(failover, "take_over", lambda *_: pytest.fail("it took over"))
+    done = CliRunner().invoke(failover.app, ["--unplanned"])
+    assert done.exit_code == 1 and "the sites have changed meanwhile" in done.stderr
+
+
+def test_a_site_that_is_the_only_one_after_the_question_is_not_rebuilt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = []
+
+    def rebuildable(*_: object) -> Any:
+        calls.append(1)
+        if len(calls) > 1:
+            raise NotDone("home does not accept writes")
+        return SimpleNamespace(consequences="")
+
+    alone(monkeypatch, site)
+    nothing = SimpleNamespace(history=SimpleNamespace(incident=None))
+    monkeypatch.setattr(site, "situation", lambda *_: nothing)
+    monkeypatch.setattr(site, "rebuildable", rebuildable)
+    monkeypatch.setattr(site, "rebuild_site", lambda *_: pytest.fail("it was rebuilt"))
+    done = CliRunner().invoke(site.app, ["site", "rebuild", "away"])
+    assert done.exit_code == 1 and "home does not accept writes" in done.stderr
