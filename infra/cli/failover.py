@@ -69,17 +69,22 @@ def failover(
             with act, notes.status("Checking both sites") as status:
                 done = switch_over(settings, to, timeout, status.update)
         if unplanned:
-            plan = possible_takeover(settings, to, force)
-            # the answer may take minutes, in which the other site may come back
-            asked = confirm_site(plan.target.name, _what_is_lost(plan), confirmed)
-            if asked and possible_takeover(settings, to, force).switch != plan.switch:
-                fail("nothing was changed: the sites have changed meanwhile, run it again")
+            plan = _agreed_takeover(settings, to, force, confirmed)
             with recorded("failover --unplanned", plan.target.name, why), notes.status("") as status:
                 done = take_over(plan, status.update)
     if as_json:
         results.print(msgspec.json.encode(done).decode())
         return
     show(done)
+
+
+def _agreed_takeover(settings: StackSettings, to: str, force: bool, confirmed: str) -> Takeover:
+    """What the operator agrees to. To type it may take minutes, in which the other site may come back."""
+    plan = possible_takeover(settings, to, force)
+    typed = confirm_site(plan.target.name, _what_is_lost(plan), confirmed)
+    if typed and possible_takeover(settings, to, force).switch != plan.switch:
+        fail("nothing was changed: the sites have changed meanwhile, run it again")
+    return plan
 
 
 def show(done: Failover) -> None:
@@ -129,11 +134,11 @@ def _unfinished(settings: StackSettings) -> str:
 
 
 def confirm_site(site: str, consequences: str, confirmed: str) -> bool:
-    """Go on only when the operator types the site's name, or gave it beforehand. Returns whether it asked."""
+    """Go on only when the operator types the site's name, or gave it beforehand. Returns whether it was typed."""
     for line in consequences.splitlines():
         notes.print(line)
-    if asked := not confirmed and sys.stdin.isatty():
+    if typed := not confirmed and sys.stdin.isatty():
         confirmed = typer.prompt(f"Type {site} to go on", err=True)
     if confirmed != site:
         fail(f"nothing was changed: add `--confirm {site}` to agree")
-    return asked
+    return typed

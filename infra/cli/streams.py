@@ -149,10 +149,13 @@ def resolve(
     with _failing(), recorded("streams resolve", f"{stream} version {version}", reason, broker):
         _require_active(broker)  # the answer may have taken minutes
         judge(broker, stream, decided, reason)
-    notes.print(
-        "Decided. The worker and the read models fold the stream again within seconds; "
-        "`./daybook streams list` shows whether it is still stopped.",
-    )
+    notes.print(DECIDED)
+
+
+DECIDED = (
+    "Decided. The worker and the read models fold the stream again within seconds; `./daybook streams list` shows "
+    "whether it is still stopped."
+)
 
 
 def _named(records: Sequence[StreamRecord], event: str, digest: str, where: str) -> StreamRecord:

@@ -227,12 +227,8 @@ class Writer:
         """Returns 201 or 200, or 202 for what was to be on both sites and is not. `settlement`: a later status,
         version, event id and epoch, if the request waited."""
         event_id = outcome.event_ids[-1] if outcome.event_ids else ""
-        status, version, event_id, epoch = settlement or (
-            outcome.status,
-            outcome.version,
-            event_id,
-            outcome.epoch,
-        )
+        recorded = outcome.status, outcome.version, event_id, outcome.epoch
+        status, version, event_id, epoch = settlement or recorded
         # An outcome that an earlier version recorded has no epoch.
         stream, epoch = f"{self._resource.stream}/{outcome.subject}", epoch or self._gateway.epoch
         token = Token(stream, version, event_id, epoch)

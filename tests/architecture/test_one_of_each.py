@@ -19,7 +19,7 @@ IN_THE_IMAGE_OF_JARS = {"infra/stack/embedded/java.py"}
 # A module, and the files that may import it all the same.
 HTTP = {
     "aiohttp": LOADS,
-    "http.client": ISSUER_KEYS | IN_THE_IMAGE_OF_JARS,
+    "http.client": ISSUER_KEYS | IN_THE_IMAGE_OF_JARS | {"tests/unit/api/test_identity.py"},
     "requests": set(),
     "urllib.error": IN_THE_SERVICES_IMAGE,
     "urllib.request": IN_THE_SERVICES_IMAGE | ISSUER_KEYS | IN_THE_IMAGE_OF_JARS,

@@ -272,8 +272,8 @@ def test_an_outcome_outside_the_window_overrides_no_later_one_of_its_command() -
     fold.partitions[0].expire(NOW)
     read_all(fold, enumerate([earlier, event(2).with_header(*requested)]))
     refused = Outcome("c", "T", KEY, "", "refused", 1, (), "", "no", "no", "hash", False)
-    answer = LogRecord(KEY.encode(), encode(ANSWERS, Answer(refused, long_ago)), ())
-    fold.take(Read(0, answer, ANSWERS))
+    recorded = LogRecord(KEY.encode(), encode(ANSWERS, Answer(refused, long_ago)), ())
+    fold.take(Read(0, recorded, ANSWERS))
     outcome = fold.partitions[0].outcomes.outcome(KEY, "c")
     assert outcome is not None
     assert (outcome.kind, outcome.event_ids) == ("accepted", (f"{KEY}-2",))

@@ -14,11 +14,13 @@ from services.projection.engine.visibility import Notifications
 
 async def test_a_connection_without_a_response_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that dropped it says nothing; the tables are looked at from time to time."""
-    opened = list[int]()
+    opened, third = list[int](), asyncio.Event()
 
     @asynccontextmanager
     async def listening(*_: object) -> AsyncIterator[tuple[int, asyncio.Event]]:
         opened.append(len(opened) + 1)
+        if len(opened) == 3:
+            third.set()
         yield opened[-1], asyncio.Event()
 
     looks = list[int]()
@@ -34,9 +36,7 @@ async def test_a_connection_without_a_response_is_replaced(monkeypatch: pytest.M
     monkeypatch.setattr(visibility, "RECONNECT_SECONDS", 0.0)
     listener = asyncio.create_task(Notifications().listen("postgresql://nowhere"))
     try:
-        async with asyncio.timeout(5):
-            while len(opened) < 3:
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(third.wait(), 5)
     finally:
         listener.cancel()
         with suppress(asyncio.CancelledError):
