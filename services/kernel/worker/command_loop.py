@@ -28,7 +28,7 @@ from services.kernel.record.envelope import now_micros, uuid7, write_headers
 from services.kernel.worker.entities import Entity, Staged
 from services.kernel.worker.execution import Executor
 from services.kernel.worker.slot import Inputs, Slot
-from services.kernel.worker.worker_metrics import WorkerMetrics
+from services.kernel.worker.worker_metrics import ABORTED, WorkerMetrics
 
 Command = TypeVar("Command")
 State = TypeVar("State")
@@ -177,6 +177,7 @@ class CommandLoop(Generic[Command, State, Event]):
                 self._slot.transactions.run(stage, positions, self._inputs.group)
             except Aborted as error:
                 log.warning("transaction_aborted", reason=str(error), commands=self._executed)
+                ABORTED.labels(self._name).inc()
                 self._inputs.go_back(records)
                 return
             except BaseException:
@@ -250,8 +251,7 @@ class CommandLoop(Generic[Command, State, Event]):
 
     def _due(self, staged: Staged[State], now: int) -> None:
         """Stage the commands of passed deadlines and the retries of pending commands, behind the outcomes that are
-        already waiting. An entity that got an outcome since then waits anew. They have room however much the batch
-        sends itself, which under load is always a lot."""
+        already waiting, up to a limit of their own. An entity that got an outcome since then waits anew."""
         may_expire, before = cache(self._may_expire), staged.sent
         while self._timers and self._timers[0][0] <= now and staged.sent - before < MAX_BATCH:
             _, number, key = heapq.heappop(self._timers)

@@ -28,6 +28,7 @@ TRANSACTION = Histogram(
     ["service"],
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
 )
+ABORTED = Counter("daybook_aborted_transactions", "Batches rolled back and executed again", ["service"])
 RESTORE = Gauge("daybook_restore_seconds", "From start to ready", ["service"])
 RESTED = Counter("daybook_entities_rested", "Entities evicted: kept as their encoded snapshots", ["service"])
 PARKED = Counter("daybook_parked_commands", "Commands parked by this process", ["service"])

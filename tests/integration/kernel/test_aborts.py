@@ -22,6 +22,7 @@ from tests.bench import bulk
 from tests.integration.api.processes import eventually
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
+from tests.scraped import metric
 
 ORDERS, LINES = 40, 3
 TOO_SMALL = 100  # bytes: no event of an order fits
@@ -43,6 +44,7 @@ def test_what_is_rolled_back_is_executed_again_with_one_outcome(
     eventually(
         lambda: worker.log.read_text().count("transaction_aborted") >= ABORTS, "nothing was rolled back"
     )
+    assert metric(worker.port, "daybook_aborted_transactions_total") >= ABORTS
     assert client.outcomes == []
     assert list(read_to_end(bootstrap, "inventory.inbox", {0: 0, 1: 0})) == []
 
