@@ -9,8 +9,9 @@ import typer
 from rich.prompt import Prompt
 
 from analytics.terminal import Table
+from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
-from infra.cli.acts import FAILURES, operator_id, recorded
+from infra.cli.acts import FAILURES, only_command, operator_id, recorded
 from infra.cli.output import fail, notes, results
 from infra.dr.export import MONEY, csv_lines, money, totals
 from infra.dr.losses import Report
@@ -74,24 +75,27 @@ def reconcile(
     """
     settings = StackSettings()
     try:
-        active, report = kept_report(settings)
-        bootstrap = active.bootstrap
-        entries = standings(bootstrap, report)
-        again = chosen(entries, reissue_ids or [])
-        given_up = chosen(entries, write_off_ids or [])
-        waiting = [entry for entry in entries if entry.state == "open"]
-        if reissue_all:
-            again += [entry for entry in waiting if entry not in given_up and entry not in again]
-        elif interactive:
-            _choose(waiting, again, given_up)
-        if given_up:
-            with recorded("failover reconcile --write-off", _ids(given_up), reason, bootstrap):
-                for done in write_off(bootstrap, given_up, reason):
-                    _print_decision(done)
-        if again:
-            with recorded("failover reconcile --reissue", _ids(again), reason, bootstrap):
-                reissue(bootstrap, report, again, operator_id(), _print_decision)
-        _show(report, note_decisions(settings, report))
+        with only_command(settings, "failover reconcile"):
+            active, report = kept_report(settings)
+            bootstrap = active.bootstrap
+            entries = standings(bootstrap, report)
+            again = chosen(entries, reissue_ids or [])
+            given_up = chosen(entries, write_off_ids or [])
+            waiting = [entry for entry in entries if entry.state == "open"]
+            if reissue_all:
+                again += [entry for entry in waiting if entry not in given_up and entry not in again]
+            elif interactive:
+                _choose(waiting, again, given_up)
+            if both := [entry for entry in given_up if entry in again]:
+                raise NotDone(f"{_ids(both)}: either send it again or write it off")
+            if given_up:
+                with recorded("failover reconcile --write-off", _ids(given_up), reason, bootstrap):
+                    for done in write_off(bootstrap, report, given_up, reason):
+                        _print_decision(done)
+            if again:
+                with recorded("failover reconcile --reissue", _ids(again), reason, bootstrap):
+                    reissue(bootstrap, report, again, operator_id(), _print_decision)
+            _show(report, note_decisions(settings, report))
     except FAILURES as problem:
         fail(str(problem))
 

@@ -107,18 +107,36 @@ def reissue(
     return done
 
 
-def write_off(bootstrap: str, entries: Sequence[ReconStanding], reason: str) -> list[ReconStanding]:
-    """Drop commands. Raises NotDone for one that was decided already, TimeoutError."""
-    done = []
+def write_off(
+    bootstrap: str, report: Report, entries: Sequence[ReconStanding], reason: str
+) -> list[ReconStanding]:
+    """Drop commands. Raises NotDone for one that is not open, also since its client has repeated it, TimeoutError."""
+    repeated, done = _repeated(bootstrap, report), []
     for entry in entries:
         loss = entry.loss
-        if entry.decision is not None:
-            raise NotDone(f"{loss.command_id} is {entry.state} already")
+        if entry.state != "open":
+            raise NotDone(f"{loss.command_id} is not open: {entry.state}")
+        if loss.command_id in repeated:
+            raise NotDone(
+                f"{loss.command_id} is not open: its client has repeated it since the report was made"
+            )
         about = loss.command_id, loss.command_type, loss.subject, loss.epoch
         done.append(ReconStanding(loss, "written off", LossWrittenOff(*about, reason, now_micros())))
     with Desk(bootstrap, {}, {}) as desk:
         desk.write([entry.decision for entry in done if entry.decision is not None])
     return done
+
+
+def _repeated(bootstrap: str, report: Report) -> set[str]:
+    """The commands that the new site has executed, also since the report: clients repeat theirs at any time."""
+    repeated = set[str]()
+    for topic in EVENT_TOPICS:
+        numbers = partitions_of(bootstrap, topic)
+        starts = {number: report.continued.get(f"{topic}/{number}", 0) for number in numbers}
+        for record in read_to_end(bootstrap, topic, starts):
+            if (event := event_in_any_epoch(record, len(numbers))) is not None:
+                repeated.add(event.causation_id)
+    return repeated
 
 
 def _standing(loss: Loss, decision: Decision | None) -> ReconStanding:

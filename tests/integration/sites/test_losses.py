@@ -197,7 +197,7 @@ def test_lost_commands_are_sent_again_in_order_or_written_off(
         reissue(failover.new, kept, refused, OPERATOR, lambda _: None)
 
     cups = next(entry for entry in entries if entry.loss.subject == "cups")
-    write_off(failover.new, chosen(entries, [cups.loss.command_id]), "counted by hand")
+    write_off(failover.new, kept, chosen(entries, [cups.loss.command_id]), "counted by hand")
     again = [entry for entry in entries if entry.state == "open" and entry is not cups]
     seen: list[str] = []
     done = reissue(failover.new, kept, again, OPERATOR, lambda standing: seen.append(standing.loss.subject))
@@ -212,9 +212,12 @@ def test_lost_commands_are_sent_again_in_order_or_written_off(
     states = {entry.loss.command_id: entry.state for entry in standings(failover.new, kept)}
     assert states[cups.loss.command_id] == "written off"
     assert {states[entry.loss.command_id] for entry in again} == {"reissued"}
-    with pytest.raises(NotDone, match="already"):
+    with pytest.raises(NotDone, match="is not open: reissued"):
         entries = standings(failover.new, kept)
-        write_off(failover.new, [entry for entry in entries if entry.state == "reissued"][:1], "twice")
+        write_off(failover.new, kept, [entry for entry in entries if entry.state == "reissued"][:1], "twice")
+    # a client does not tell us that it repeats its command: the report still has it open
+    with pytest.raises(NotDone, match="its client has repeated it"):
+        write_off(failover.new, kept, again[:1], "executed meanwhile")
 
     # once more under the same ids changes nothing
     events = len(read_evidence(failover.new, ["order.events"]))

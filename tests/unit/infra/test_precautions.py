@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from contracts.kernel.records import SiteSwitch
 from infra.base.errors import NotDone
-from infra.cli import failover, site
+from infra.cli import failover, losses, site
 from infra.cli.failover import confirm_site
 from infra.dr.failover import Takeover
 
@@ -87,3 +87,12 @@ def test_a_site_that_is_the_only_one_after_the_question_is_not_rebuilt(
     monkeypatch.setattr(site, "rebuild_site", lambda *_: pytest.fail("it was rebuilt"))
     done = CliRunner().invoke(site.app, ["site", "rebuild", "away"])
     assert done.exit_code == 1 and "home does not accept writes" in done.stderr
+
+
+def test_a_lost_command_is_not_both_sent_again_and_written_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = SimpleNamespace(state="open", loss=SimpleNamespace(command_id="c-17"))
+    alone(monkeypatch, losses)
+    monkeypatch.setattr(losses, "kept_report", lambda _: (SimpleNamespace(bootstrap=""), None))
+    monkeypatch.setattr(losses, "standings", lambda *_: [entry])
+    done = CliRunner().invoke(losses.app, ["reconcile", "--reissue", "c-17", "--write-off", "c-17"])
+    assert done.exit_code == 1 and "c-17: either send it again or write it off" in done.stderr
