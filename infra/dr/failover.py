@@ -28,17 +28,7 @@ from infra.dr.incident import (
 from infra.dr.inputs import drain
 from infra.dr.losses import TornTransaction, torn_at
 from infra.dr.mirror import MirrorMeter
-from infra.dr.plan import (
-    Show,
-    SiteStep,
-    Steps,
-    both_sites,
-    control_at,
-    controls_at,
-    newest_active,
-    other_than,
-    passive_site,
-)
+from infra.dr.plan import Show, SiteStep, Steps, both_sites, control_at, controls_at, other_than, passive_site
 from infra.dr.promotion import mirror_running, promote, start_reverse, stop_mirror
 from infra.log.control import PATIENT_SECONDS, lift_hold, stand_down, write_hold, write_role
 from infra.stack.platform import platform_of
@@ -118,11 +108,11 @@ def abort(settings: StackSettings) -> str:
                 record_step(sites[name].bootstrap, unfinished, "aborted")
             return f"{name} accepts writes again"
     if unfinished is None:
-        if history.incident is None and newest_active(states) is not None:
-            site = passive_site(sites, states)
-            if MIRROR in site.journal.held():
-                platform_of(site.settings).start(site, MIRROR)
-                return f"the mirror at {site.name} copies again"
+        for name, control in states.items():
+            passive = control is not None and control.role.role == "passive" and history.incident is None
+            if passive and MIRROR in sites[name].journal.held():
+                platform_of(settings).start(sites[name], MIRROR)
+                return f"the mirror at {name} copies again"
         raise NotDone("no switchover is under way")
     raise NotDone(
         f"{unfinished.source} is already demoted: a switchover can no longer be aborted. Run the failover again"
