@@ -26,7 +26,7 @@ from services.kernel.worker.command_loop import MAX_EFFECTS
 from services.kernel.worker.restore import restore
 from services.kernel.worker.retry_window import Window
 from services.kernel.worker.slot import Slot, SlotConfig
-from services.kernel.worker.snapshots import StateCodec
+from services.kernel.worker.snapshots import WATERMARK_KEY, StateCodec
 from services.order.service import ORDER
 from tests.bench import bulk
 from tests.integration.api.processes import eventually
@@ -81,6 +81,7 @@ def test_a_popular_sku_is_restored_from_its_snapshot(
     last = client.wait_for({f"i-{STEPS - 1}"}, 120)[f"i-{STEPS - 1}"]
     assert last.version == 1 + STEPS + STEPS // 2
     eventually(lambda: is_whole(last_snapshot(bootstrap, "HOT"), last.version), "its snapshot is not written")
+    eventually(lambda: is_marked(bootstrap, "HOT"), "no watermark follows its snapshot")
     worker.end()
     held = restore(bootstrap, INVENTORY, StateCodec(INVENTORY.states), WINDOW, [0, 1], 2, Journal())
     part = held.partitions[partition_of("HOT", 2)]
@@ -153,6 +154,13 @@ def is_whole(snapshot: Snapshot, version: int) -> bool:
     """Whether the snapshot has this version, and its worker had read back all its own events: a restore reads
     the others from the log."""
     return snapshot.version == version and not snapshot.unread
+
+
+def is_marked(bootstrap: str, key: str) -> bool:
+    """Whether a watermark stands behind the newest snapshot: it is written afterwards, and a worker that ends between
+    both is restored from the events since the watermark before."""
+    *_, last = read_to_end(bootstrap, "inventory.state", {partition_of(key, 2): 0})
+    return bool(last.key() == WATERMARK_KEY.encode())
 
 
 def last_snapshot(bootstrap: str, key: str) -> Snapshot:
