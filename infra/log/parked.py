@@ -90,7 +90,8 @@ def retry(bootstrap: str, parked: Parked, operator: str = "") -> None:
     which is added to its headers.
 
     A batch that could not be read is sent message by message, if this version can read it. Raises NotDone where no
-    worker would execute it, TimeoutError: then it may be sent twice. Within the retry window it is executed once, because its id is the same.
+    worker would execute it, TimeoutError: then it may be sent twice. Within the retry window it is executed once,
+    because its id is the same.
     """
     command, control = parked.command, read_control(bootstrap)
     if control.role.role != "active":
