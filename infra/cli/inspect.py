@@ -207,9 +207,8 @@ def _row(settings: StackSettings, member: MemberState, responds: Callable[[], bo
 
 def _why_not_ready(url: str, member: MemberState, responds: Callable[[], bool] | None) -> str:
     """Checked now: a process that was ready may hang."""
-    if (
-        member.held
-    ):  # the mirror is held at the active site; what else is held, a command has not released yet
+    if member.held:
+        # The mirror is held at the active site; what else is held, a command has not released yet.
         return "" if member.name == MIRROR else "a command keeps it down, or was interrupted: run it again"
     if member.pid is None:
         return "it is not running"
