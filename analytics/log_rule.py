@@ -197,15 +197,15 @@ def _readable(lock: Lock) -> Column:
     """Whether `value` is an event of a known schema, and nothing behind it."""
     readable = F.when(F.lit(False), F.lit(False))
     for number in (number for name in event_types(lock) for number in lock.ids(name)):
-        made = decoded(number, lock)
-        whole = (made["end"] == F.col("end")) & is_text(made["event"], lock.schema(number))
-        readable = readable.when(F.col("schema_id") == number, whole)
+        readable = readable.when(F.col("schema_id") == number, is_event(decoded(number, lock), number, lock))
     return F.coalesce(readable, F.lit(False))
 
 
-def is_text(event: Column, schema: Any) -> Column:
-    """Whether every string of an event is UTF-8: `from_avro` takes any bytes."""
-    return F.is_valid_utf8(F.concat_ws("|", *_strings(event, schema)))
+def is_event(made: Column, schema_id: int, lock: Lock) -> Column:
+    """Whether `made`, which `decoded` returned, is an event: nothing is behind it, and every string is UTF-8, where
+    `from_avro` takes any bytes. Null where it could not be decoded."""
+    text = F.is_valid_utf8(F.concat_ws("|", *_strings(made["event"], lock.schema(schema_id))))
+    return (made["end"] == F.col("end")) & text
 
 
 def _strings(value: Column, schema: Any) -> Iterator[Column]:

@@ -40,7 +40,7 @@ from analytics.lake.tables import (
     table,
     table_name,
 )
-from analytics.log_rule import Exceptions, decodable, decoded, exceptions_among, is_text, read_decisions
+from analytics.log_rule import Exceptions, decodable, decoded, exceptions_among, is_event, read_decisions
 from analytics.money import with_decimals
 from analytics.offsets import Offsets, check_within, stable_ends, topic_ids
 from analytics.replay import read_topics, upcasted_to
@@ -219,7 +219,8 @@ class _Writer:
     ) -> None:
         writing = rows.write.format("delta").mode("append").option("mergeSchema", True)
         writing = writing.option("txnAppId", APP).option("txnVersion", batch)
-        writing = writing.option("userMetadata", _json(content))
+        if content is not None:
+            writing = writing.option("userMetadata", _json(content))
         if name == RAW:
             writing = writing.partitionBy("record")
         writing.save(str((folder or self._copy) / name))
@@ -230,8 +231,7 @@ def decoded_events(rows: DataFrame, type_name: str, lock: Lock) -> DataFrame:
     *older, newest = lock.ids(type_name)
     whole = rows.where(F.col("schema_id") == newest).select(*ENVELOPE, once(decodable()))
     opened = whole.select(*ENVELOPE, "end", once(F.struct(decoded(newest, lock).alias("made"))))
-    whole = (F.col("made.end") == F.col("end")) & is_text(F.col("made.event"), lock.schema(newest))
-    readable = F.coalesce(whole, F.lit(False))
+    readable = F.coalesce(is_event(F.col("made"), newest, lock), F.lit(False))
     judged_ = opened.select(*ENVELOPE, readable.alias("readable"), F.col("made.event").alias("event"))
     event = F.when(F.col("readable"), F.col("event"))
     current = judged_.select(*ENVELOPE, "readable", event.alias("event")).select(
