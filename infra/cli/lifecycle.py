@@ -11,7 +11,6 @@ import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from infra.base.files import socket_folder
 from infra.base.journal import StackJournal, StackState
 from infra.base.settings import CLUSTER, INSECURE, StackSettings
 from infra.base.waiting import TooLate, wait_until
@@ -141,7 +140,7 @@ def clean(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] 
         in_containers.clean(settings)
         return
     _stop_all(settings)
-    sockets = [socket_folder(site.settings.home / "postgres" / "socket") for site in here(settings)]
+    sockets = [database_place(site.settings).socket for site in here(settings)]
     try:
         shutil.rmtree(settings.home)
     except OSError as error:  # another command writes there, or removes it too

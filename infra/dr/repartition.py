@@ -215,9 +215,8 @@ def _repartition(
         raise NotDone(f"a change of slots was interrupted: first run `./daybook scale {service} {slots}`")
     asyncio.run(_require_no_decisions(site))
     if control.held == "quiesced" and _all_have(site.bootstrap, service, partitions):
-        close_layout(
-            site.bootstrap, service
-        )  # an interrupted call had opened it again: its last steps are repeated
+        # An interrupted call had opened it again: its last steps are repeated.
+        close_layout(site.bootstrap, service)
     if not closed(site.bootstrap, service):
         require_more(site.bootstrap, service, partitions)
         show("waiting for conversations to end")

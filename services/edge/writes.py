@@ -186,14 +186,14 @@ class Writer:
         The former command is sent with an expected version that matches nothing: if it was executed, its outcome comes
         back; if not, it never will be.
         """
-        former = entity_of_key(write.key)
+        former, own = entity_of_key(write.key), entity_of_key(write.key, write.auth.id)
         if write.former:
             request = write.metadata(former, (sent := command(former)).TYPE)
             request = request._replace(id=request.former_id, former_id="", expected_version=NO_VERSION)
-            outcome = await self._outcome(write, sent, request, entity_of_key(write.key, write.auth.id))
+            outcome = await self._outcome(write, sent, request, own)
             if outcome.kind == "failed" or (outcome.replayed and outcome.kind != "conflict"):
                 return former
-        return entity_of_key(write.key, write.auth.id)
+        return own
 
     async def _outcome(self, write: Write, command: Any, request: Metadata, entity_id: str) -> Outcome:
         """Raises `Problem` about this entity if there is none."""

@@ -1,4 +1,4 @@
-"""A worker of Connect, or a registry, that takes a request and does not respond in time is asked again."""
+"""A worker of Connect, or a registry, that takes a request and does not respond in time is tried again."""
 
 from __future__ import annotations
 
