@@ -1,4 +1,5 @@
-"""`Durability: both-sites`: waits until the other site's log contains the outcome of a write.
+"""What the other site's log contains: for `Durability: both-sites`, which waits for the outcome of a write, and for the
+loss budget, which refuses writes while acknowledged ones are missing there for too long.
 
 One thread follows what is committed in the service's events and answers at the other site, from the ends of the topics
 on. An event is recognised by its id, an outcome without an event by its command's id: both are *marks*. Each mark is
@@ -19,7 +20,9 @@ from prometheus_client import Histogram
 
 from contracts.kernel.records import Answer, Outcome
 from contracts.topics import ServiceTopics
-from services.edge.problems import PeerUnavailable
+from services.edge.gateway import Gateway
+from services.edge.problems import BeyondLossBudget, PeerUnavailable
+from services.edge.settings import ApiSettings
 from services.kernel.log import clients
 from services.kernel.log.reader import sound, what_is_there
 from services.kernel.log.rule import home_of
@@ -91,34 +94,86 @@ class SeenMarks:
                 del self._waiters[mark]
 
 
+class LossBudget:
+    """The acknowledged events that the other site lacks; further writes are refused while the oldest of them was
+    acknowledged more than `seconds` ago. 0: any number, for any time.
+
+    A site that is alone is not bound, nor afterwards until the mirror has caught up. `clock` returns seconds.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._missing: dict[Mark, float] = {}  # in the order of their acknowledgement
+        self._epoch, self._bound = 0, True
+
+    def require(self, epoch: int, *, alone: bool) -> None:
+        """Before a write is sent, in this epoch of the site. Raises `BeyondLossBudget`."""
+        if alone or epoch != self._epoch:  # what a former epoch left there is what its report lists
+            self._missing.clear()
+            self._epoch, self._bound = epoch, not alone
+        while (oldest := next(iter(self._missing), None)) is not None:
+            late = self._clock() - self._missing[oldest]
+            if late <= self.seconds:
+                return
+            if self._bound:
+                raise BeyondLossBudget(
+                    f"the other site lacks writes that were acknowledged {late:.0f} s ago; "
+                    f"DAYBOOK_LOSS_BUDGET_SECONDS is {self.seconds:g}"
+                )
+            del self._missing[oldest]
+
+    def acknowledged(self, event_id: Mark) -> None:
+        self._missing[event_id] = self._clock()
+
+    def arrived(self, marks: Iterable[Mark]) -> None:
+        for mark in marks:
+            since = self._missing.pop(mark, None)
+            if since is not None and self._clock() - since <= self.seconds:
+                self._bound = True
+
+    def oldest_ms(self) -> int | None:
+        """When the oldest missing event was made, in ms UTC. May be called by any thread."""
+        return next(map(_made_ms, list(self._missing)), None)
+
+
 class PeerLog:
     """The other site's log of one service. Call its methods from one event loop, and `close` at the end.
 
-    The thread runs from the first `require_ready` on. When the connection is lost, it begins again at the ends, and the
-    marks are forgotten: the other site may come back with another log.
+    The thread runs from the first write that needs it. When the connection is lost, it begins again at the ends, and
+    the marks are forgotten: the other site may come back with another log. With a loss budget it begins earlier, so
+    that it misses no event that was acknowledged and copied meanwhile.
     """
 
-    def __init__(self, bootstrap: str, topics: ServiceTopics, seconds: float) -> None:
-        """`seconds`: how long `durability` waits."""
-        self._bootstrap, self._events, self._answers = bootstrap, topics.events, topics.answers
-        self._seconds = seconds
-        self._seen = SeenMarks()
+    def __init__(self, settings: ApiSettings, topics: ServiceTopics) -> None:
+        self._bootstrap, self._seconds = settings.peer_kafka, settings.both_sites_seconds
+        self._events, self._answers = topics.events, topics.answers
+        self._seen, self._budget = SeenMarks(), LossBudget(settings.loss_budget_seconds)
         self._ready = asyncio.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
-    async def require_ready(self) -> None:
-        """Returns when no later record of the other site is missed. Raises `PeerUnavailable`."""
-        if self._thread is None:
-            self._loop = asyncio.get_running_loop()
-            self._thread = threading.Thread(target=self._run, name="peer", daemon=True)
-            self._thread.start()
+    async def admit(self, gateway: Gateway, *, both_sites: bool) -> None:
+        """Returns when a write may be sent: within the loss budget, and for `both_sites` when no later record of the
+        other site is missed. Raises `Unavailable`."""
+        gateway.require_open()
+        self._budget.require(gateway.epoch, alone=gateway.alone)
+        if not both_sites:
+            return
+        self._start()
         if self._ready.is_set():
             return
         try:
             await asyncio.wait_for(self._ready.wait(), START_SECONDS)
         except TimeoutError as error:
             raise PeerUnavailable("the other site's log is not reachable; nothing was sent") from error
+
+    def acknowledge(self, outcome: Outcome) -> None:
+        """Its client gets to know this outcome: its event counts until the other site has it."""
+        if self._budget.seconds and outcome.event_ids and not outcome.replayed:
+            if (event_id := mark_of(outcome)) not in self._seen:
+                self._budget.acknowledged(event_id)
+            self._start()
 
     async def durability(self, mark: Mark, entity_id: str, *, repeated: bool) -> Durability:
         """Returns `both-sites` if the other site has this outcome, or gets it in time.
@@ -140,6 +195,12 @@ class PeerLog:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
+    def _start(self) -> None:
+        if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._run, name="peer", daemon=True)
+            self._thread.start()
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
@@ -154,16 +215,17 @@ class PeerLog:
         lost = threading.Event()
         consumer = clients.follower(self._bootstrap, options=OPTIONS | {"error_cb": lambda _: lost.set()})
         try:
-            consumer.assign(self._ends(consumer))
+            consumer.assign(self._beginning(consumer))
             self._call(self._ready.set)
             while not (self._stopping.is_set() or lost.is_set()):
                 if marks := list(_marks(what_is_there(consumer, 500, 0.1))):
-                    self._call(self._seen.add, marks)
+                    self._call(self._arrived, marks)
         finally:
             consumer.close()
 
-    def _ends(self, consumer: Consumer) -> list[TopicPartition]:
-        """The ends of what is committed. Raises KafkaException, or KeyError for a topic that does not exist yet."""
+    def _beginning(self, consumer: Consumer) -> list[TopicPartition]:
+        """The ends of what is committed; with a loss budget, what is as young as the oldest missing event. Raises
+        KafkaException, or KeyError for a topic that does not exist yet."""
         topics = consumer.list_topics(timeout=BROKER_SECONDS).topics
         partitions = [
             TopicPartition(name, number)
@@ -172,7 +234,17 @@ class PeerLog:
         ]
         for partition in partitions:
             partition.offset = consumer.get_watermark_offsets(partition, BROKER_SECONDS)[1]
-        return partitions
+        if not self._budget.seconds:
+            return partitions
+        # what is acknowledged from here on may be there already
+        oldest_ms = self._budget.oldest_ms() or int(time.time() * 1000) - LATER_MS
+        times = [TopicPartition(each.topic, each.partition, oldest_ms - EARLIER_MS) for each in partitions]
+        young = consumer.offsets_for_times(times, BROKER_SECONDS)
+        return [early if early.offset >= 0 else end for early, end in zip(young, partitions, strict=True)]
+
+    def _arrived(self, marks: list[Mark]) -> None:
+        self._seen.add(marks)
+        self._budget.arrived(marks)
 
     def _lost(self) -> None:
         self._ready.clear()
@@ -184,7 +256,7 @@ class PeerLog:
         consumer = clients.reader(self._bootstrap, OPTIONS | {"fetch.wait.max.ms": 100})
         try:
             partitions = consumer.list_topics(self._events, self._seconds).topics[self._events].partitions
-            made = int(event_id.replace("-", "")[:12], 16)
+            made = _made_ms(event_id)
             number = home_of(entity_id, len(partitions))
             start = TopicPartition(self._events, number, made - EARLIER_MS)
             (start,) = consumer.offsets_for_times([start], self._seconds)
@@ -201,6 +273,11 @@ class PeerLog:
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         if not self._stopping.is_set():
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _made_ms(event_id: Mark) -> int:
+    """The time in a UUIDv7, in ms UTC."""
+    return int(event_id.replace("-", "")[:12], 16)
 
 
 def _marks(records: list[Message]) -> Iterator[Mark]:

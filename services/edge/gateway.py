@@ -111,6 +111,11 @@ class Gateway:
         """The site's write epoch, as last read from `site.control`."""
         return self._reader.control.role.epoch
 
+    @property
+    def alone(self) -> bool:
+        """The other site cannot be active in this epoch: an operator, or a takeover, recorded it."""
+        return self._reader.control.alone
+
     def unavailable(self) -> SiteUnavailable | None:
         """Why nothing may be acknowledged now: for the last moment before a response. With one site it always may."""
         if self._prover is None:

@@ -144,6 +144,12 @@ class PeerUnavailable(Unavailable):
     code = "peer_unavailable"
 
 
+class BeyondLossBudget(Unavailable):
+    """The other site lacks too much of what was acknowledged here. The command was not sent."""
+
+    code = "beyond_loss_budget"
+
+
 class ProblemDocument(BaseModel):
     """RFC 9457. Branch on `code`; `field` names what a 422 is about."""
 

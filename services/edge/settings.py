@@ -78,7 +78,8 @@ class ApiSettings(ProcessSettings):
     the same for all replicas and over restarts, with which requests are fingerprinted. `query_url`: where
     Location points. `peer_url`, `peer_kafka`: this API and the broker at the other site, where there are two.
     `both_sites_seconds`: how long a write with `Durability: both-sites` waits for the other site, after its outcome.
-    `max_pending`: commands that wait for their outcome, more get 503. `former_keys_hours`: for so long after its
+    `loss_budget_seconds`: writes are refused while the other site lacks one that was acknowledged longer ago; 0: none
+    is. `max_pending`: commands that wait for their outcome, more get 503. `former_keys_hours`: for so long after its
     start, the API looks for what a request did under an id of the version before.
     """
 
@@ -90,6 +91,7 @@ class ApiSettings(ProcessSettings):
     peer_url: str = ""
     peer_kafka: str = ""
     both_sites_seconds: Positive = 2.0
+    loss_budget_seconds: Annotated[float, Field(ge=0)] = 0.0
     wait_seconds: Positive = 10.0
     delivery_seconds: Positive = 5.0
     max_pending: Annotated[int, Field(ge=1)] = 4096

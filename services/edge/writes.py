@@ -198,9 +198,8 @@ class Writer:
     async def _outcome(self, write: Write, command: Any, request: Metadata, entity_id: str) -> Outcome:
         """Raises `Problem` about this entity if there is none."""
         try:
-            if write.both_sites and self._peer is not None:
-                self._gateway.require_open()
-                await self._peer.require_ready()
+            if self._peer is not None:
+                await self._peer.admit(self._gateway, both_sites=write.both_sites)
             return await self._gateway.send(command, request)
         except Unavailable as error:
             _counted(command.TYPE, "unanswered").inc()
@@ -214,6 +213,8 @@ class Writer:
         if outcome.kind != "accepted":
             durability = await self._durability(write, outcome, mark_of(outcome))
             raise self._refusal_problem(write.key, outcome, durability)
+        if self._peer is not None:
+            self._peer.acknowledge(outcome)
         return outcome
 
     async def respond(
@@ -288,11 +289,7 @@ class WriteApi:
         self.gateway = Gateway(service, settings, on_fatal=end_process)
         self._max_pending = settings.max_pending
         resource = replace(resource, location=settings.query_url + resource.location)
-        self._peer = (
-            PeerLog(settings.peer_kafka, TOPICS[service], settings.both_sites_seconds)
-            if settings.peer_kafka
-            else None
-        )
+        self._peer = PeerLog(settings, TOPICS[service]) if settings.peer_kafka else None
         hash_key = settings.hash_key.get_secret_value().encode()
         self.writer = Writer(self.gateway, resource, hash_key, self._peer, settings.former_keys_hours)
 
@@ -391,6 +388,9 @@ def write_problems(about: Mapping[str, Any], *refused: Mapping[str, Code]) -> di
             "log_unavailable": Code(503, "the log did not accept the command", repeat),
             "peer_unavailable": Code(
                 503, "the other site is not reachable; the command was not sent", repeat
+            ),
+            "beyond_loss_budget": Code(
+                503, "the other site is too far behind; the command was not sent", repeat
             ),
             "stream_forked": Code(503, "the entity's stream has stopped; an operator decides", about),
             **site_problems,

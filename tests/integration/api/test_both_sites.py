@@ -1,4 +1,5 @@
-"""`Durability: both-sites` over two real brokers: the test is the mirror, and a scripted worker decides."""
+"""`Durability: both-sites` and the loss budget over two real brokers: the test is the mirror, and a scripted worker
+decides."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from contracts.kernel.records import Answer, Outcome, SiteRole
-from infra.log.control import write_role
+from infra.log.control import lift_alone, write_alone, write_role
 from infra.log.topics import create_topics
 from services.kernel.log.transactions import transactional_producer
 from services.kernel.record.codec import encode
@@ -33,15 +34,13 @@ WAIT_SECONDS = 2.0
 class Sites:
     """`post` sends an order under a key; `mirror` copies an outcome to the other site."""
 
-    def __init__(self, port: int, worker: Responder, away: str) -> None:
-        self._port, self.worker = port, worker
+    def __init__(self, port: int, worker: Responder, home: str, away: str) -> None:
+        self._port, self.worker, self.home, self.away = port, worker, home, away
         self._producer: Producer = transactional_producer(away, "test-mirror", 60_000)
         self._producer.init_transactions(30)
 
     def post(self, key: str) -> httpx.Response:
-        headers = {"Idempotency-Key": key, "Durability": "both-sites"}
-        url = f"http://127.0.0.1:{self._port}/orders"
-        return httpx.post(url, json=ORDER, headers=headers, timeout=30)
+        return post(self._port, {"Idempotency-Key": key, "Durability": "both-sites"})
 
     def mirror(self, copied: Outcome, *, commit: bool = True, at: int = 0) -> None:
         self._producer.begin_transaction()
@@ -60,6 +59,10 @@ class Sites:
         self._producer.commit_transaction(30)
 
 
+def post(port: int, headers: dict[str, str]) -> httpx.Response:
+    return httpx.post(f"http://127.0.0.1:{port}/orders", json=ORDER, headers=headers, timeout=30)
+
+
 @pytest.fixture(scope="module")
 def sites(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     create_topics(kafka)
@@ -69,7 +72,7 @@ def sites(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site
         write_role(away, SiteRole("away", "passive", 1))  # the API compares its site with it
         with process("order", "api", kafka, port, replica="3", **settings_of(away)):
             worker = Responder(kafka)
-            yield Sites(port, worker, away)
+            yield Sites(port, worker, kafka, away)
             worker.close()
 
 
@@ -134,3 +137,39 @@ def test_a_refusal_says_whether_the_other_site_has_it(sites: Sites) -> None:
     responds(sites, **refused)
     response = sites.post(uuid7())
     assert (response.status_code, response.json()["durability"]) == (409, "this-site")
+
+
+def test_a_write_is_refused_while_the_other_site_lacks_an_older_one(sites: Sites) -> None:
+    (port,) = free_ports(1)
+    budget = {**settings_of(sites.away), "loss_budget_seconds": "1"}
+    with process("order", "api", sites.home, port, replica="2", **budget):
+
+        def copied_before_it_is_acknowledged(metadata: Metadata, _: Any) -> Outcome:
+            sites.mirror(copied := outcome(metadata))
+            return copied
+
+        def status() -> int:
+            return post(port, {"Idempotency-Key": uuid7()}).status_code
+
+        def accepts_for_longer_than_the_budget() -> bool:
+            statuses = []
+            for _ in range(3):
+                time.sleep(0.6)
+                statuses.append(status())
+            return statuses == [201, 201, 201]
+
+        sites.worker.script = copied_before_it_is_acknowledged
+        assert status() == 201
+        assert accepts_for_longer_than_the_budget()
+
+        outcomes = responds(sites)
+        eventually(lambda: status() == 503, "the oldest write is missing for longer than a second")
+        refused = post(port, {"Idempotency-Key": "again"})
+        assert (refused.json()["code"], refused.json()["idempotency_key"]) == ("beyond_loss_budget", "again")
+        assert refused.headers["retry-after"]
+        for copied in outcomes:
+            sites.mirror(copied)
+        eventually(lambda: status() == 201, "nothing is missing any more")
+        write_alone(sites.home, 1)
+        eventually(accepts_for_longer_than_the_budget, "a site that is alone refuses nothing")
+        lift_alone(sites.home)

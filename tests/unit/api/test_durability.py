@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from fastapi import FastAPI
+from pydantic import SecretStr
 
 from contracts.kernel.records import Outcome
 from contracts.topics import TOPICS
@@ -17,6 +18,7 @@ from services.edge.app import application
 from services.edge.durability import THIS_SITE, Durability, PeerLog, SeenMarks, mark_of
 from services.edge.middleware import CorrelationMiddleware
 from services.edge.problems import LogUnavailable, PeerUnavailable
+from services.edge.settings import ApiSettings
 from services.edge.writes import Resource, Writer
 from services.inventory.api import StockApi, routes
 from services.kernel.record.envelope import Metadata
@@ -26,6 +28,7 @@ CUTS = 50
 WRITES = 200
 WAIT_SECONDS = 0.2
 BOTH = ("Durability", "both-sites")
+SETTINGS = ApiSettings(kafka="", hash_key=SecretStr("a key for all tests"), both_sites_seconds=WAIT_SECONDS)
 
 
 async def test_a_mark_counts_if_it_came_before_the_wait_or_during_it() -> None:
@@ -87,9 +90,13 @@ class Peer:
         self._durability = durability
         self.marks: list[tuple[str, bool]] = []
 
-    async def require_ready(self) -> None:
-        if self._durability is None:
+    async def admit(self, gateway: Gateway, *, both_sites: bool) -> None:
+        gateway.require_open()
+        if both_sites and self._durability is None:
             raise PeerUnavailable("not reachable")
+
+    def acknowledge(self, outcome: Outcome) -> None:
+        """There is no loss budget."""
 
     async def durability(self, mark: str, _: str, *, repeated: bool) -> Durability:
         assert self._durability is not None
@@ -182,7 +189,7 @@ class SimulatedSites:
         self._random = Random(seed)
         self.logs: dict[str, list[list[str]]] = {"home": [[], []], "away": [[], []]}
         self._follows, self._read = follows, [0, 0]
-        self._peer = PeerLog("", TOPICS["order"], WAIT_SECONDS)
+        self._peer = PeerLog(SETTINGS, TOPICS["order"])
         monkeypatch.setattr(self._peer, "_has_event", lambda mark, _: mark in self.copied())
         self.responses: dict[str, list[Durability]] = {}
         self._clients: list[asyncio.Task[None]] = []
