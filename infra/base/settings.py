@@ -86,7 +86,13 @@ AWAY_PORTS = 200
 COMPOSE_SUFFIX = "-compose"
 
 
-class StackSettings(BaseSettings):
+class ProcessSettings(BaseSettings):
+    """What the environment sets for a process: DAYBOOK_ before each name."""
+
+    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+
+
+class StackSettings(ProcessSettings):
     """One site: `home` holds all its state, logs and secrets; ports are `port_base` and up to 99 above it.
 
     A second site has its folder inside this one and its ports 200 further on (`infra/stack/site.py`).
@@ -94,8 +100,6 @@ class StackSettings(BaseSettings):
     `principal`: as whom this process connects to Kafka, where it is secured (`contracts/topics.yaml`).
     `storage_reserve_mb`: with less free space on its disks the site refuses writes (`infra/stack/storage.py`).
     """
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     home: Path = ROOT / ".daybook"
     port_base: Annotated[int, Field(ge=LOWEST_BASE, le=HIGHEST_BASE)] = 27400

@@ -11,22 +11,20 @@ import sys
 from pathlib import Path
 
 import msgspec
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.base.errors import NotReady
+from infra.base.settings import ProcessSettings
 from services.kernel.log.clients import KafkaIdentity
 
 OWN, PEER = "own", "peer"
 
 
-class IdentitySettings(BaseSettings):
+class IdentitySettings(ProcessSettings):
     """Environment variables: DAYBOOK_ before each.
 
     `kafka_user` is the KafkaUser. The folder `kafka_secrets` contains `own-password` and `own-ca.crt`, perhaps also
     `peer-password` and `peer-ca.crt`; the files are written to the folder `kafka_identity`.
     """
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     kafka_user: str
     kafka_secrets: Path = Path("/run/secrets/kafka")
@@ -51,15 +49,13 @@ def write_identities(settings: IdentitySettings) -> list[Path]:
     return written
 
 
-def main() -> int:
-    """The process's exit code."""
+def main() -> None:
+    """Ends the process with exit code 1 and the reason where it fails."""
     try:
         write_identities(IdentitySettings())  # type: ignore[call-arg] # from the environment
     except (NotReady, OSError) as reason:
-        print(f"identity: {reason}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"identity: {reason}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,19 +10,17 @@ from __future__ import annotations
 import sys
 
 from confluent_kafka import KafkaException
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.topics import TOPICS
 from infra.base.errors import DaybookError, NotReady
+from infra.base.settings import ProcessSettings
 from infra.log.control import change_layout, read_site
 from services.kernel.log.reader import partitions_of
 from services.kernel.log.transactions import OwnershipLost
 
 
-class LayoutSettings(BaseSettings):
+class LayoutSettings(ProcessSettings):
     """Environment variable: DAYBOOK_KAFKA, the site's brokers."""
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     kafka: str
 

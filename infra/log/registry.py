@@ -15,12 +15,12 @@ import fastavro
 import msgspec
 from fastapi import Depends, FastAPI
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from contracts.lock import Entry, Lock, load_lock
+from infra.base.settings import ProcessSettings
 from infra.log.contracts.schemas import fingerprint
 from services.edge.app import api_router, application
 from services.edge.identity import scopes
@@ -38,10 +38,8 @@ INVALID_SCHEMA, INVALID_VERSION = 42201, 42202
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
-class RegistrySettings(BaseSettings):
+class RegistrySettings(ProcessSettings):
     """Environment variables: DAYBOOK_ before each. `health_host` and `health_port` serve health and metrics."""
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     http_host: str = "127.0.0.1"
     http_port: Annotated[int, Field(ge=1, le=65535)] = 27404

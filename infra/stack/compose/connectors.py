@@ -16,9 +16,9 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import msgspec
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.base.errors import DaybookError
+from infra.base.settings import ProcessSettings
 from infra.base.waiting import wait_until
 
 ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 30.0, 180.0, 0.5
@@ -27,10 +27,8 @@ STEADY_SECONDS = 12.0
 RETRY_STATUSES = {404, 409}
 
 
-class ConnectorsSettings(BaseSettings):
+class ConnectorsSettings(ProcessSettings):
     """Environment variables: DAYBOOK_CONNECT_URL, DAYBOOK_CONNECTORS."""
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     connect_url: str
     connectors: Path
@@ -111,18 +109,16 @@ def _request(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:
         raise kind(f"{path} answered {refusal.code}: {refusal.read().decode()}") from refusal
 
 
-def main() -> int:
-    """The process's exit code."""
+def main() -> None:
+    """Ends the process with exit code 1 and the reason where it fails."""
     settings = ConnectorsSettings()  # type: ignore[call-arg] # from the environment
     try:
         for name, config in read_connectors(settings.connectors).items():
             put(settings.connect_url, name, config)
             print(f"{name} runs", flush=True)
     except (NotRunning, OSError) as reason:
-        print(f"connectors: {reason}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"connectors: {reason}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

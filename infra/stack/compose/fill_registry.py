@@ -15,10 +15,10 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import msgspec
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.lock import Entry, Lock, load_lock
 from infra.base.errors import DaybookError
+from infra.base.settings import ProcessSettings
 from infra.base.waiting import wait_until
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -26,10 +26,8 @@ COMPATIBILITY = "FULL_TRANSITIVE"
 ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 10.0, 120.0, 0.5
 
 
-class FillSettings(BaseSettings):
+class FillSettings(ProcessSettings):
     """Environment variable: DAYBOOK_REGISTRY_URL."""
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     registry_url: str
 
@@ -80,16 +78,14 @@ def _request(url: str, path: str, body: Mapping[str, str] | None = None, method:
         return msgspec.json.decode(response.read())
 
 
-def main() -> int:
-    """The process's exit code."""
+def main() -> None:
+    """Ends the process with exit code 1 and the reason where it fails."""
     url = FillSettings().registry_url  # type: ignore[call-arg] # from the environment
     try:
         print(f"{fill(url, load_lock())} versions of subjects are registered")
     except (OtherIds, OSError) as reason:
-        print(f"registry {url}: {reason}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"registry {url}: {reason}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from infra.base.settings import ProcessSettings
 
 HEADER = "sku,supplier,price,currency"
 LOOK_SECONDS = 1.0
@@ -23,10 +23,8 @@ Seen = Mapping[str, tuple[int, int]]
 """Size and time of the last change of each file in `new/`, by name."""
 
 
-class IntakeSettings(BaseSettings):
+class IntakeSettings(ProcessSettings):
     """Environment variable: DAYBOOK_LISTS."""
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     lists: Path
 

@@ -6,13 +6,11 @@ must be no mirror: it removes the file, and the mirror waits for it.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.kafka_address import sibling
 from infra.base.errors import NotReady
+from infra.base.settings import ProcessSettings
 from infra.base.waiting import wait_until
 from infra.log.control import Address, SiteSilent, read_site
 from infra.log.rights import MIRROR
@@ -23,13 +21,11 @@ from infra.stack.start import end_last_mirror
 PATIENCE_SECONDS = 60.0
 
 
-class MirrorSettings(BaseSettings):
+class MirrorSettings(ProcessSettings):
     """Environment variables: DAYBOOK_ before each. `peer` and `peer_kafka` are the site that is copied.
 
     The addresses are for whoever may end a mirror's transactions; the mirror's own file lies beside that one's.
     """
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     site: str
     kafka: str
@@ -39,8 +35,8 @@ class MirrorSettings(BaseSettings):
     mirror_port: int
 
 
-def main() -> int:
-    """The process's exit code."""
+def main() -> None:
+    """Write the file, or remove it."""
     settings = MirrorSettings()  # type: ignore[call-arg] # from the environment
     mirror = MirrorPlace(
         settings.mirror_file.parent,
@@ -60,7 +56,7 @@ def main() -> int:
     if role.role != "passive":
         settings.mirror_file.unlink(missing_ok=True)
         print(f"no mirror into {settings.site}, which is active in epoch {role.epoch}", flush=True)
-        return 0
+        return
     wait_until(
         lambda: end_last_mirror(own, settings.peer),
         "the last mirror is fenced",
@@ -69,8 +65,7 @@ def main() -> int:
         later=(NotReady,),
     )
     settings.mirror_file.write_text(mirror_properties(mirror))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -23,11 +23,10 @@ from secrets import token_hex
 from typing import TypeAlias
 
 import msgspec
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.kafka_address import secured
 from infra.base.files import kept_secret, write_whole
-from infra.base.settings import INSECURE
+from infra.base.settings import INSECURE, ProcessSettings
 from infra.identity.authority import BROKER, Authority
 from infra.identity.issuer import TokenIssuer
 from infra.log.rights import ADMIN, MIRROR, principals
@@ -58,14 +57,12 @@ Files: TypeAlias = Iterator[tuple[str, dict[str, str]]]
 """A container's folder, and the content of each file in it."""
 
 
-class SecretSettings(BaseSettings):
+class SecretSettings(ProcessSettings):
     """Environment variables: DAYBOOK_ before each.
 
     `shop` is the folder of the shop, which shall belong to the owner of the file `checkout`; `infra` is that of the
     checkout. An empty `kafka_scheme` means `--insecure`.
     """
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     shop: Path = Path("/shop")
     checkout: Path = Path("/checkout")
@@ -232,15 +229,13 @@ def _give(shop: Path, owner: os.stat_result) -> None:
         os.chown(path, OWNERS.get(path.name, owner.st_uid), owner.st_gid)
 
 
-def main() -> int:
-    """The process's exit code."""
+def main() -> None:
+    """Ends the process with exit code 1 and the reason where it fails."""
     try:
         make(SecretSettings())  # type: ignore[call-arg] # from the environment
     except OSError as reason:
-        print(f"secrets: {reason}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"secrets: {reason}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

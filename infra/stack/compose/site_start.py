@@ -15,10 +15,10 @@ from typing import Annotated
 
 from confluent_kafka import KafkaException
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.kafka_address import identity_file
 from infra.base.errors import NotReady
+from infra.base.settings import ProcessSettings
 from infra.log.control import Address
 from infra.log.topics import Topic, Unsafe, catalogue, drift
 from infra.stack.security import secure_brokers
@@ -28,7 +28,7 @@ SITES = "sites"
 Count = Annotated[int, Field(ge=1)]
 
 
-class StartSettings(BaseSettings):
+class StartSettings(ProcessSettings):
     """Environment variables: DAYBOOK_ before each.
 
     `kafka` is the address for the super user, whose file lies beside those of all principals; `kafka_internal` is for
@@ -36,8 +36,6 @@ class StartSettings(BaseSettings):
     `in_sync` of the `replicas` of its partition have it. `profiles` are those of compose, with commas; `peer` is the
     other site and `peer_kafka` the address of its broker for this site.
     """
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     kafka: str
     kafka_internal: str = ""
@@ -76,17 +74,15 @@ def start(settings: StartSettings) -> list[str]:
     return drift(settings.kafka, topics)
 
 
-def main() -> int:
-    """The process's exit code."""
+def main() -> None:
+    """Ends the process with exit code 1 and the reason where it fails."""
     try:
         differences = start(StartSettings())  # type: ignore[call-arg] # from the environment
     except (KafkaException, NotReady, TimeoutError, Unsafe) as reason:
-        print(f"topics: {reason}", file=sys.stderr)
-        return 1
-    for difference in differences:
-        print(f"topics: {difference}", file=sys.stderr)
-    return 1 if differences else 0
+        sys.exit(f"topics: {reason}")
+    if differences:
+        sys.exit("\n".join(f"topics: {difference}" for difference in differences))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -14,8 +14,8 @@ from typing import Annotated
 import structlog
 from prometheus_client import Gauge
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from infra.base.settings import ProcessSettings
 from infra.stack.storage import LOOK_SECONDS, MEGABYTE, StorageWatch
 from services.edge.app import health_application
 from services.edge.json_logs import configure_logging
@@ -27,10 +27,8 @@ SHORT = Gauge("daybook_storage_short", "1 while writes are refused because the d
 log = structlog.get_logger()
 
 
-class StorageSettings(BaseSettings):
+class StorageSettings(ProcessSettings):
     """Environment variables: DAYBOOK_ before each."""
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
     kafka: str
     disks: Path = Path("/disks")

@@ -36,12 +36,12 @@ def test_the_other_site_has_its_own(settings: IdentitySettings) -> None:
 
 
 def test_without_its_secrets_the_pod_does_not_start(
-    settings: IdentitySettings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    settings: IdentitySettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (settings.kafka_secrets / "own-password").unlink()
     with pytest.raises(NotReady, match="has no own-password"):
         write_identities(settings)
     monkeypatch.setenv("DAYBOOK_KAFKA_USER", "order-api")
     monkeypatch.setenv("DAYBOOK_KAFKA_SECRETS", str(settings.kafka_secrets))
-    assert main() == 1
-    assert capsys.readouterr().err.startswith("identity: ")
+    with pytest.raises(SystemExit, match="identity: "):
+        main()
