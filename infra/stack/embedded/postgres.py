@@ -193,35 +193,20 @@ def _environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
-def _psql(server: PostgresPlace, database: str, sql: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        str(_binaries() / "psql"),
-        "-X",
-        "-A",
-        "-t",
-        "-h",
-        str(server.socket),
-        "-p",
-        str(server.port),
-        "-U",
-        USER,
-    ]
+def _psql(server: PostgresPlace, database: str, script: str) -> bool:
+    """Whether the server accepts a connection to the database and executes all of this."""
+    command = [str(_binaries() / "psql"), "-X", "-v", "ON_ERROR_STOP=1", "-d", database]
+    command += ["-h", str(server.socket), "-p", str(server.port), "-U", USER]
     environment = {**_environment(), "PGPASSWORD": password(server.folder), "PGCONNECT_TIMEOUT": "2"}
-    return subprocess.run(
-        [*command, "-d", database, "-c", sql], capture_output=True, text=True, check=False, env=environment
-    )
+    return not subprocess.run(command, input=script.encode(), capture_output=True, env=environment).returncode
 
 
 def postgres_responds(server: PostgresPlace) -> bool:
     """Whether the server accepts connections to the shop's database. This changes nothing."""
-    return _psql(server, DATABASE, "SELECT 1").returncode == 0
+    return _psql(server, DATABASE, "SELECT 1;")
 
 
 def postgres_ready(server: PostgresPlace) -> bool:
     """Whether the server accepts connections and has the shop's database, which is created here on the first start."""
-    probe = _psql(server, "postgres", f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")
-    if probe.returncode:
-        return False
-    if probe.stdout.strip() == "1":
-        return True
-    return _psql(server, "postgres", f"CREATE DATABASE {DATABASE}").returncode == 0
+    lacking = f"NOT EXISTS (SELECT 1 FROM pg_database WHERE datname = '{DATABASE}')"
+    return _psql(server, "postgres", f"SELECT 'CREATE DATABASE {DATABASE}' WHERE {lacking} \\gexec\n")
