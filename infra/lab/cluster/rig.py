@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -16,8 +14,7 @@ from infra.base.journal import Phase, StackJournal
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
 from infra.lab.cluster.cluster import Cluster
-from infra.lab.load.clients import Urls
-from infra.lab.load.shop import api_urls, await_rest
+from infra.lab.load.shop import LoneSite, await_rest
 from infra.stack.embedded.stack import members
 from infra.stack.embedded.supervisor import Supervisor, broker_was_away
 
@@ -34,7 +31,7 @@ OPEN_SECONDS = 240.0
 REST_SECONDS = 180.0
 # A drill takes brokers away for a minute: no order expires meanwhile.
 SETTLE_SECONDS = "600"
-SITE = "home"
+SITE = LoneSite.site
 
 
 class ClusterSettings(StackSettings):
@@ -50,13 +47,11 @@ class ClusterSettings(StackSettings):
         return self.bootstrap
 
 
-class ClusterRig:
+class ClusterRig(LoneSite):
     """A context: the cluster runs from the beginning, the shop once it is opened.
 
     The shop's processes are restarted when they end, as by any supervisor.
     """
-
-    site = reads_at = SITE
 
     def __init__(self, folder: Path, port_base: int) -> None:
         self.cluster = Cluster(folder / "cluster", port_base)
@@ -66,14 +61,6 @@ class ClusterRig:
         self.journal = StackJournal(self.settings.home)
         self._supervisor: Supervisor | None = None
         self._thread: threading.Thread | None = None
-
-    @property
-    def urls(self) -> Mapping[str, Urls]:
-        return {SITE: api_urls(self.settings)}
-
-    @property
-    def run_id(self) -> str:
-        return f"{time.time_ns():x}"
 
     def __enter__(self) -> Self:
         self.cluster.__enter__()

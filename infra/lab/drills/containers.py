@@ -19,10 +19,10 @@ from infra.lab.checker.invariants import check
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all_have_outcomes
 from infra.lab.drills.judgement import judge
 from infra.lab.drills.report import DrillReport
-from infra.lab.load.clients import CommandResponse, Urls, longest_gap
+from infra.lab.load.clients import CommandResponse, longest_gap
 from infra.lab.load.load import Load
 from infra.lab.load.probes import Probe
-from infra.lab.load.shop import NotAtRest, api_urls, await_rest
+from infra.lab.load.shop import LoneSite, NotAtRest, await_rest
 from infra.stack.compose.engine import Broken, Container, Failure, containers, inject, is_healthy
 
 # Where the shop's log is: the lone broker, or one of the cluster.
@@ -42,7 +42,6 @@ RATE = 10.0  # commands per second: the shop and its clients may share a small m
 CALM_SECONDS = (0.5, 3.0)
 BACK_SECONDS = 240.0
 REST_BEFORE_SECONDS, REST_SECONDS = 60.0, 300.0
-SITE = "home"
 
 
 @dataclass(frozen=True)
@@ -79,26 +78,16 @@ def choose(
 
 
 @dataclass(frozen=True)
-class Containers:
+class Containers(LoneSite):
     """The shop in containers, by service, each of them well."""
 
     settings: StackSettings
     running: Mapping[str, Container]
-    site: str = SITE
-    reads_at: str = SITE
-
-    @property
-    def urls(self) -> Mapping[str, Urls]:
-        return {SITE: api_urls(self.settings)}
-
-    @property
-    def run_id(self) -> str:
-        return f"{time.time_ns():x}"
 
     def under_way(self, seconds: float) -> str:
         """What has not ended within `seconds`; empty where all has."""
         try:
-            await_rest("the shop", self.urls[SITE], seconds)
+            await_rest("the shop", self.urls[self.site], seconds)
         except NotAtRest as left:
             return str(left)
         return ""

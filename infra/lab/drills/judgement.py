@@ -19,8 +19,8 @@ from infra.lab.checker.evidence import Acknowledged, Evidence, read_evidence, re
 from infra.lab.checker.invariants import check
 from infra.lab.drills.pair import Pair
 from infra.lab.drills.report import DrillReport
-from infra.lab.load.clients import ACCEPTED, Api, Client, CommandResponse, Request, Urls, session
-from infra.lab.load.load import ATTEMPT_SECONDS, PAUSE_SECONDS
+from infra.lab.load.clients import ACCEPTED, Api, CommandResponse, Request, Urls
+from infra.lab.load.load import repeat
 from infra.log.event_log import foreign_records
 from infra.stack.site import Site
 from services.kernel.log.rule import FIRST_EPOCH
@@ -192,7 +192,7 @@ def check_repeats(
     crossed = [response for response in before if response.command_id not in gone][-REPEATED:]
     again = [response for response in before if response.command_id in gone][::2]
     requests = [sent[response.command_id] for response in (*crossed, *again, *again)]
-    repeated = asyncio.run(_repeat(urls, site, requests))
+    repeated = asyncio.run(repeat(urls, site, requests, REPEAT_SECONDS))
     same, first, second = (
         repeated[: len(crossed)],
         repeated[len(crossed) : len(crossed) + len(again)],
@@ -203,13 +203,6 @@ def check_repeats(
     report.figures["repeats of what crossed"] = len(crossed)
     report.figures["repeats of what was lost"] = len(again)
     return repeated
-
-
-async def _repeat(sites: Mapping[str, Urls], site: str, requests: Sequence[Request]) -> list[CommandResponse]:
-    """One after another: a command comes after the one that it followed."""
-    async with session(1, ATTEMPT_SECONDS) as http:
-        client = Client(http, sites, site, REPEAT_SECONDS, PAUSE_SECONDS)
-        return [await client.send(request) for request in requests]
 
 
 def _different(before: Sequence[CommandResponse], after: Sequence[CommandResponse]) -> list[str]:

@@ -13,8 +13,8 @@ from infra.dr.plan import entrance
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all_have_outcomes
 from infra.lab.drills.judgement import check_equal, not_logged
 from infra.lab.drills.pair import Pair, copying
-from infra.lab.load.clients import Client, CommandResponse, Pace, Request, Urls, send_all, session
-from infra.lab.load.load import ATTEMPT_SECONDS, CONCURRENCY, PAUSE_SECONDS
+from infra.lab.load.clients import Urls
+from infra.lab.load.load import CONCURRENCY, repeat
 from infra.lab.load.shop import urls_of
 from infra.stack.shop import ROUTER
 
@@ -112,7 +112,8 @@ def _keys_have_one_response(course: Course[Routed], _: object) -> None:
     course.show("every command once more")
     load = course.load
     before = {response.command_id: response for response in load.responses}
-    after = asyncio.run(_repeat(course.rig.urls, [load.sent[command_id] for command_id in before]))
+    requests = [load.sent[command_id] for command_id in before]
+    after = asyncio.run(repeat(course.rig.urls, ROUTER, requests, REPEAT_SECONDS, CONCURRENCY))
     different = [
         f"{old.kind} of {old.entity}: {old.body}, then {new.body}"
         for new in after
@@ -120,18 +121,6 @@ def _keys_have_one_response(course: Course[Routed], _: object) -> None:
     ]
     course.report.figures["repeats"] = len(after)
     course.report.none("repeats with another response than the first time", different)
-
-
-async def _repeat(sites: Mapping[str, Urls], requests: list[Request]) -> list[CommandResponse]:
-    responses: list[CommandResponse] = []
-    async with session(CONCURRENCY, ATTEMPT_SECONDS) as http:
-        client = Client(http, sites, ROUTER, REPEAT_SECONDS, PAUSE_SECONDS)
-
-        async def send(request: Request) -> None:
-            responses.append(await client.send(request))
-
-        await send_all(([request] for request in requests), send, CONCURRENCY, Pace(None))
-    return responses
 
 
 def _nothing_is_lost(course: Course[Routed], _: object) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +21,21 @@ CONCURRENCY = 64
 ATTEMPT_SECONDS = 4.0
 PAUSE_SECONDS = 0.1
 PATIENCE_SECONDS = 90.0
+
+
+async def repeat(
+    sites: Mapping[str, Urls], site: str, requests: Iterable[Request], seconds: float, concurrency: int = 1
+) -> list[CommandResponse]:
+    """Send commands once more, each for so many seconds; by default one after another, as they followed each other."""
+    responses: list[CommandResponse] = []
+    async with session(concurrency, ATTEMPT_SECONDS) as http:
+        client = Client(http, sites, site, seconds, PAUSE_SECONDS)
+
+        async def send(request: Request) -> None:
+            responses.append(await client.send(request))
+
+        await send_all(([request] for request in requests), send, concurrency, Pace(None))
+    return responses
 
 
 class Load(Background):

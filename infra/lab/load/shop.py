@@ -1,5 +1,6 @@
 """The shop as its clients see it: its addresses, and whether anything is under way."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -111,6 +112,21 @@ class Shop:
             every=POLL_SECONDS,
             error=lambda late: NotAtRest(str(late.last)),
         )
+
+
+class LoneSite:
+    """A shop of one site, as a drill sees it."""
+
+    settings: StackSettings
+    site = reads_at = "home"
+
+    @property
+    def urls(self) -> Mapping[str, Urls]:
+        return {self.site: api_urls(self.settings)}
+
+    @property
+    def run_id(self) -> str:
+        return f"{time.time_ns():x}"
 
 
 def await_rest(name: str, urls: Urls, seconds: float) -> None:

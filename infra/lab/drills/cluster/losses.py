@@ -15,10 +15,10 @@ from infra.lab.cluster.cluster import BROKERS, Cluster, timed
 from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills.cluster.promises import (
     cluster_clients,
-    first_accepted,
     log_is_sound,
     reads_are_never_refused,
     with_shop,
+    writes_go_on,
 )
 from infra.lab.drills.cluster.records import Numbered, Stream, count
 from infra.lab.drills.drill import Course, Drill, all_have_outcomes
@@ -114,10 +114,7 @@ def _quorum_returns(
 
     wait_until(others_lead, "others lead", ELECTION_SECONDS, error=NotReady)
     elected = time.time() - began
-    first = first_accepted(course, began)
-    report.promise(
-        "the quorum is back", "writes go on by themselves", f"after {first:.1f} s", first < float("inf")
-    )
+    writes_go_on(course, "the quorum is back", began)
     report.figures["quorum back: others lead the dead broker's partitions, s"] = elected
     cluster.launch(lost)
     cluster.await_in_sync()

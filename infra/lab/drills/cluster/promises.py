@@ -56,15 +56,18 @@ def paused(cluster: Cluster, *numbers: int) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def first_accepted(course: Course[ClusterRig], since: float) -> float:
-    """Seconds until a command is accepted after `since`; infinite where none is in time."""
+def writes_go_on(course: Course[ClusterRig], what: str, since: float) -> float:
+    """Promise it for after `since`. Returns the seconds until a command was accepted; infinite where none was."""
 
     def accepted() -> list[float]:
         return [row.at - since for row in list(course.load.responses) if row.accepted and row.at > since]
 
     with suppress(TooLate):
         wait_until(accepted, "a command is accepted again", RECOVERED_SECONDS)
-    return min(accepted(), default=float("inf"))
+    first = min(accepted(), default=float("inf"))
+    kept = first < float("inf")
+    course.report.promise(what, "writes go on by themselves", f"after {first:.1f} s", kept)
+    return first
 
 
 def report_restarts(course: Course[ClusterRig], before: dict[str, int]) -> None:
