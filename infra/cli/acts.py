@@ -19,7 +19,8 @@ from infra.base.files import kept_secret
 from infra.base.settings import StackSettings
 from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
-from infra.dr.plan import both_sites, controls, newest_active
+from infra.dr.plan import Show, both_sites, controls, newest_active
+from infra.dr.topic_copy import NotCopied
 from infra.log.control import PATIENT_SECONDS, READ_SECONDS
 from infra.stack.platform import platform_of
 from infra.stack.site import home_settings, own_site
@@ -69,6 +70,17 @@ def recorded(act: str, subject: str, why: str = "", kafka: str = "") -> Iterator
         write("done", PATIENT_SECONDS)
     except FAILURES as error:
         fail(f"`{act}` is done, but {TOPIC} has no record of it: {error}")
+
+
+@contextmanager
+def continued(act: str, subject: str, why: str, kafka: str = "") -> Iterator[Show]:
+    """A recorded act of several steps, which goes on where it stopped when its command is repeated. Yields what shows
+    each step."""
+    try:
+        with recorded(act, subject, why, kafka), notes.status("") as status:
+            yield status.update
+    except (KafkaException, NotCopied, OwnershipLost, TimeoutError, OSError) as reason:
+        fail(f"{reason}; the same command continues where this one stopped")
 
 
 def only_command(settings: StackSettings, command: str) -> AbstractContextManager[None]:

@@ -11,7 +11,7 @@ from infra.base.settings import StackSettings
 from infra.cli.audit import NOT_MADE, default_lake, default_marts, run_job
 from infra.cli.inspect import own_settings, running_settings
 from infra.cli.load import DAY
-from infra.cli.output import notes, results
+from infra.cli.output import fail, results
 
 app = typer.Typer(no_args_is_help=True, help="Analyse the whole history: the lake and the marts.")
 
@@ -126,12 +126,10 @@ def check_source(
     try:
         require_together(folder)
     except NotTogether as reason:
-        notes.print(f"daybook: {reason}")
-        raise typer.Exit(NOT_MADE) from reason
+        fail(str(reason), NOT_MADE)
     days = loaded_days(folder)
     if not days:
-        notes.print("daybook: the shop has no orders")
-        raise typer.Exit(NOT_MADE)
+        fail("the shop has no orders", NOT_MADE)
     begin = first.date() if first else days[0]
     end = last.date() if last else days[1]
     checks = list(check(folder, begin, end))

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
-import msgspec
 import typer
 
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli import losses
 from infra.cli.acts import FAILURES, Why, only_command, recorded
-from infra.cli.output import AsJson, fail, notes, results
+from infra.cli.output import AsJson, fail, notes, print_json, results
 from infra.dr.failover import Failover, Takeover, abort, possible_takeover, switch_over, take_over
 from infra.dr.incident import situation
 from infra.dr.last_lag import forecast, last_known, staleness
@@ -73,7 +72,7 @@ def failover(
             with recorded("failover --unplanned", plan.target.name, why), notes.status("") as status:
                 done = take_over(plan, status.update)
     if as_json:
-        results.print(msgspec.json.encode(done).decode())
+        print_json(done)
         return
     show(done)
 

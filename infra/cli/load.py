@@ -9,12 +9,11 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli.lifecycle import client_settings, shop_entrance
-from infra.cli.output import fail, notes, results
+from infra.cli.output import counting_bar, fail, notes, results
 from infra.lab.load.clients import CommandResponse, NoResponse, NothingThere, Urls
 from infra.lab.load.shop import urls_of
 from infra.lab.retail.expectation import RetailExpectation, expect, expected_refusals
@@ -27,13 +26,7 @@ from infra.lab.retail.steps import Place, Step
 
 def _load_with_progress(plan: LoadPlan, urls: Urls, concurrency: int, rate: float | None) -> Tally:
     """Send the load under a progress bar that counts commands and order lines. Raises NoResponse."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=notes) as progress:
+    with counting_bar() as progress:
         commands = progress.add_task("commands", total=sum(1 for _ in plan.steps()))
         lines = progress.add_task("order lines settled", total=plan.order_lines)
 

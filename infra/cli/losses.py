@@ -12,7 +12,7 @@ from analytics.terminal import Table
 from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.cli.acts import FAILURES, only_command, operator_id, recorded
-from infra.cli.output import fail, notes, results
+from infra.cli.output import fail, notes, print_json, results
 from infra.dr.export import MONEY, csv_lines, money, totals
 from infra.dr.losses import Report
 from infra.dr.reconcile import ReconStanding, chosen, reissue, save, standings, write_off
@@ -45,7 +45,7 @@ def show_report(
         save(report, out)
     if as_json:
         exported = {**msgspec.to_builtins(report), "totals": totals(report)}
-        results.print(msgspec.json.encode(exported).decode())
+        print_json(exported)
     elif as_csv:
         for line in csv_lines(entry for entry in entries if entry.loss.acknowledged):
             results.print(line)

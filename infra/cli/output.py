@@ -4,7 +4,9 @@ import os
 import re
 from typing import Annotated, Any, NoReturn
 
+import msgspec
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from analytics.terminal import Console, lines
@@ -23,6 +25,17 @@ class Notes(Console):
 AsJson = Annotated[bool, typer.Option("--json", help="For other tools.")]
 results = Console()
 notes = Notes(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    """For other tools, in one line."""
+    results.print(msgspec.json.encode(value, enc_hook=str).decode())
+
+
+def counting_bar(*, transient: bool = False) -> Progress:
+    """How many of how many, on standard error; a `transient` one disappears at its end."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, TimeElapsedColumn(), console=notes, transient=transient)
 
 
 def fail(reason: str, exit_code: int = 1) -> NoReturn:

@@ -10,11 +10,10 @@ from typing import Annotated
 import typer
 from asyncpg import InterfaceError, PostgresError, UndefinedColumnError, UndefinedTableError
 from confluent_kafka import KafkaException
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from infra.base.settings import StackSettings
 from infra.cli.acts import Why, recorded
-from infra.cli.output import fail, notes, results
+from infra.cli.output import counting_bar, fail, notes, results
 from infra.stack.shop import OWNER, database_url
 from infra.stack.site import as_started
 from services.projection.engine.position import LogReplaced
@@ -129,13 +128,7 @@ async def _build(
     names: Sequence[str], settings: ProjectionSettings, lake: Lake | None
 ) -> dict[str, RebuildResult]:
     models = [model for model in READ_MODELS if model.name in names]
-    bar = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*bar, console=notes, transient=True) as progress:
+    with counting_bar(transient=True) as progress:
         task = progress.add_task(", ".join(names), total=None)
         return await replay_into(
             settings.kafka,

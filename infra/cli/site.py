@@ -2,14 +2,13 @@
 
 from typing import Annotated
 
-import msgspec
 import typer
 
 from infra.base.settings import StackSettings
 from infra.cli import failover
 from infra.cli.acts import Why, only_command, recorded
 from infra.cli.failover import Confirmed, confirm_site
-from infra.cli.output import AsJson, fail, notes, results
+from infra.cli.output import AsJson, fail, notes, print_json, results
 from infra.dr.incident import Incident, situation
 from infra.dr.rebuild import Rebuilt, fail_back, open_incident, rebuild_site, rebuildable
 from infra.dr.report import make_report
@@ -49,7 +48,7 @@ def rebuild(
         with act, notes.status("Checking both sites") as status:
             done = rebuild_site(rebuilding, status.update)
     if as_json:
-        results.print(msgspec.json.encode(done, enc_hook=str).decode())
+        print_json(done)
         return
     show_rebuilt(done)
 
@@ -101,7 +100,7 @@ def failback(
         with act, notes.status("Checking both sites") as status:
             done = fail_back(settings, lost, rebuilding, timeout, status.update)
     if as_json:
-        results.print(msgspec.json.encode(done, enc_hook=str).decode())
+        print_json(done)
     else:
         if done.rebuilt is not None:
             show_rebuilt(done.rebuilt)

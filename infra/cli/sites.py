@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-import msgspec
 import typer
 
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli.acts import Why, recorded
-from infra.cli.output import AsJson, fail, notes, results
+from infra.cli.output import AsJson, fail, notes, print_json, results
 from infra.dr.overview import MirrorView, SitesView, SiteView, overview
 from infra.dr.plan import both_sites, control_at
 from infra.log.control import lift_hold, write_alone
@@ -31,7 +30,7 @@ def sites(
     with notes.status("Contacting both sites"):
         view = overview(_both())
     if as_json:
-        results.print(msgspec.json.encode(view).decode())
+        print_json(view)
         return
     results.print(_table(view))
     results.print(_mirror(view.mirror))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
-import msgspec
 import typer
 
 from analytics.terminal import Table, plain
@@ -14,7 +13,7 @@ from contracts.kernel.records import RecordVerdict
 from infra.base.settings import StackSettings
 from infra.cli.acts import recorded
 from infra.cli.inspect import Kafka
-from infra.cli.output import AsJson, fail, notes, results
+from infra.cli.output import AsJson, fail, notes, print_json, results
 from infra.cli.parked import DatabaseUrl, address, since, store_errors
 from infra.log.parked import query
 from infra.log.streams import (
@@ -57,7 +56,7 @@ def list_streams(kafka: Kafka = "", database_url: DatabaseUrl = "", as_json: AsJ
         foreign = query(url, lambda connection: foreign_records(connection, SHOWN))
     if as_json:
         view = {"stopped": stopped, "foreign_count": count, "foreign": foreign}
-        results.print(msgspec.json.encode(view).decode())
+        print_json(view)
         return
     if stopped:
         results.print(_stopped(stopped))
@@ -93,9 +92,7 @@ def show(
     if not everything:
         records = _around_the_stop(records)
     if as_json:
-        results.print(
-            msgspec.json.encode([record_as_json(record) for record in records]).decode(),
-        )
+        print_json([record_as_json(record) for record in records])
         return
     for record in records:
         show_record(record)

@@ -7,16 +7,15 @@ from confluent_kafka import KafkaException
 
 from analytics.terminal import Table
 from contracts.kafka_address import bootstrap_of
-from infra.cli.acts import Why, recorded
+from infra.base.settings import StackSettings
+from infra.cli.acts import Why, continued, recorded
 from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
 from infra.dr.inputs import close, switch
 from infra.dr.repartition import repartition_shop
-from infra.dr.topic_copy import NotCopied
 from infra.log.topics import SERVICES, catalogue, drift
 from infra.stack.embedded.kafka import broker_ready
 from services.kernel.log.control import read_control
-from services.kernel.log.transactions import OwnershipLost
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -32,9 +31,7 @@ def topics(
     if not check:
         _show_catalogue()
         return
-    settings = running_settings()
-    if not broker_ready(settings.kafka):
-        fail(f"no broker responds at {bootstrap_of(settings.kafka)}: `./daybook up` starts the stack")
+    settings = _with_broker()
     differences = drift(settings.kafka, catalogue(settings.brokers))
     for difference in differences:
         results.print(difference)
@@ -53,18 +50,11 @@ def repartition(
     """Give a service's topics more partitions and keep every key's order. Orders are refused meanwhile."""
     if service not in SERVICES:
         fail(f"there is no service {service}: {' or '.join(SERVICES)}")
-    settings = running_settings()
-    if not broker_ready(settings.kafka):
-        fail(f"no broker responds at {bootstrap_of(settings.kafka)}: `./daybook up` starts the stack")
+    settings = _with_broker()
     if not yes:
         typer.confirm("The shop stops until its log is copied. Continue?", abort=True)
-    try:
-        act = recorded("topics repartition", f"{service} {partitions}", why, settings.kafka)
-        with act, notes.status("") as status:
-            topics = catalogue(settings.brokers)
-            moved = repartition_shop(settings, service, partitions, topics, status.update)
-    except (NotCopied, OwnershipLost, KafkaException, TimeoutError, OSError) as reason:
-        fail(f"{reason}; the same command continues where this one stopped")
+    with continued("topics repartition", f"{service} {partitions}", why, settings.kafka) as show:
+        moved = repartition_shop(settings, service, partitions, catalogue(settings.brokers), show)
     for topic in moved:
         text = f"{topic.topic}: {topic.records:,} records of {topic.keys:,} keys in {topic.partitions} partitions"
         results.print(text)
@@ -92,6 +82,14 @@ def move_inputs(
         results.print(read_control(broker).phase)
     except (KafkaException, TimeoutError) as reason:
         fail(f"the broker at {broker} does not answer: {reason}")
+
+
+def _with_broker() -> StackSettings:
+    """The settings of the running stack; ends the command where its broker does not respond."""
+    settings = running_settings()
+    if not broker_ready(settings.kafka):
+        fail(f"no broker responds at {bootstrap_of(settings.kafka)}: `./daybook up` starts the stack")
+    return settings
 
 
 def _show_catalogue() -> None:

@@ -1,16 +1,15 @@
-"""`daybook scale`: more or fewer processes of one kind, while the shop runs."""
+"""`daybook scale` and `rotate`: other numbers of processes, and new passwords for them, while the shop runs."""
 
 from typing import Annotated
 
 import typer
-from confluent_kafka import KafkaException
 
-from infra.cli.acts import Why, recorded
+from infra.cli.acts import Why, continued
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.dr.scale import SCALABLE, scale
+from infra.stack.embedded.rotation import rotate
 from infra.stack.shop import WORKERS
-from services.kernel.log.transactions import OwnershipLost
 
 app = typer.Typer()
 
@@ -34,11 +33,23 @@ def scale_command(
     if number is None or None not in (slots, count):
         fail(f"say how many, once: `./daybook scale {process} 2`", 2)
     settings = running_settings()
-    try:
-        with recorded("scale", f"{process} {number}", why, settings.kafka), notes.status("") as status:
-            names = scale(settings, process, number, status.update)
-    except (KafkaException, OwnershipLost, TimeoutError, OSError) as reason:
-        fail(f"{reason}; the same command continues where this one stopped")
+    with continued("scale", f"{process} {number}", why, settings.kafka) as show:
+        names = scale(settings, process, number, show)
     for name in names:
         results.print(f"{name}={settings.url(name)}")
     notes.print(f"{process}: {len(names)} from now on. `./daybook status` shows them.")
+
+
+@app.command("rotate")
+def rotate_command(why: Why = "") -> None:
+    """Give every user of Kafka a new password and the brokers a new certificate, and restart the processes in turn.
+
+    Every site must run. No command is lost: requests to a process that restarts fail, and are repeated with their key.
+    After an interruption run the same command again.
+    """
+    settings = running_settings()
+    if settings.stack == "compose":
+        fail("not for containers yet: `docs/security.md` says under Not yet how a password is replaced there")
+    with continued("rotate", "kafka", why) as show:
+        restarted = rotate(settings, show)
+    notes.print(f"New passwords, and new certificates of brokers. Restarted: {', '.join(restarted)}.")
