@@ -5,7 +5,6 @@ A request passes `protocol`, `middleware`, the route of `requests`, `identity`, 
 configure a process.
 
 EdgeError
-├── KeysUnavailable
 ├── Problem
 └── Unavailable
     ├── LogUnavailable

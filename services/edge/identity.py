@@ -31,7 +31,7 @@ from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 from starlette.requests import Request
 
-from services.edge.problems import Code, EdgeError, Problem
+from services.edge.problems import Code, Problem
 from services.edge.scopes import OF_CUSTOMERS, SCOPES, WIDER
 from services.edge.settings import TokenSettings
 from services.kernel.record.envelope import UNAUTHENTICATED, AuthContext
@@ -95,10 +95,6 @@ ANYONE = Principal("", "", frozenset(SCOPES))
 """Every caller where tokens are not verified."""
 
 
-class KeysUnavailable(EdgeError):
-    """No keys of the issuer have been read yet."""
-
-
 class PublicKeys:
     """The issuer's public keys by their id, from a JWKS in a file or at a URL.
 
@@ -113,8 +109,8 @@ class PublicKeys:
         self._reading = asyncio.Lock()
 
     async def key(self, key_id: str) -> Key:
-        """Reads the keys first if they are old or lack this one. Raises `KeysUnavailable`, or KeyError if the issuer
-        has no such key."""
+        """Reads the keys first if they are old or lack this one. Raises `Problem` if none have ever been read, and
+        KeyError if the issuer has no such key."""
         # Whoever lacks this key waits for a reading that is under way; the others go on with the keys as they are.
         if self._due(key_id) or (self._reading.locked() and key_id not in (self._keys or ())):
             async with self._reading:
@@ -122,7 +118,8 @@ class PublicKeys:
                     self._tried_at = time.monotonic()
                     await asyncio.to_thread(self._read)
         if self._keys is None:
-            raise KeysUnavailable
+            detail = "the keys of the issuer cannot be read"
+            raise Problem(503, "keys_unavailable", detail, headers={"Retry-After": "1"})
         return self._keys[key_id]
 
     def _due(self, key_id: str) -> bool:
@@ -196,10 +193,6 @@ class Identity:
             if str(decoded.header.get("typ", "")).lower() not in TYPES:
                 raise _invalid("it is no access token (RFC 9068)")
             self._registry().validate(decoded.claims)
-        except KeysUnavailable:
-            raise Problem(
-                503, "keys_unavailable", "the keys of the issuer cannot be read", headers={"Retry-After": "1"}
-            ) from None
         except ExpiredTokenError:
             raise _refused("token_expired", "the token has expired") from None
         except JoseError as error:
