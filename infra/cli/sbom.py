@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from math import inf
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -62,7 +61,7 @@ def matches(components: Iterable[Mapping[str, Any]], advisories: str) -> Iterato
     for component in components:
         package, _, version = str(component["purl"]).removeprefix("pkg:").rpartition("@")
         # Of an image, `18` is the newest 18; of a package it is 18.0.
-        missing = inf if component["type"] == "container" else 0
+        missing = float("inf") if component["type"] == "container" else 0
         for affected, number in sorted(about.get(package, ()), key=lambda row: row[1]):
             if _contains(affected, version, missing):
                 yield Match(package, version, affected, number, accepted.get((package, number), ""))
