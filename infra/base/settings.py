@@ -86,13 +86,13 @@ AWAY_PORTS = 200
 COMPOSE_SUFFIX = "-compose"
 
 
-class ProcessSettings(BaseSettings):
+class FromEnvironment(BaseSettings):
     """What the environment sets for a process: DAYBOOK_ before each name."""
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
 
-class StackSettings(ProcessSettings):
+class StackSettings(FromEnvironment):
     """One site: `home` holds all its state, logs and secrets; ports are `port_base` and up to 99 above it.
 
     A second site has its folder inside this one and its ports 200 further on (`infra/stack/site.py`).

@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import typer
 import yaml
-from rich.table import Table
 
+from analytics.terminal import Table
 from infra.base.settings import ROOT
 from infra.cli.output import fail, notes, results
 from infra.stack.embedded.java import LOCK, read_lock
@@ -90,21 +90,21 @@ def _numbers(version: str) -> list[float]:
     return [float(number) for number in re.findall(r"\d+", version)]
 
 
-def _show(found: list[Match]) -> None:
+def _show(matched: list[Match]) -> None:
     table = Table("advisory", "about", "affected", "accepted, because")
     table.columns[1].overflow = table.columns[2].overflow = "fold"
-    for match in found:
+    for match in matched:
         table.add_row(match.id, f"{match.package} {match.version}", match.affected, match.accepted)
-    if found:
+    if matched:
         results.print(table)
-    if left := [match for match in found if not match.accepted]:
+    if left := [match for match in matched if not match.accepted]:
         names = ", ".join(sorted({f"{match.package} {match.version}" for match in left}))
         fail(
-            f"{len(left)} of {len(found)} advisories are not accepted: {names}. Lock a version that mends them, or say "
-            "in infra/advisories.txt why it may stay"
+            f"{len(left)} of {len(matched)} advisories are not accepted: {names}. Lock a version that mends them, "
+            "or say in infra/advisories.txt why it may stay"
         )
     notes.print(
-        f"Advisories that apply: {len(found)}, all accepted. infra/advisories.txt says how old the list is."
+        f"Advisories that apply: {len(matched)}, all accepted. infra/advisories.txt says how old the list is."
     )
 
 

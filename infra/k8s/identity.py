@@ -13,13 +13,13 @@ from pathlib import Path
 import msgspec
 
 from infra.base.errors import NotReady
-from infra.base.settings import ProcessSettings
+from infra.base.settings import FromEnvironment
 from services.kernel.log.clients import KafkaIdentity
 
 OWN, PEER = "own", "peer"
 
 
-class IdentitySettings(ProcessSettings):
+class IdentitySettings(FromEnvironment):
     """Environment variables: DAYBOOK_ before each.
 
     `kafka_user` is the KafkaUser. The folder `kafka_secrets` contains `own-password` and `own-ca.crt`, perhaps also

@@ -13,13 +13,13 @@ from confluent_kafka import KafkaException
 
 from contracts.topics import TOPICS
 from infra.base.errors import DaybookError, NotReady
-from infra.base.settings import ProcessSettings
+from infra.base.settings import FromEnvironment
 from infra.log.control import change_layout, read_site
 from services.kernel.log.reader import partitions_of
 from services.kernel.log.transactions import OwnershipLost
 
 
-class LayoutSettings(ProcessSettings):
+class LayoutSettings(FromEnvironment):
     """Environment variable: DAYBOOK_KAFKA, the site's brokers."""
 
     kafka: str

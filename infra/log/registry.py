@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from contracts.lock import Entry, Lock, load_lock
-from infra.base.settings import ProcessSettings
+from infra.base.settings import FromEnvironment
 from infra.log.contracts.schemas import fingerprint
 from services.edge.app import api_router, application
 from services.edge.identity import scopes
@@ -38,7 +38,7 @@ INVALID_SCHEMA, INVALID_VERSION = 42201, 42202
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
-class RegistrySettings(ProcessSettings):
+class RegistrySettings(FromEnvironment):
     """Environment variables: DAYBOOK_ before each. `health_host` and `health_port` serve health and metrics."""
 
     http_host: str = "127.0.0.1"

@@ -7,6 +7,7 @@ configure a process.
 EdgeError
 ├── Problem
 └── Unavailable
+    ├── BeyondLossBudget
     ├── LogUnavailable
     ├── OutcomeUnknown
     ├── Overloaded

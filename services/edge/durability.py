@@ -238,7 +238,7 @@ class PeerLog:
             return partitions
         # what is acknowledged from here on may be there already
         oldest_ms = self._budget.oldest_ms() or int(time.time() * 1000) - LATER_MS
-        times = [TopicPartition(each.topic, each.partition, oldest_ms - EARLIER_MS) for each in partitions]
+        times = [TopicPartition(end.topic, end.partition, oldest_ms - EARLIER_MS) for end in partitions]
         young = consumer.offsets_for_times(times, BROKER_SECONDS)
         return [early if early.offset >= 0 else end for early, end in zip(young, partitions, strict=True)]
 

@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from infra.base.errors import DaybookError
-from infra.base.settings import ProcessSettings
+from infra.base.settings import FromEnvironment
 from infra.base.waiting import wait_until
 
 ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 30.0, 180.0, 0.5
@@ -27,7 +27,7 @@ STEADY_SECONDS = 12.0
 RETRY_STATUSES = {404, 409}
 
 
-class ConnectorsSettings(ProcessSettings):
+class ConnectorsSettings(FromEnvironment):
     """Environment variables: DAYBOOK_CONNECT_URL, DAYBOOK_CONNECTORS."""
 
     connect_url: str

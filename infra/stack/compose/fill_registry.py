@@ -18,7 +18,7 @@ import msgspec
 
 from contracts.lock import Entry, Lock, load_lock
 from infra.base.errors import DaybookError
-from infra.base.settings import ProcessSettings
+from infra.base.settings import FromEnvironment
 from infra.base.waiting import wait_until
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -26,7 +26,7 @@ COMPATIBILITY = "FULL_TRANSITIVE"
 ASK_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS = 10.0, 120.0, 0.5
 
 
-class FillSettings(ProcessSettings):
+class FillSettings(FromEnvironment):
     """Environment variable: DAYBOOK_REGISTRY_URL."""
 
     registry_url: str

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from infra.base.settings import ProcessSettings
+from infra.base.settings import FromEnvironment
 
 HEADER = "sku,supplier,price,currency"
 LOOK_SECONDS = 1.0
@@ -23,7 +23,7 @@ Seen = Mapping[str, tuple[int, int]]
 """Size and time of the last change of each file in `new/`, by name."""
 
 
-class IntakeSettings(ProcessSettings):
+class IntakeSettings(FromEnvironment):
     """Environment variable: DAYBOOK_LISTS."""
 
     lists: Path

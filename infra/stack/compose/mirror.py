@@ -10,7 +10,7 @@ from pathlib import Path
 
 from contracts.kafka_address import sibling
 from infra.base.errors import NotReady
-from infra.base.settings import ProcessSettings
+from infra.base.settings import FromEnvironment
 from infra.base.waiting import wait_until
 from infra.log.control import Address, SiteSilent, read_site
 from infra.log.rights import MIRROR
@@ -21,7 +21,7 @@ from infra.stack.start import end_last_mirror
 PATIENCE_SECONDS = 60.0
 
 
-class MirrorSettings(ProcessSettings):
+class MirrorSettings(FromEnvironment):
     """Environment variables: DAYBOOK_ before each. `peer` and `peer_kafka` are the site that is copied.
 
     The addresses are for whoever may end a mirror's transactions; the mirror's own file lies beside that one's.

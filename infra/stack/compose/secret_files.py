@@ -26,7 +26,7 @@ import msgspec
 
 from contracts.kafka_address import secured
 from infra.base.files import kept_secret, write_whole
-from infra.base.settings import INSECURE, ProcessSettings
+from infra.base.settings import INSECURE, FromEnvironment
 from infra.identity.authority import BROKER, Authority
 from infra.identity.issuer import TokenIssuer
 from infra.log.rights import ADMIN, MIRROR, principals
@@ -57,7 +57,7 @@ Files: TypeAlias = Iterator[tuple[str, dict[str, str]]]
 """A container's folder, and the content of each file in it."""
 
 
-class SecretSettings(ProcessSettings):
+class SecretSettings(FromEnvironment):
     """Environment variables: DAYBOOK_ before each.
 
     `shop` is the folder of the shop, which shall belong to the owner of the file `checkout`; `infra` is that of the

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from contracts.kafka_address import identity_file
 from infra.base.errors import NotReady
-from infra.base.settings import ProcessSettings
+from infra.base.settings import FromEnvironment
 from infra.log.control import Address
 from infra.log.topics import Topic, Unsafe, catalogue, drift
 from infra.stack.security import secure_brokers
@@ -28,7 +28,7 @@ SITES = "sites"
 Count = Annotated[int, Field(ge=1)]
 
 
-class StartSettings(ProcessSettings):
+class StartSettings(FromEnvironment):
     """Environment variables: DAYBOOK_ before each.
 
     `kafka` is the address for the super user, whose file lies beside those of all principals; `kafka_internal` is for

@@ -15,7 +15,7 @@ import structlog
 from prometheus_client import Gauge
 from pydantic import Field
 
-from infra.base.settings import ProcessSettings
+from infra.base.settings import FromEnvironment
 from infra.stack.storage import LOOK_SECONDS, MEGABYTE, StorageWatch
 from services.edge.app import health_application
 from services.edge.json_logs import configure_logging
@@ -27,7 +27,7 @@ SHORT = Gauge("daybook_storage_short", "1 while writes are refused because the d
 log = structlog.get_logger()
 
 
-class StorageSettings(ProcessSettings):
+class StorageSettings(FromEnvironment):
     """Environment variables: DAYBOOK_ before each."""
 
     kafka: str

@@ -23,17 +23,17 @@ maven/a/core  CVE-3  nothing reads such files
 """
 
 
-def ids(purl: str, kind: str = "library") -> list[str]:
+def matching(purl: str, kind: str = "library") -> list[str]:
     return [match.id for match in matches([{"purl": f"pkg:{purl}", "type": kind}], LIST)]
 
 
 def test_nothing_that_is_locked_is_affected_without_a_reason() -> None:
-    found = list(matches(document(ROOT)["components"], ADVISORIES.read_text("utf-8")))
-    assert [match for match in found if not match.accepted] == []
+    matched = matches(document(ROOT)["components"], ADVISORIES.read_text("utf-8"))
+    assert [match for match in matched if not match.accepted] == []
 
 
 @pytest.mark.parametrize(
-    ("version", "found"),
+    ("version", "expected"),
     [
         ("1.3.9", ["CVE-1"]),
         ("1.4", []),
@@ -44,17 +44,17 @@ def test_nothing_that_is_locked_is_affected_without_a_reason() -> None:
         ("1.10", []),
     ],
 )
-def test_a_version_is_compared_number_by_number(version: str, found: list[str]) -> None:
-    assert ids(f"pypi/parser@{version}") == found
+def test_a_version_is_compared_number_by_number(version: str, expected: list[str]) -> None:
+    assert matching(f"pypi/parser@{version}") == expected
 
 
 def test_the_newest_image_of_a_line_counts_as_mended_and_a_package_without_its_last_number_as_the_first() -> (
     None
 ):
-    assert ids("docker/db@18", "container") == []
-    assert ids("docker/db@18.5", "container") == ["CVE-4"]
-    assert ids("maven/a/core@2.21") == ["CVE-3"]
-    assert ids("maven/a/core@2.21.7.Final") == []
+    assert matching("docker/db@18", "container") == []
+    assert matching("docker/db@18.5", "container") == ["CVE-4"]
+    assert matching("maven/a/core@2.21") == ["CVE-3"]
+    assert matching("maven/a/core@2.21.7.Final") == []
 
 
 def test_every_line_of_the_list_is_read_and_every_reason_is_about_one() -> None:
@@ -64,7 +64,7 @@ def test_every_line_of_the_list_is_read_and_every_reason_is_about_one() -> None:
     assert [row for row in rows if len(row) != 3 or not re.fullmatch(rf"{limit}(,{limit})?", row[1])] == []
     listed = {(package, number) for package, _, number in rows}
     accepted = [tuple(line.split(maxsplit=2)[:2]) for line in reasons.splitlines()]
-    assert [each for each in accepted if each not in listed] == []
+    assert [reason for reason in accepted if reason not in listed] == []
 
 
 def test_the_command_names_what_is_affected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
