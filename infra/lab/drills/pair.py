@@ -33,6 +33,7 @@ from infra.stack.site import Site
 COMMAND_SECONDS = 900.0
 REST_SECONDS = 180.0
 MIRRORED_SECONDS = 300.0  # a mirror between clusters starts slowly
+ROLES_SECONDS = 60.0
 DEMOTED_SECONDS = 60.0
 # A drill kills sites for minutes: no order expires meanwhile.
 SETTLE_SECONDS = 600
@@ -118,7 +119,17 @@ class Pair:
         return msgspec.json.decode(output, type=Failover)
 
     def roles(self) -> tuple[Site, Site, int]:
-        """The active site, the passive one, and the epoch. Raises DrillFailed unless both sites confirm it."""
+        """The active site, the passive one, and the epoch. Raises DrillFailed unless both sites confirm it soon: the
+        brokers of two clusters on one machine may be too busy to respond at first."""
+        return wait_until(
+            self._roles,
+            "both sites say who is active",
+            ROLES_SECONDS,
+            later=(DrillFailed,),
+            error=DrillFailed,
+        )
+
+    def _roles(self) -> tuple[Site, Site, int]:
         states = controls(self.sites, PATIENT_SECONDS)
         active = [name for name, state in states.items() if state and state.role.role == "active"]
         passive = [name for name, state in states.items() if state and state.role.role == "passive"]
