@@ -29,6 +29,7 @@ ORDER: dict[str, Any] = {
     "lines": [{"sku": "85123A", "quantity": 6, "unit_price": "2.55"}],
 }
 WAIT_SECONDS = 2.0
+BUDGET_SECONDS = 3.0  # within which an API connects to the other site, also on a busy machine
 
 
 class Sites:
@@ -141,7 +142,7 @@ def test_a_refusal_says_whether_the_other_site_has_it(sites: Sites) -> None:
 
 def test_a_write_is_refused_while_the_other_site_lacks_an_older_one(sites: Sites) -> None:
     (port,) = free_ports(1)
-    budget = {**settings_of(sites.away), "loss_budget_seconds": "1"}
+    budget = {**settings_of(sites.away), "loss_budget_seconds": str(BUDGET_SECONDS)}
     with process("order", "api", sites.home, port, replica="2", **budget):
 
         def copied_before_it_is_acknowledged(metadata: Metadata, _: Any) -> Outcome:
@@ -154,7 +155,7 @@ def test_a_write_is_refused_while_the_other_site_lacks_an_older_one(sites: Sites
         def accepts_for_longer_than_the_budget() -> bool:
             statuses = []
             for _ in range(3):
-                time.sleep(0.6)
+                time.sleep(BUDGET_SECONDS / 2)
                 statuses.append(status())
             return statuses == [201, 201, 201]
 
@@ -163,7 +164,7 @@ def test_a_write_is_refused_while_the_other_site_lacks_an_older_one(sites: Sites
         assert accepts_for_longer_than_the_budget()
 
         outcomes = responds(sites)
-        eventually(lambda: status() == 503, "the oldest write is missing for longer than a second")
+        eventually(lambda: status() == 503, "the oldest write is missing for longer than the budget")
         refused = post(port, {"Idempotency-Key": "again"})
         assert (refused.json()["code"], refused.json()["idempotency_key"]) == ("beyond_loss_budget", "again")
         assert refused.headers["retry-after"]
