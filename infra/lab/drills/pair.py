@@ -29,6 +29,7 @@ from infra.stack.link import LinkState, set_links
 from infra.stack.platform import platform_of
 from infra.stack.shop import MIRROR, http_ready
 from infra.stack.site import Site
+from services.kernel.log.control import Control
 
 COMMAND_SECONDS = 900.0
 REST_SECONDS = 180.0
@@ -119,18 +120,21 @@ class Pair:
         return msgspec.json.decode(output, type=Failover)
 
     def roles(self) -> tuple[Site, Site, int]:
-        """The active site, the passive one, and the epoch. Raises DrillFailed unless both sites confirm it soon: the
-        brokers of two clusters on one machine may be too busy to respond at first."""
-        return wait_until(
-            self._roles,
-            "both sites say who is active",
+        """The active site, the passive one, and the epoch. Raises DrillFailed unless both sites confirm it, which takes
+        brokers of two clusters on one machine a while when they are busy."""
+        states = wait_until(
+            self._controls,
+            "both sites respond",
             ROLES_SECONDS,
-            later=(DrillFailed,),
+            enough=lambda states: None not in states.values(),
             error=DrillFailed,
         )
+        return self._roles_in(states)
 
-    def _roles(self) -> tuple[Site, Site, int]:
-        states = controls(self.sites, PATIENT_SECONDS)
+    def _controls(self) -> dict[str, Control | None]:
+        return controls(self.sites, PATIENT_SECONDS)
+
+    def _roles_in(self, states: Mapping[str, Control | None]) -> tuple[Site, Site, int]:
         active = [name for name, state in states.items() if state and state.role.role == "active"]
         passive = [name for name, state in states.items() if state and state.role.role == "passive"]
         if len(active) != 1 or len(passive) != 1:
@@ -153,7 +157,7 @@ class Pair:
         """Wait until a site that has returned is passive and its workers stand by. Raises DrillFailed."""
 
         def roles() -> dict[str, object]:
-            _, passive, newest = self.roles()
+            _, passive, newest = self._roles_in(self._controls())
             workers = all(http_ready(site.settings.health_url(name)) for name in WORKERS)
             return {"passive": passive.name, "epoch": newest, "workers ready": workers}
 
