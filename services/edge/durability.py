@@ -156,6 +156,8 @@ class PeerLog:
     async def admit(self, gateway: Gateway, *, both_sites: bool) -> None:
         """Returns when a write may be sent: within the loss budget, and for `both_sites` when no later record of the
         other site is missed. Raises `Unavailable`."""
+        if not (both_sites or self._budget.seconds):
+            return
         gateway.require_open()
         self._budget.require(gateway.epoch, alone=gateway.alone)
         if not both_sites:
@@ -236,7 +238,7 @@ class PeerLog:
             partition.offset = consumer.get_watermark_offsets(partition, BROKER_SECONDS)[1]
         if not self._budget.seconds:
             return partitions
-        # what is acknowledged from here on may be there already
+        # What is acknowledged from here on may be there already. Not `offsets_at`: it connects anew for each topic.
         oldest_ms = self._budget.oldest_ms() or int(time.time() * 1000) - LATER_MS
         times = [TopicPartition(end.topic, end.partition, oldest_ms - EARLIER_MS) for end in partitions]
         young = consumer.offsets_for_times(times, BROKER_SECONDS)
