@@ -7,7 +7,7 @@ would wait.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from services.kernel.errors import KernelError
 from services.kernel.log import clients
+from services.kernel.record.codec import Record
 
 Result = TypeVar("Result")
 
@@ -177,3 +178,8 @@ def produce(
             return
         except BufferError:
             producer.poll(0.01)
+
+
+def produce_all(records: Iterable[Record], producer: Producer) -> None:
+    for topic, value, key, more in records:
+        produce(producer, topic, value, key, **more)

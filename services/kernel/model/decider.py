@@ -15,12 +15,12 @@ Event = TypeVar("Event")
 
 
 class Refused(KernelError):
-    """A command is denied: nothing is appended. `code` is stable and public, `reason` is for people."""
+    """A command is denied: nothing is appended. `code` is stable and public, `reason` is for people; `hides`: the
+    sender may not know that there is such an entity."""
 
-    def __init__(self, code: str, reason: str) -> None:
+    def __init__(self, code: str, reason: str, *, hides: bool = False) -> None:
         super().__init__(f"{code}: {reason}")
-        self.code = code
-        self.reason = reason
+        self.code, self.reason, self.hides = code, reason, hides
 
 
 def forget_nothing(state: State, _version: int) -> State:

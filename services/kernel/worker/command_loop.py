@@ -13,15 +13,15 @@ import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Generic, NamedTuple, TypeVar
 
 import structlog
-from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from contracts.kernel.records import Answer, OutcomeBatch
 from contracts.topics import TOPICS
-from services.kernel.log.transactions import Aborted, produce
+from services.kernel.log.transactions import Aborted, produce_all
 from services.kernel.model.process import OutgoingCommand
 from services.kernel.record.codec import MOST_MESSAGES, Record, encode
 from services.kernel.record.envelope import now_micros, uuid7, write_headers
@@ -163,12 +163,7 @@ class CommandLoop(Generic[Command, State, Event]):
     def _commit(self, records: list[Message], staged: Staged[State], recorded: int) -> None:
         offsets = {(record.topic(), record.partition()): record.offset() + 1 for record in records}
         positions = [TopicPartition(*index, offset) for index, offset in offsets.items()]
-        encoded = self._encode(staged, recorded)
-
-        def stage(producer: Producer) -> None:
-            for topic, value, key, more in encoded:
-                produce(producer, topic, value, key, **more)
-
+        stage = partial(produce_all, self._encode(staged, recorded))
         began = time.perf_counter()
         with self._slot.lock:
             try:

@@ -94,7 +94,7 @@ class Executor(Generic[Command, State, Event]):
             require_address(number, self._count, key, metadata)
             self.routing.require_input(record.topic(), body)
             if key in self._partitions[number].read.stopped:
-                self._unavailable(metadata, staged)
+                self._unavailable(metadata, body, self._partitions[number].get(key).state, staged)
                 return
             for command in self._commands(key, body):
                 outcome = self._one(number, key, metadata, command, staged, now)
@@ -238,12 +238,19 @@ class Executor(Generic[Command, State, Event]):
             staged.replies.setdefault(receiver, []).append(outcome)
             staged.correlations.setdefault(address.key, (meta.correlation_id, meta.traceparent))
 
-    def _unavailable(self, meta: Metadata, staged: Staged[State]) -> None:
-        """Nothing is decided on a stream that stopped. Another aggregate retries; an API gets the outcome `failed`."""
+    def _unavailable(self, meta: Metadata, command: Any, state: State, staged: Staged[State]) -> None:
+        """Nothing is decided on a stream that stopped. Another aggregate retries; an API gets the outcome `failed`,
+        or the refusal for those who may not know of the entity: `state` is from before the stop."""
         staged.counts[meta.type, "unavailable"] += 1
         if meta.reply_to is not None and meta.reply_to.partition is not None:
+            kind, code = "failed", STREAM_FORKED
             reason = "the stream has stopped: an operator must decide on one of its records"
-            self._fail(meta, STREAM_FORKED, reason, staged)
+            try:
+                self._decider.decide(command, state)
+            except Refused as refusal:
+                if refusal.hides:
+                    kind, code, reason = "refused", refusal.code, refusal.reason
+            self._deny(meta, kind, code, reason, staged)
 
     def _park(
         self,
@@ -266,11 +273,11 @@ class Executor(Generic[Command, State, Event]):
         staged.parked.append((position, parked))
         staged.counts[meta.type if meta else "unknown", "failed"] += 1
         if meta is not None:
-            self._fail(meta, "command_failed", reason, staged)
+            self._deny(meta, "failed", "command_failed", reason, staged)
 
-    def _fail(self, meta: Metadata, code: str, reason: str, staged: Staged[State]) -> None:
+    def _deny(self, meta: Metadata, kind: str, code: str, reason: str, staged: Staged[State]) -> None:
         absent = Entity(self._decider.initial, 0, 0)
-        self._reply(meta, self._outcome(meta, absent, "failed", code=code, reason=reason), staged)
+        self._reply(meta, self._outcome(meta, absent, kind, code=code, reason=reason), staged)
 
 
 def _reason(error: Exception) -> str:

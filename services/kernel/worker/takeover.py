@@ -7,16 +7,15 @@ goes out under its old id, before the first new command is executed; executed tw
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from confluent_kafka import Producer
-
 from contracts.topics import TOPICS
 from services.kernel.log.reader import newest_times, offsets_at, read_to_end
-from services.kernel.log.transactions import produce
+from services.kernel.log.transactions import produce_all
 from services.kernel.model.process import OutgoingCommand
-from services.kernel.record.codec import Record, decode
+from services.kernel.record.codec import decode
 from services.kernel.record.envelope import SYSTEM, AuthContext, now_micros, read_headers
 from services.kernel.worker.execution import Executor
 from services.kernel.worker.slot import Slot
@@ -39,17 +38,10 @@ def take_over(slot: Slot[Any, Any, Any], executor: Executor[Any, Any, Any], hour
             for key, command, auth in chunk
             for group in executor.routing.outgoing(key, [command], key, key, auth=auth)
         ]
-        _send(slot, list(executor.routing.records(groups, now, "")))
+        records = list(executor.routing.records(groups, now, ""))
+        slot.transactions.run_again(partial(produce_all, records))
         sent += len(chunk)
     return sent
-
-
-def _send(slot: Slot[Any, Any, Any], records: list[Record]) -> None:
-    def stage(producer: Producer) -> None:
-        for topic, value, key, more in records:
-            produce(producer, topic, value, key, **more)
-
-    slot.transactions.run_again(stage)
 
 
 def _resent_commands(

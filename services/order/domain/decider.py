@@ -83,9 +83,10 @@ class OrderRefusal(Enum):
     RETURNED_TOO_MUCH = "more units than the customer still has"
     NOTHING_TO_RETURN = "everything was returned before"
 
-    def refused(self, detail: str = "") -> Refused:
-        """Returns the refusal to raise; `detail` is added to the reason."""
-        return Refused(self.name.lower(), f"{self.value} ({detail})" if detail else self.value)
+    def refused(self, detail: str = "", *, hides: bool = False) -> Refused:
+        """Returns the refusal to raise; `detail` is added to the reason. `hides`: see `Refused`."""
+        reason = f"{self.value} ({detail})" if detail else self.value
+        return Refused(self.name.lower(), reason, hides=hides)
 
 
 ENDED: dict[type[Order], OrderRefusal] = {
@@ -202,7 +203,7 @@ def cancel(command: CancelOrder, order: Order) -> Sequence[OrderEvent]:
         case NotPlaced():
             raise OrderRefusal.ORDER_NOT_FOUND.refused()
         case _ if command.customer_id is not None and command.customer_id != order.customer_id:
-            raise OrderRefusal.ORDER_NOT_FOUND.refused()
+            raise OrderRefusal.ORDER_NOT_FOUND.refused(hides=True)
         case Placed() | Confirmed():
             return [_cancelled(order, command.occurred_at, command.reason)]
         case Cancelled():
