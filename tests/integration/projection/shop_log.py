@@ -37,6 +37,7 @@ from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Envelope, Metadata, now_micros, partition_of, uuid7, write_headers
 
 TOPICS = ("order.events", "inventory.events")
+DERIVED = ("order.answers", "order.state", "inventory.answers", "inventory.state")
 PARTITIONS = 2
 DAY = 86_400_000_000
 Event = Envelope[Any]
@@ -158,14 +159,16 @@ def batches(events: Sequence[Event], size: int) -> Iterator[Sequence[Event]]:
 def fresh_topics(kafka: str) -> None:
     """Creates the two event topics and the journal anew, all empty; and the control topic, unless it is there.
 
+    What workers derived from the former events is deleted: with it, a worker refuses a log that ends before it.
     The controller deletes and creates topics; the broker sees it a moment later. Waits for both.
     """
     admin = AdminClient({"bootstrap.servers": kafka, "log_level": 3})
     topics = {**dict.fromkeys(TOPICS, PARTITIONS), JOURNAL: 1}
-    there = [name for name in partition_counts(kafka) if name in topics]
+    former = {*topics, *DERIVED}
+    there = [name for name in partition_counts(kafka) if name in former]
     for deleted in admin.delete_topics(there).values() if there else ():
         deleted.result(30)
-    _await_known(kafka, dict.fromkeys(topics))
+    _await_known(kafka, dict.fromkeys(former))
     topics |= {} if CONTROL in partition_counts(kafka) else {CONTROL: 1}
     for created in admin.create_topics([NewTopic(*topic, 1) for topic in topics.items()]).values():
         created.result(30)
