@@ -33,8 +33,8 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def apis(kafka: str, before: Path) -> Iterator[dict[str, str]]:
     """The order API of both versions, before one worker."""
-    create_topics(kafka)
     fresh_topics(kafka)
+    create_topics(kafka)
     ports = free_ports(3)
     with ExitStack() as stack:
         stack.enter_context(process("order", "worker", kafka, ports[0]))
