@@ -282,7 +282,7 @@ def scopes(*needed: str) -> Depends:
 async def authenticate(request: Request, needed: frozenset[str]) -> Principal:
     """Returns who calls, for the handler too (`caller`). Raises `Problem` if that is not known or not enough."""
     principal = request.state.principal = await request.app.state.identity.principal(request)
-    request.app.state.limits.admit(request, principal)
+    await request.app.state.limits.admit(request, principal)
     if missing := needed - principal.scopes:
         raise insufficient(*missing)
     return principal  # type: ignore[no-any-return]

@@ -5,12 +5,14 @@ Both are kept in memory, by the token's subject. Without tokens nobody is known,
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, inf
+from random import uniform
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,6 +22,8 @@ from services.edge.problems import Code, Problem
 from services.edge.settings import LimitSettings
 
 MAX_BUCKETS = 10_000
+# Until a caller above its rate gets its 429: at random, else all connections of a caller would return together.
+REFUSAL_SECONDS = 0.5, 1.5
 _HEADERS = "rate_headers"
 
 RATE_LIMITED = {"rate_limited": Code(429, "the caller sends too many requests; repeat after `Retry-After`")}
@@ -57,8 +61,9 @@ class Limits:
         self._pending: Counter[str] = Counter()
         self._total = 0
 
-    def admit(self, request: Request, principal: Principal) -> None:
-        """Counts a request. Raises `Problem` 429. Either way `RateHeaders` sends what is left."""
+    async def admit(self, request: Request, principal: Principal) -> None:
+        """Counts a request. Raises `Problem` 429, late: a refusal costs time, too, and whoever repeats at once would
+        take it from the others. Either way `RateHeaders` sends what is left."""
         rate = self._rates[principal.only_customer]
         if not rate or principal is ANYONE:
             return
@@ -70,6 +75,7 @@ class Limits:
             (b"ratelimit", b'"caller";r=%d;t=%d' % (bucket.left, refilled)),
         )
         if wait:
+            await asyncio.sleep(uniform(*REFUSAL_SECONDS))
             headers = {"Retry-After": str(ceil(wait))}
             raise Problem(429, "rate_limited", f"at most {rate:g} requests per second", headers=headers)
 

@@ -66,7 +66,7 @@ class LimitSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
 
-    requests_per_second: Annotated[float, Field(ge=0)] = 50.0
+    requests_per_second: Annotated[float, Field(ge=0)] = 20.0
     staff_requests_per_second: Annotated[float, Field(ge=0)] = 0.0
     burst_seconds: Positive = 2.0
 

@@ -39,6 +39,7 @@ def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     )
     app.state.limits = Limits(RATE)
     monkeypatch.setattr(limits, "time", clock := Clock())
+    monkeypatch.setattr(limits, "REFUSAL_SECONDS", (0.0, 0.0))
     yield clock
     app.state.limits = Limits(LimitSettings())
 
