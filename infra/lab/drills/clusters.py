@@ -17,6 +17,7 @@ from infra.stack.shop import MIRROR
 from services.kernel.log import clients
 
 LOOK_SECONDS, WHOLE_SECONDS = 0.05, 180.0
+RATE = 10.0  # commands per second: twelve nodes and both shops may share a small machine
 Observed = TypeVar("Observed")
 
 
@@ -50,8 +51,8 @@ class Weakening(Background):
 
 def weakened(drill: Drill[Sides, Observed], name: str, claim: str) -> Drill[Sides, Observed]:
     """The same drill on sites that are clusters, which lose a broker and a controller during the switch."""
-    faults = drill.faults
-    assert faults is not None
+    faults, of_drill = drill.faults, drill.clients
+    assert faults is not None and of_drill is not None
 
     def with_losses(course: Course[Sides]) -> Observed:
         if course.rig.other.settings.brokers != CLUSTER:
@@ -68,7 +69,10 @@ def weakened(drill: Drill[Sides, Observed], name: str, claim: str) -> Drill[Side
         return observed
 
     promises = (*drill.promises, _all_replicas_return)
-    return replace(drill, name=name, claim=claim, faults=with_losses, promises=promises, brokers=CLUSTER)
+    slower = replace(of_drill, rate=RATE)
+    return replace(
+        drill, name=name, claim=claim, clients=slower, faults=with_losses, promises=promises, brokers=CLUSTER
+    )
 
 
 def _all_replicas_return(course: Course[Sides], _: object) -> None:

@@ -1,4 +1,4 @@
-"""What is decided about an order whose stream stopped, and what an API is told."""
+"""What is decided about an order whose stream stopped, and what an API is expected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOPPED, HIDDEN = ("failed", "stream_forked", 0), ("refused", "order_not_found",
 
 
 @pytest.mark.parametrize(
-    ("order", "customer", "told"),
+    ("order", "customer", "expected"),
     [
         (PLACED, OWN, STOPPED),
         (PLACED, None, STOPPED),
@@ -33,7 +33,7 @@ STOPPED, HIDDEN = ("failed", "stream_forked", 0), ("refused", "order_not_found",
     ],
 )
 def test_nothing_is_decided_and_strangers_do_not_learn_of_it(
-    order: str, customer: str | None, told: tuple[str, str, int]
+    order: str, customer: str | None, expected: tuple[str, str, int]
 ) -> None:
     partition: Partition[Any] = Partition(
         ORDER.decider.initial,
@@ -48,7 +48,7 @@ def test_nothing_is_decided_and_strangers_do_not_learn_of_it(
     staged: Staged[Any] = Staged()
     executor.execute(cancellation(order, customer), staged, 1)
     ((outcome,),) = staged.replies.values()
-    assert (outcome.kind, outcome.code, outcome.version) == told
+    assert (outcome.kind, outcome.code, outcome.version) == expected
     assert not (staged.events or staged.parked or staged.outcomes or staged.outgoing)
 
 
