@@ -18,6 +18,7 @@ from tests.e2e.shop import Shop
 
 RATE, CONNECTED, GREEDY_CONNECTIONS = 60.0, 8, 32
 WINDOW_SECONDS = 5.0
+GREEDY_SECONDS = WINDOW_SECONDS + 3
 PATIENCE = 60.0
 
 
@@ -32,7 +33,7 @@ def greedy(shop: Shop, api: str, kind: str, name: str) -> Iterator[Future[Loaded
     """One customer sends ten times as much as the other clients, longer than their window lasts."""
     token = issuer_of(shop.settings).token("greedy", ["orders:place", "orders:read"], 1)
     load = Load(
-        shop.settings.port(api), kind, name, GREEDY_CONNECTIONS, WINDOW_SECONDS + 3, warm=0.0, rate=10 * RATE
+        shop.settings.port(api), kind, name, GREEDY_CONNECTIONS, GREEDY_SECONDS, warm=0.0, rate=10 * RATE
     )
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(send, replace(load, authorization=f"Bearer {token}"))
