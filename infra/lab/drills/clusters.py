@@ -36,7 +36,8 @@ class Weakening(Background):
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        self._platform.start(self._site, *self.killed)
+        if self.killed:  # without a name, all would be started
+            self._platform.start(self._site, *self.killed)
 
     def _work(self) -> None:
         for stopped in (False, True):  # before a failback the site is down, and its mirror is held

@@ -31,7 +31,7 @@ from infra.stack.shop import MIRROR, http_ready
 from infra.stack.site import Site
 from services.kernel.log.control import Control
 
-COMMAND_SECONDS = 900.0
+COMMAND_SECONDS = 2400.0  # a failback waits up to half an hour for the mirror alone
 REST_SECONDS = 180.0
 MIRRORED_SECONDS = 300.0  # a mirror between clusters starts slowly
 ROLES_SECONDS = 60.0
