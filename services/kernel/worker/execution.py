@@ -94,7 +94,7 @@ class Executor(Generic[Command, State, Event]):
             require_address(number, self._count, key, metadata)
             self.routing.require_input(record.topic(), body)
             if key in self._partitions[number].read.stopped:
-                self._unavailable(metadata, body, self._partitions[number].get(key).state, staged)
+                self._unavailable(self._partitions[number], key, metadata, body, staged)
                 return
             for command in self._commands(key, body):
                 outcome = self._one(number, key, metadata, command, staged, now)
@@ -238,15 +238,17 @@ class Executor(Generic[Command, State, Event]):
             staged.replies.setdefault(receiver, []).append(outcome)
             staged.correlations.setdefault(address.key, (meta.correlation_id, meta.traceparent))
 
-    def _unavailable(self, meta: Metadata, command: Any, state: State, staged: Staged[State]) -> None:
+    def _unavailable(
+        self, partition: Partition[State], key: str, meta: Metadata, command: Any, staged: Staged[State]
+    ) -> None:
         """Nothing is decided on a stream that stopped. Another aggregate retries; an API gets the outcome `failed`,
-        or the refusal for those who may not know of the entity: `state` is from before the stop."""
+        or the refusal for those who may not know of the entity, by its state from before the stop."""
         staged.counts[meta.type, "unavailable"] += 1
         if meta.reply_to is not None and meta.reply_to.partition is not None:
             kind, code = "failed", STREAM_FORKED
             reason = "the stream has stopped: an operator must decide on one of its records"
             try:
-                self._decider.decide(command, state)
+                self._decider.decide(command, partition.get(key).state)
             except Refused as refusal:
                 if refusal.hides:
                     kind, code, reason = "refused", refusal.code, refusal.reason
