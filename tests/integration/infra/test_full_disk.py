@@ -9,8 +9,8 @@ from infra.base.errors import NotReady
 from infra.base.settings import ROOT
 from infra.log.topics import create_topics
 from infra.stack.embedded.kafka import lone_broker
-from services.kernel.log.reader import partitions_of, read_to_end
 from tests.integration.infra.test_stack import write_transaction
+from tests.integration.patterns.seen import records
 from tests.ports import free_ports
 from tests.servers import NodeServer
 from tests.small_disk import small_disk
@@ -33,9 +33,7 @@ def test_a_broker_waits_for_room_and_then_has_its_log(tmp_path: Path) -> None:
                 broker.start()
             disk.clear()
             broker.start()
-            begin = dict.fromkeys(partitions_of(broker.bootstrap, TOPIC), 0)
-            left = [record.value() for record in read_to_end(broker.bootstrap, TOPIC, begin)]
-            assert left == [b"before"]
+            assert [record.value() for record in records(broker.bootstrap, TOPIC)] == [b"before"]
         finally:
             broker.kill()
 

@@ -36,6 +36,7 @@ class RecordingPlatform:
             site.journal.keep_down(name)
 
     def start(self, _: Site, *names: str) -> None:
+        assert names, "without a name, the whole site is started"
         self.started += names
 
 

@@ -10,11 +10,11 @@ from contracts.order.events import Line, OrderPlaced, ReservationsRecorded
 from contracts.topics import SERVICE_OF
 from services.kernel.record.codec import decode
 from services.kernel.worker.command_loop import MAX_BATCH, SLOWEST_REDRIVE, CommandLoop
-from services.kernel.worker.entities import Entity, LoadedEntity, Partition, Staged
+from services.kernel.worker.entities import Entity, Staged
 from services.kernel.worker.execution import Executor
-from services.kernel.worker.retry_window import Window
 from services.kernel.worker.worker_metrics import WorkerMetrics
 from services.order.service import ORDER
+from tests.unit.kernel.executing import empty_partition
 
 SECOND = 1_000_000
 REDRIVE = 30
@@ -27,12 +27,7 @@ class OneOrder:
     """A loop without a log, over an order that waits for the reservations of two SKUs."""
 
     def __init__(self, settle_by: int | None = None, recorded_at: int = PLACED_AT) -> None:
-        self.partition: Partition[Any] = Partition(
-            ORDER.decider.initial,
-            ORDER.decider.forget,
-            lambda _: LoadedEntity(Entity(None, 0, 0), ()),
-            Window(24.0, 1000),
-        )
+        self.partition = empty_partition(ORDER)
         placed = OrderPlaced("o", "France", "EUR", PLACED_AT, LINES, None, (), 2, settle_by)
         self.publish(placed, recorded_at)
         slot: Any = SimpleNamespace(

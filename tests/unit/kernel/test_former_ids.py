@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from contracts.inventory.commands import ReceiveStock
 from contracts.kernel.records import Outcome
 from contracts.topics import SERVICE_OF
 from services.inventory.service import INVENTORY
 from services.kernel.record.codec import encode
-from services.kernel.record.envelope import AuthContext, Headers, Metadata, ReplyAddress, write_headers
-from services.kernel.worker.entities import Entity, LoadedEntity, Partition, Staged
+from services.kernel.record.envelope import AuthContext, Metadata, ReplyAddress, write_headers
+from services.kernel.worker.entities import Staged
 from services.kernel.worker.execution import Executor
-from services.kernel.worker.retry_window import Window
+from tests.unit.kernel.executing import OneRecord, empty_partition
 
 TOPIC, SKU = "inventory.commands", "sku"
 COMMAND = ReceiveStock(SKU, 5, "DN-1", 1)
-
-
-class CommandRecord(NamedTuple):
-    """What a consumer returns, without a broker."""
-
-    metadata: Metadata
-
-    def topic(self) -> str:
-        return TOPIC
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return 0
-
-    def key(self) -> bytes:
-        return SKU.encode()
-
-    def value(self) -> bytes:
-        return encode(TOPIC, COMMAND)
-
-    def headers(self) -> Headers:
-        return write_headers(self.metadata)
 
 
 def request(command_id: str, former_id: str = "", subject: str = "", request_hash: str = "same") -> Metadata:
@@ -68,12 +44,7 @@ class Worker:
     """Executes batches of commands on one partition."""
 
     def __init__(self) -> None:
-        self._partition: Partition[Any] = Partition(
-            INVENTORY.decider.initial,
-            INVENTORY.decider.forget,
-            lambda _: LoadedEntity(Entity(None, 0, 0), ()),
-            Window(24.0, 1000),
-        )
+        self._partition = empty_partition(INVENTORY)
         counts = dict.fromkeys(SERVICE_OF, 1)
         self._executor = Executor(INVENTORY, {0: self._partition}, counts, 1, phase=lambda: "closed")
 
@@ -81,7 +52,8 @@ class Worker:
         """Their outcomes; then the batch is committed."""
         staged: Staged[Any] = Staged()
         for metadata in requests:
-            record: Any = CommandRecord(metadata)
+            about = {"partition": 0, "headers": write_headers(metadata)}
+            record: Any = OneRecord((TOPIC, encode(TOPIC, COMMAND), SKU, about))
             self._executor.execute(record, staged, 1)
         for (_, key), entity in staged.entities.items():
             self._partition.publish(key, entity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,46 +36,19 @@ from services.kernel.record.envelope import (
     SYSTEM,
     UNKNOWN,
     AuthContext,
-    Headers,
     Malformed,
     Metadata,
     read_headers,
     write_headers,
 )
 from services.kernel.worker.addresses import Routing
-from services.kernel.worker.entities import Entity, LoadedEntity, Partition, Staged
+from services.kernel.worker.entities import Staged
 from services.kernel.worker.execution import Executor
-from services.kernel.worker.retry_window import Window
+from tests.unit.kernel.executing import OneRecord, empty_partition
 
 INBOX = "inventory.inbox"
 SENDER = Metadata("", "", "", "daybook/order", 1_800_000_000_000_000, "", "", 3, transaction="t")
 PARTITIONS = dict.fromkeys(SERVICE_OF, 2)
-
-
-class OneRecord(NamedTuple):
-    """What a consumer returns, without a broker."""
-
-    new: Record
-    at: int = 7
-
-    def topic(self) -> str:
-        return self.new[0]
-
-    def partition(self) -> int:
-        return int(self.new[3].get("partition", home_of(self.new[2] or "", 2)))
-
-    def offset(self) -> int:
-        return self.at
-
-    def key(self) -> bytes | None:
-        return None if self.new[2] is None else self.new[2].encode()
-
-    def value(self) -> bytes:
-        return self.new[1]
-
-    def headers(self) -> Headers:
-        headers: Headers = self.new[3]["headers"]
-        return headers
 
 
 def reservation(number: int, sku: str, units: int = 1) -> OutgoingMessage:
@@ -167,12 +140,7 @@ def test_only_an_inbox_contains_batches() -> None:
 
 
 def executed(record: OneRecord) -> Staged[Any]:
-    partition: Partition[Any] = Partition(
-        INVENTORY.decider.initial,
-        INVENTORY.decider.forget,
-        lambda _: LoadedEntity(Entity(None, 0, 0), ()),
-        Window(24.0, 1000),
-    )
+    partition = empty_partition(INVENTORY)
     staged: Staged[Any] = Staged()
     executor = Executor(INVENTORY, {record.partition(): partition}, PARTITIONS, 3, phase=lambda: "closed")
     executor.execute(record, staged, 1)

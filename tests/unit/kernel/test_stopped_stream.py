@@ -1,8 +1,7 @@
-"""What is decided about an order whose stream stopped, and what an API is expected."""
+"""What is decided about an order whose stream stopped, and what an API gets."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from contracts.order.events import Line, OrderPlaced
 from contracts.topics import SERVICE_OF
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import AuthContext, Metadata, ReplyAddress, write_headers
-from services.kernel.worker.entities import Entity, LoadedEntity, Partition, Staged
+from services.kernel.worker.entities import Entity, Staged
 from services.kernel.worker.execution import Executor
-from services.kernel.worker.retry_window import Window
 from services.order.service import ORDER
+from tests.unit.kernel.executing import OneRecord, empty_partition
 
 TOPIC, PLACED, UNKNOWN = "order.commands", "placed", "unknown"
 OWN, FOREIGN = "alice", "mallory"
@@ -35,12 +34,7 @@ STOPPED, HIDDEN = ("failed", "stream_forked", 0), ("refused", "order_not_found",
 def test_nothing_is_decided_and_strangers_do_not_learn_of_it(
     order: str, customer: str | None, expected: tuple[str, str, int]
 ) -> None:
-    partition: Partition[Any] = Partition(
-        ORDER.decider.initial,
-        ORDER.decider.forget,
-        lambda _: LoadedEntity(Entity(None, 0, 0), ()),
-        Window(24.0, 1000),
-    )
+    partition = empty_partition(ORDER)
     placed = OrderPlaced(PLACED, "France", "EUR", 1, (Line("A", 1, 1),), OWN, (), 2, None)
     partition.put(PLACED, Entity(ORDER.decider.evolve(ORDER.decider.initial, placed), 1, 1))
     partition.read.stopped |= {PLACED, UNKNOWN}
@@ -53,7 +47,6 @@ def test_nothing_is_decided_and_strangers_do_not_learn_of_it(
 
 
 def cancellation(order: str, customer: str | None) -> Any:
-    """What a consumer returns, without a broker."""
     metadata = Metadata(
         id=f"cancel-{order}",
         type=CancelOrder.TYPE,
@@ -67,12 +60,5 @@ def cancellation(order: str, customer: str | None) -> Any:
         reply_to=ReplyAddress("order.outcomes", 0, "", ""),
         auth=AuthContext("user", customer or "staff"),
     )
-    content = {
-        "topic": TOPIC,
-        "partition": 0,
-        "offset": 0,
-        "key": order.encode(),
-        "value": encode(TOPIC, CancelOrder(order, "changed my mind", 1, customer)),
-        "headers": write_headers(metadata),
-    }
-    return SimpleNamespace(**{name: lambda value=value: value for name, value in content.items()})
+    about = {"partition": 0, "headers": write_headers(metadata)}
+    return OneRecord((TOPIC, encode(TOPIC, CancelOrder(order, "changed my mind", 1, customer)), order, about))
