@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewTopic
 
+from services.kernel.log import clients
 from tests.bench import bulk
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, interleave
 from tests.bench.peers.producer_performance import produce
@@ -44,7 +45,7 @@ def _measure(kind: Kind, effort: Effort, say: Say) -> Measured:
     count, numbers = int(kind.rate * effort.seconds * 0.6), itertools.count()
     say(f"{kind.what}, {count:,} a window")
     with Rig(postgres=False) as rig:
-        admin = AdminClient({"bootstrap.servers": rig.kafka, "log_level": 3})
+        admin = clients.admin(rig.kafka, {"log_level": 3})
         for future in admin.create_topics(
             [NewTopic(f"bench.{name}", 2, 1) for name in ("events", "asks", "outcomes", "performance")]
         ).values():
@@ -92,7 +93,7 @@ def _measure(kind: Kind, effort: Effort, say: Say) -> Measured:
 
 def record_bytes(bootstrap: str, topic: str) -> int:
     """The mean size of a topic's last records: key, value and headers."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench-size", "log_level": 3})
+    consumer = clients.follower(bootstrap, options={"log_level": 3})
     try:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
         consumer.assign([TopicPartition(topic, 0, max(0, end - 1000))])

@@ -15,11 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.kafka import prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace
+from services.kernel.log.clients import follower
 from services.kernel.log.reader import partitions_of
 from services.kernel.log.transactions import transactional_producer
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
@@ -72,15 +73,7 @@ class _Arrivals:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": mirror.target,
-                "group.id": "bench-arrivals",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 5,
-            }
-        )
+        self._consumer = follower(mirror.target, options={"fetch.wait.max.ms": 5})
 
     def __enter__(self) -> _Arrivals:
         partitions = partitions_of(self._mirror.target, self._mirror.topic)

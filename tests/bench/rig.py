@@ -28,6 +28,7 @@ from tests.postgres_server import EmbeddedPostgres, create_tables_of_shop
 from tests.servers import NodeServer
 
 START_SECONDS = 240.0
+INSECURE_RUN = "DAYBOOK_BENCH_INSECURE"
 
 
 class Part:
@@ -55,9 +56,9 @@ class Rig:
     """A context with a broker with all topics and, by default, PostgreSQL; leaving it stops everything.
 
     Children die with this process, however it ends. Everything listens on loopback, on free ports. `partitions`
-    replaces the catalogue's number of partitions of each service (0: leaves it). If `secured`, the broker
-    has TLS, users and rights, each process of the shop its own, and the APIs verify tokens, of which DAYBOOK_AUTH has
-    one for the clients; otherwise all is as after `up --insecure`.
+    replaces the catalogue's number of partitions of each service (0: leaves it). If `secured`, which it is unless
+    DAYBOOK_BENCH_INSECURE says otherwise, the broker has TLS, users and rights, each process of the shop its own, and
+    the APIs verify tokens, of which DAYBOOK_AUTH has one for the clients; otherwise all is as after `up --insecure`.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Rig:
         postgres: bool = True,
         heap_megabytes: int = 384,
         partitions: int = 0,
-        secured: bool = False,
+        secured: bool = not os.environ.get(INSECURE_RUN),
     ) -> None:
         self._partitions = partitions
         self._folder = Path(tempfile.mkdtemp(prefix="daybook-bench-"))

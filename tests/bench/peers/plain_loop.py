@@ -16,11 +16,12 @@ from io import BytesIO
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from contracts.lock import load_lock
 from services.kernel.collector import keep_what_is_here
+from services.kernel.log.clients import follower
 from services.kernel.log.rule import home_of
 from services.kernel.log.transactions import Transactions
 from tests.bench.subjects.work_process import serve_work
@@ -49,19 +50,16 @@ class PlainLoop:
         self._transactions = Transactions(bootstrap, [f"{self.NAME}-0", f"{self.NAME}-1"], 10_000)
         self._transactions.fence()
         keep_what_is_here()
-        self._consumer = Consumer(
+        self._consumer = follower(
+            bootstrap,
+            [TopicPartition(self._topic, partition, 0) for partition in (0, 1)],
             {
-                "bootstrap.servers": bootstrap,
                 "group.id": self.NAME,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
                 "queued.min.messages": 20_000,
                 "check.crcs": False,
                 "log_level": 3,
-            }
+            },
         )
-        self._consumer.assign([TopicPartition(self._topic, partition, 0) for partition in (0, 1)])
 
     def work(self, count: int) -> Mapping[str, float]:
         done = 0

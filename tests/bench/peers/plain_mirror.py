@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 
+from services.kernel.log.clients import follower
 from services.kernel.log.reader import partitions_of
 from services.kernel.log.transactions import Transactions
 
@@ -18,17 +19,8 @@ BATCH = 2_000
 def main(source: str, target: str, topic: str) -> None:
     transactions = Transactions(target, ["bench-mirror-0", "bench-mirror-1"], 10_000)
     transactions.fence()
-    consumer = Consumer(
-        {
-            "bootstrap.servers": source,
-            "group.id": "bench-mirror",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "queued.min.messages": 20_000,
-            "fetch.wait.max.ms": 10,
-        }
-    )
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions_of(source, topic)])
+    beginning = [TopicPartition(topic, number, 0) for number in partitions_of(source, topic)]
+    consumer = follower(source, beginning, {"queued.min.messages": 20_000, "fetch.wait.max.ms": 10})
     while True:
         records = consumer.consume(BATCH, 0.02)
         for record in records:

@@ -14,6 +14,7 @@ import msgspec
 import uvloop
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from services.kernel.log.clients import writer
 from tests.bench.peers.outbox import SCHEMA
 
 POLL_SECONDS = 0.1
@@ -22,15 +23,7 @@ _SENT = "DELETE FROM peer.outbox WHERE id = ANY($1)"
 
 
 async def main() -> None:
-    producer = Producer(
-        {
-            "bootstrap.servers": os.environ["DAYBOOK_KAFKA"],
-            "partitioner": "murmur2_random",
-            "enable.idempotence": True,
-            "linger.ms": 1,
-            "log_level": 3,
-        }
-    )
+    producer = writer(os.environ["DAYBOOK_KAFKA"], {"linger.ms": 1, "log_level": 3})
     connection = await asyncpg.connect(os.environ["DAYBOOK_DATABASE_URL"])
     await connection.execute(SCHEMA)
     loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import fastavro
 import pyarrow as pa
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -18,6 +18,7 @@ from analytics.offsets import Offsets
 from analytics.replay import Replay
 from contracts.lock import load_lock
 from contracts.order.events import OrderConfirmed
+from services.kernel.log.clients import follower
 
 Totals = dict[str, tuple[int, int, int, int]]
 """Country → events, gross, units, the highest version."""
@@ -100,22 +101,18 @@ def _schema() -> Any:
 
 def _records(kafka: str, ends: Offsets) -> Iterator[Message]:
     """Committed records before `ends`; tuned for large fetches, as Spark's source is."""
-    consumer = Consumer(
+    left = {(topic, number): end for topic, parts in ends.items() for number, end in parts.items() if end}
+    consumer = follower(
+        kafka,
+        [TopicPartition(topic, number, 0) for topic, number in left],
         {
-            "bootstrap.servers": kafka,
-            "group.id": "bench-replay",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
             "queued.min.messages": 200_000,
             "queued.max.messages.kbytes": 131_072,
             "fetch.max.bytes": 67_108_864,
             "max.partition.fetch.bytes": 8_388_608,
             "log_level": 3,
-        }
+        },
     )
-    left = {(topic, number): end for topic, parts in ends.items() for number, end in parts.items() if end}
-    consumer.assign([TopicPartition(topic, number, 0) for topic, number in left])
     try:
         while left:
             for record in consumer.consume(FETCHED, 0.2):

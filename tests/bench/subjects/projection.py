@@ -16,6 +16,7 @@ import uvloop
 from faust.types import TP
 
 from services.kernel.collector import keep_what_is_here
+from services.kernel.log.clients import Connection
 from services.projection.engine.database import migrate, pool
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch
@@ -60,7 +61,7 @@ async def faust(settings: ProjectionSettings, projector: Projector, single: bool
 async def plain(settings: ProjectionSettings, projector: Projector) -> None:
     """The smallest possible projection: fetch and apply in a loop, with fixed partitions and no group."""
     consumer = aiokafka.AIOKafkaConsumer(
-        bootstrap_servers=settings.kafka,
+        **Connection(settings.kafka).aiokafka(),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
