@@ -11,13 +11,15 @@ PATHS := contracts services analytics infra tests
 # The shop and its tests start hundreds of processes. Without byte code each would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup up down status demo unit test-unit test test-full coverage test-dr test-dr-full test-hostile test-hostile-short test-compose test-testcontainers test-containers test-cluster test-k8s test-k8s-api check lint types imports contracts k8s format bench bench-against clean distclean
+.PHONY: help setup spark up down status demo unit test-unit test test-full coverage test-dr test-dr-full test-hostile test-hostile-short test-compose test-testcontainers test-containers test-cluster test-k8s test-k8s-api check lint types imports contracts k8s format bench bench-against clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMPS)/jars ## make .venv with locked dependencies and download the jars; instant when done
+setup: $(STAMPS)/kafka-classes ## make .venv with locked dependencies, download the jars; instant when done
 	@echo "Ready: try ./daybook up, or make demo."
+
+spark: $(STAMPS)/spark-classes ## let Spark start twice as fast: store its classes, once (a minute)
 
 up: setup ## start the shop and leave it running
 	@./daybook up
@@ -36,13 +38,13 @@ test-unit: setup ## the tests that need no broker and no database
 
 unit: test-unit
 
-test: setup ## run the tests, in one process per core (half an hour)
+test: setup spark ## run the tests, in one process per core (half an hour)
 	@$(BIN)/python -m pytest -n auto --durations=25 -m "not full"
 
-test-full: setup ## run the ones that make test leaves out, because they take longest (half an hour)
+test-full: setup spark ## run the ones that make test leaves out, because they take longest (half an hour)
 	@$(BIN)/python -m pytest -n auto --durations=25 -m full tests/integration tests/e2e
 
-coverage: setup ## run every test and report which lines ran; takes longer
+coverage: setup spark ## run every test and report which lines ran; takes longer
 	@$(BIN)/python -m pytest -n auto --cov=contracts --cov=services --cov=infra --cov=analytics --cov-report=term:skip-covered
 
 test-dr: setup ## drills on two sites under load (about ten minutes)
@@ -104,10 +106,10 @@ format: $(STAMPS)/locked ## let ruff fix what it can; remove results from notebo
 	@$(BIN)/ruff check --fix $(PATHS)
 	@$(BIN)/ruff format $(PATHS)
 
-bench: setup ## measure speed beside peers (up to an hour; one: make bench P=P1); CHECK=1: compare with the floors
+bench: setup spark ## measure speed beside peers (up to an hour; one: make bench P=P1); CHECK=1: compare with the floors
 	@$(BIN)/python -m tests.bench $(P) $(if $(CHECK),--check)
 
-bench-against: setup ## measure speed beside an older commit, in turns: make bench-against COMMIT=main~1 P="P1 P2"
+bench-against: setup spark ## measure speed beside an older commit, in turns: make bench-against COMMIT=main~1 P="P1 P2"
 	@$(BIN)/python -m tests.bench.against $(COMMIT) $(or $(P),P1 P2 P3 P4)
 
 clean: ## stop the shop, remove its state and what the tools left
@@ -132,4 +134,12 @@ $(STAMPS)/locked: $(STAMPS)/uv requirements.lock
 
 $(STAMPS)/jars: $(STAMPS)/locked infra/jars.lock
 	@$(BIN)/python -m infra.stack.embedded.java
+	@touch $@
+
+$(STAMPS)/kafka-classes: $(STAMPS)/jars
+	@$(BIN)/python -m infra.stack.embedded.class_archives kafka
+	@touch $@
+
+$(STAMPS)/spark-classes: $(STAMPS)/jars
+	@$(BIN)/python -m infra.stack.embedded.class_archives spark
 	@touch $@

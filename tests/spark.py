@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
-from infra.stack.embedded.java import jars_folder, java_home_for_spark
+from infra.stack.embedded.java import spark_environment as environment_of_jobs
 
 
 @pytest.fixture(scope="session")
 def spark_environment() -> dict[str, str]:
     """What a caller of the analytics jobs sets."""
-    return {"JAVA_HOME": str(java_home_for_spark()), "DAYBOOK_SPARK_JARS": str(jars_folder("spark"))}
+    return environment_of_jobs()
 
 
 @pytest.fixture(scope="session")

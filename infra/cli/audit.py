@@ -12,7 +12,7 @@ from analytics.terminal import lines
 from infra.base.settings import ROOT, StackSettings
 from infra.cli.inspect import running_settings
 from infra.cli.output import notes
-from infra.stack.embedded.java import jars_folder, java_home_for_spark
+from infra.stack.embedded.java import spark_environment
 from infra.stack.shop import addresses
 
 STEP = "… "
@@ -73,11 +73,6 @@ def run_job(module: str, arguments: list[str], settings: StackSettings) -> int:
         notes.print(lines("".join(reasons).strip().expandtabs()))
         return NOT_MADE
     return code
-
-
-def spark_environment() -> dict[str, str]:
-    """The paths of Java and Spark's jars. Raises DaybookError."""
-    return {"JAVA_HOME": str(java_home_for_spark()), "DAYBOOK_SPARK_JARS": str(jars_folder("spark"))}
 
 
 def default_lake(settings: StackSettings) -> Path:

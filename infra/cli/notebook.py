@@ -9,9 +9,10 @@ import typer
 
 from infra.base.ports import HOST
 from infra.base.settings import ROOT, StackSettings
-from infra.cli.audit import default_lake, spark_environment
+from infra.cli.audit import default_lake
 from infra.cli.inspect import running_settings
 from infra.cli.output import notes
+from infra.stack.embedded.java import spark_environment
 from infra.stack.shop import addresses
 
 NOTEBOOKS = ROOT / "analytics" / "notebooks"

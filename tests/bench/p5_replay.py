@@ -25,7 +25,8 @@ from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
 from contracts.lock import load_lock
 from contracts.order.events import OrderConfirmed
-from infra.stack.embedded.java import jars_folder, java_home_for_spark
+from infra.stack.embedded.java import jars_folder, spark_environment
+from services.kernel.log.clients import Connection
 from services.kernel.record.envelope import Envelope
 from tests.bench import bulk
 from tests.bench.harness import Contender, Effort, Measured, Say, Unmeasurable, Window, interleave
@@ -140,7 +141,7 @@ def _job(rig: Rig, lake: Path) -> float:
 
 @contextmanager
 def spark_of(rig: Rig) -> Iterator[SparkSession]:
-    os.environ["JAVA_HOME"] = str(java_home_for_spark())
+    os.environ.update(spark_environment())
     settings = AnalyticsSettings(spark_jars=jars_folder("spark"), spark_scratch=rig.folder / "spark")
     session = open_session("bench", settings)
     try:
@@ -186,7 +187,7 @@ def _source(session: SparkSession, kafka: str, ends: Offsets, **options: str) ->
     return (
         session.read.format("kafka")
         .options(**SOURCE | options)
-        .option("kafka.bootstrap.servers", kafka)
+        .options(**Connection(kafka).java("kafka."))
         .option("assign", json.dumps({topic: sorted(partitions) for topic, partitions in ends.items()}))
         .option("endingOffsets", json.dumps(ends))
         .load()

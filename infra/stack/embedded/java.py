@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
+from importlib.metadata import version
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -102,6 +103,52 @@ def java_home_for_spark() -> Path:
     with replaced_at_once(home) as fresh:
         _link_runtime(java.home, fresh, java_script)
     return home
+
+
+@dataclass(frozen=True)
+class ClassArchive:
+    """The files with the classes that a program loads, and in `base` with Java's own, unless the JVM brings these.
+    `class_archives.py` makes them; a JVM without them loads the classes from the jars.
+    """
+
+    file: Path
+    base: Path | None
+
+    @property
+    def options(self) -> list[str]:
+        """With these a JVM maps the classes; none where there is no archive. A JVM with another class path than that of
+        the archive says nothing, and loads them."""
+        return [*self.shared(self.file), "-Xlog:cds=off"] if self.file.exists() else []
+
+    def shared(self, *more: Path) -> list[str]:
+        """The option that names the archives to map."""
+        files = [str(file) for file in (self.base, *more) if file]
+        return [f"-XX:SharedArchiveFile={':'.join(files)}"] if files else []
+
+
+def class_archive(program: str, jars: Path, folder: Path | None = None) -> ClassArchive:
+    """The archive for the JVM that is here and these jars; in `folder`, by default in the cache."""
+    home, folder = find_java().home, folder or cache_folder() / "classes"
+    release = home / "release"
+    java = hashlib.sha256(release.read_bytes() if release.is_file() else bytes(home)).hexdigest()[:12]
+    brought = (home / "lib" / "server" / "classes.jsa").exists()
+    return ClassArchive(
+        folder / f"{program}-{jars.name}-{java}.jsa", None if brought else folder / f"base-{java}.jsa"
+    )
+
+
+def spark_archive() -> ClassArchive:
+    """In this environment, because Spark's own jars are there."""
+    return class_archive(f"pyspark-{version('pyspark')}", jars_folder("spark"), Path(sys.prefix) / "classes")
+
+
+def spark_environment() -> dict[str, str]:
+    """The paths of Java and Spark's jars, and options of Spark's JVM. Raises DaybookError."""
+    return {
+        "JAVA_HOME": str(java_home_for_spark()),
+        "DAYBOOK_SPARK_JARS": str(jars_folder("spark")),
+        "SPARK_SUBMIT_OPTS": " ".join(spark_archive().options),
+    }
 
 
 def _installed_homes() -> list[Path]:

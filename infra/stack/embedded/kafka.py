@@ -22,7 +22,7 @@ from infra.base.settings import CLUSTER_ID, ROOT, StackSettings
 from infra.identity.authority import BROKER, Authority
 from infra.log.rights import ADMIN
 from infra.stack.embedded.child import Child, Program
-from infra.stack.embedded.java import classpath, find_java
+from infra.stack.embedded.java import class_archive, classpath, find_java, jars_folder
 from infra.stack.mirror_settings import FRESH_SECONDS, MirrorPlace, canary_age, mirror_properties
 from infra.stack.security import (
     INTERNAL,
@@ -36,6 +36,7 @@ from services.kernel.log import clients
 
 FORMAT_SECONDS, NODE_SECONDS = 300.0, 240.0
 MIRROR_MEGABYTES = 256
+NODE, MIRROR = "node", "mirror"
 FIRST_CONTROLLER = 10  # of a site: its brokers are 0, 1 and 2
 # `kafka.log`: how long a broker reads a log after a crash. What the authorizer denies is in the last one.
 AUTHORIZER = "kafka.authorizer.logger"
@@ -63,10 +64,12 @@ def kafka_java(
     loggers: Sequence[str] = ("kafka.server",),
     decisions: Path | None = None,
     jars: str = "kafka",
+    program: str = NODE,
 ) -> list[str]:
     """The Java command without the main class. Writes the log configuration, INFO for `loggers`, to `folder`.
 
     `decisions`: a file for everything that the authorizer allows and denies. `jars`: a set of `infra/jars.lock`.
+    `program`: whose archive of classes it has.
     """
     logging = folder / "log4j2.yaml"
     lines = {name: f"      - {{name: {name}, level: INFO}}" for name in loggers}
@@ -79,6 +82,7 @@ def kafka_java(
     return [
         str(find_java().executable),
         f"-Dlog4j2.configurationFile={logging.absolute()}",
+        *class_archive(program, jars_folder(jars)).options,
         f"-Xmx{heap_megabytes}m",
         *options,
         "-cp",
@@ -338,7 +342,7 @@ def prepare_mirror(mirror: MirrorPlace) -> Program:
     properties.write_text(mirror_properties(mirror))
     # the proof of exactly-once is in this log: ExactlyOnceWorkerSourceTask
     loggers = ("org.apache.kafka.connect.runtime", "org.apache.kafka.connect.mirror")
-    java = kafka_java(mirror.folder, MIRROR_MEGABYTES, "-XX:+UseSerialGC", loggers=loggers)
+    java = kafka_java(mirror.folder, MIRROR_MEGABYTES, "-XX:+UseSerialGC", loggers=loggers, program=MIRROR)
     command = (*java, "org.apache.kafka.connect.mirror.MirrorMaker", str(properties.absolute()))
     return Program("mirror", command, kafka_environment())
 

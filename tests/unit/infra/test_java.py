@@ -10,7 +10,7 @@ import pytest
 
 from infra.base.errors import JarsNotResolved
 from infra.stack.embedded import java
-from infra.stack.embedded.java import find_java, java_home_for_spark
+from infra.stack.embedded.java import ClassArchive, class_archive, find_java, java_home_for_spark
 
 
 def installed(folder: Path, version: str) -> Path:
@@ -58,6 +58,28 @@ def test_the_bundled_java_runs_with_the_module_that_it_lacks() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert java_home_for_spark() == home
+
+
+def test_a_jvm_maps_only_an_archive_that_exists(tmp_path: Path) -> None:
+    archive = ClassArchive(tmp_path / "node.jsa", base=None)
+    assert archive.options == []
+    archive.file.touch()
+    assert f"-XX:SharedArchiveFile={archive.file}" in archive.options
+
+
+def test_an_archive_is_for_one_jvm(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = Path("kafka-1")
+    bundled = class_archive("node", jars)
+    assert bundled.base is not None, "the JVM of the wheel brings no archive of Java's own classes"
+    assert bundled.shared(bundled.file) == [f"-XX:SharedArchiveFile={bundled.base}:{bundled.file}"]
+    chosen = installed(no_java / "jdk", "17.0.15")
+    (chosen / "lib" / "server").mkdir(parents=True)
+    (chosen / "lib" / "server" / "classes.jsa").touch()
+    monkeypatch.setenv("JAVA_HOME", str(chosen))
+    own = class_archive("node", jars)
+    assert own.base is None
+    assert own.file != bundled.file
+    assert own.file != class_archive("node", Path("kafka-2")).file
 
 
 class Repository(ThreadingHTTPServer):
