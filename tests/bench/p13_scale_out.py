@@ -78,7 +78,9 @@ class Environment:
 
     def settle(self, plan: LoadPlan) -> Window:
         """One window: the whole plan; the figure is its settled order lines a second."""
-        urls = Urls({api: self.rig.parts[f"{api}-api"].url for api in (Api.ORDER, Api.INVENTORY)})
+        written = {api: self.rig.parts[f"{api}-api"].url for api in (Api.ORDER, Api.INVENTORY)}
+        # Nothing here reads: whoever asks for an order learns no more than that it was placed.
+        urls = Urls({**written, Api.QUERY: written[Api.ORDER]}, self.rig.caller)
         cores = self._cores({})
         tally = asyncio.run(load(plan, urls, CLIENTS, None, lambda *_: None))
         taken = cores()

@@ -17,6 +17,7 @@ import psutil
 from contracts.topics import TOPICS
 from infra.base.ports import HOST
 from infra.base.settings import INSECURE, StackSettings
+from infra.identity.caller import Caller
 from infra.log.topics import Topic, catalogue, create_topics, ensure_site
 from infra.stack.embedded.child import Child, Program
 from infra.stack.embedded.kafka import site_nodes
@@ -82,6 +83,11 @@ class Rig:
     @property
     def kafka(self) -> str:
         return self._site.kafka
+
+    @property
+    def caller(self) -> Caller:
+        """Signs what clients send to this shop: DAYBOOK_AUTH is for the one that was entered last."""
+        return Caller(issuer_of(self._site))
 
     @property
     def folder(self) -> Path:
