@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -61,6 +62,7 @@ class ClusterRig(LoneSite):
         self.journal = StackJournal(self.settings.home)
         self._supervisor: Supervisor | None = None
         self._thread: threading.Thread | None = None
+        self._restarts_before = Counter[str]()
 
     def __enter__(self) -> Self:
         self.cluster.__enter__()
@@ -87,6 +89,7 @@ class ClusterRig(LoneSite):
             return state is not None and bool(state.members) and all(row.ready for row in state.members)
 
         wait_until(ready, lambda: f"the shop is ready: {self.journal.read()}", OPEN_SECONDS, error=NotReady)
+        self._restarts_before = self._restarts()
 
     def close_shop(self) -> None:
         if self._supervisor is not None and self._thread is not None:
@@ -94,10 +97,13 @@ class ClusterRig(LoneSite):
             self._thread.join()
             self._thread = None
 
-    def restarts(self) -> dict[str, int]:
-        """How often each process was started again."""
+    def restarted(self) -> Counter[str]:
+        """The processes that were started again since the shop was opened, and how often."""
+        return self._restarts() - self._restarts_before
+
+    def _restarts(self) -> Counter[str]:
         state = self.journal.read()
-        return {member.name: member.restarts for member in state.members} if state else {}
+        return Counter({member.name: member.restarts for member in state.members} if state else {})
 
     def pid(self, name: str) -> int:
         """The process of that name. Raises NotReady where it does not run."""

@@ -66,8 +66,8 @@ def _start_probe(course: Course[ClusterRig]) -> Probe:
     return course.running.enter_context(write_probe(urls, f"probe-{course.rig.run_id}"))
 
 
-def _lose_brokers(course: Course[ClusterRig]) -> dict[str, int]:
-    probe, before = _start_probe(course), course.rig.restarts()
+def _lose_brokers(course: Course[ClusterRig]) -> None:
+    probe = _start_probe(course)
     first, second = course.random.sample(BROKERS, 2)
     course.sleep(WARM)
     course.show(f"killing broker {first}")
@@ -77,7 +77,6 @@ def _lose_brokers(course: Course[ClusterRig]) -> dict[str, int]:
     course.show("starting both again")
     _return_both(course, (first, second))
     time.sleep(AFTER_SECONDS)
-    return before
 
 
 def _lose_one(course: Course[ClusterRig], broker: int) -> None:
@@ -136,17 +135,15 @@ def _return_both(course: Course[ClusterRig], brokers: tuple[int, int]) -> None:
 
 @dataclass(frozen=True)
 class Interval:
-    """From when to when the faults lasted, in seconds since 1970, and how often each process had restarted before."""
+    """From when to when the faults lasted, in seconds since 1970."""
 
     began: float
     ended: float
-    restarts: dict[str, int]
     probe: Probe | None = None
 
 
 def _restart_every_node(course: Course[ClusterRig]) -> Interval:
-    report, cluster, before = course.report, course.rig.cluster, course.rig.restarts()
-    probe = _start_probe(course)
+    report, cluster, probe = course.report, course.rig.cluster, _start_probe(course)
     course.sleep(WARM)
     began = time.time()
     course.show(f"setting {DYNAMIC[0]}={DYNAMIC[1]} on each broker as it runs")
@@ -155,13 +152,13 @@ def _restart_every_node(course: Course[ClusterRig]) -> Interval:
     _restart_nodes(course, dict([STATIC]))
     ended = time.time()
     course.sleep(WARM)
-    return Interval(began, ended, before, probe)
+    return Interval(began, ended, probe)
 
 
 def _upgrade_every_node(course: Course[ClusterRig]) -> Interval:
     """Nodes first, which write the old metadata, then the metadata: until then each node could go back."""
-    bootstrap, before = course.rig.cluster.bootstrap, course.rig.restarts()
-    probe, old = _start_probe(course), metadata_version(bootstrap, NEXT)
+    bootstrap, probe = course.rig.cluster.bootstrap, _start_probe(course)
+    old = metadata_version(bootstrap, NEXT)
     course.sleep(WARM)
     began = time.time()
     _restart_nodes(course, {}, NEXT)
@@ -172,7 +169,7 @@ def _upgrade_every_node(course: Course[ClusterRig]) -> Interval:
     new = metadata_version(bootstrap, NEXT)
     kept, versions = new.startswith(NEXT_RELEASE), f"{old}, then {new}"
     course.report.promise("the metadata have the new version", NEXT_RELEASE, versions, kept)
-    return Interval(began, ended, before, probe)
+    return Interval(began, ended, probe)
 
 
 def _restart_nodes(course: Course[ClusterRig], own: Mapping[str, str], jars: str = "kafka") -> None:
@@ -228,7 +225,7 @@ def _no_command_fails(course: Course[ClusterRig], interval: Interval) -> None:
     report.figures["slowest of these, s"] = slowest
     others = [f"{count} times {kind}" for kind, count in failures.items() if not kind.startswith("503 ")]
     report.none("answers to single attempts that are neither success nor 503", others)
-    report_restarts(course, interval.restarts)
+    report_restarts(course)
 
 
 def _write_gap(course: Course[ClusterRig], interval: Interval) -> None:
@@ -237,7 +234,7 @@ def _write_gap(course: Course[ClusterRig], interval: Interval) -> None:
 
 
 def _move_partitions(course: Course[ClusterRig]) -> Interval:
-    report, cluster, before = course.report, course.rig.cluster, course.rig.restarts()
+    report, cluster = course.report, course.rig.cluster
     course.sleep(WARM)
     began = time.time()
     course.show(f"broker {NEW} joins")
@@ -268,7 +265,7 @@ def _move_partitions(course: Course[ClusterRig]) -> Interval:
     cluster.remove(NEW)
     ended = time.time()
     course.sleep(WARM)
-    return Interval(began, ended, before)
+    return Interval(began, ended)
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ PAUSE_SECONDS = 10.0
 PER_SECOND = 100
 
 
-def _lose_the_quorum(course: Course[ClusterRig]) -> dict[str, int]:
-    report, cluster, before = course.report, course.rig.cluster, course.rig.restarts()
+def _lose_the_quorum(course: Course[ClusterRig]) -> None:
+    report, cluster = course.report, course.rig.cluster
     first = read_quorum(cluster.controllers).leader
     course.sleep(WARM)
     course.show(f"killing controller {first}, which leads")
@@ -54,7 +54,6 @@ def _lose_the_quorum(course: Course[ClusterRig]) -> dict[str, int]:
     led = _without_election(course, lost)
     course.show("starting both controllers again")
     _quorum_returns(course, (first, second), lost, led)
-    return before
 
 
 def _without_quorum(course: Course[ClusterRig], second: int) -> None:
@@ -122,9 +121,9 @@ def _quorum_returns(
     elect_preferred(cluster.bootstrap)
 
 
-def _lose_a_disk(course: Course[ClusterRig]) -> dict[str, int]:
+def _lose_a_disk(course: Course[ClusterRig]) -> None:
     """The broker leads a topic of numbered records beside the shop's; its only copies are those of the others."""
-    report, cluster, before = course.report, course.rig.cluster, course.rig.restarts()
+    report, cluster = course.report, course.rig.cluster
     lost = course.random.choice(BROKERS)
     topic = f"drill.disk-{course.rig.run_id}"
     create_assigned(cluster.admin, topic, [[lost, *(number for number in BROKERS if number != lost)]])
@@ -153,7 +152,6 @@ def _lose_a_disk(course: Course[ClusterRig]) -> dict[str, int]:
     report.none(f"of {len(records.acknowledged)} acknowledged records, lost", missing)
     report.promise("doubled", "0", str(content.duplicates()), not content.duplicates())
     delete_topics(cluster.admin, [topic])
-    return before
 
 
 def _report_pauses(course: Course[ClusterRig], records: Numbered, killed: float, started: float) -> None:
