@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Producer
 
 from infra.lab.cluster.administration import create_assigned, delete_topics
-from infra.lab.cluster.cluster import BROKERS, Cluster
+from infra.lab.cluster.cluster import BROKERS, Cluster, timed
 from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills.cluster.promises import brokers, paused
 from infra.lab.drills.cluster.records import FLUSH_SECONDS, Numbered, Stream, TopicContent, count
@@ -27,19 +27,14 @@ BUFFER = 500  # records
 def _unknown_topic_is_refused(course: Course[ClusterRig], _: None) -> None:
     course.show("a record to an unknown topic")
     report, bootstrap = course.report, course.rig.cluster.bootstrap
-    topic, errors = f"drill.unknown-{course.rig.run_id}", list[str]()
-
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        errors.append(error.name() if error else "written")
-
-    producer = clients.writer(bootstrap, {"topic.metadata.propagation.max.ms": UNKNOWN_MS, "log_level": 0})
-    began = time.monotonic()
-    producer.produce(topic, b"lost", on_delivery=delivered)
-    producer.flush(FLUSH_SECONDS)
-    seconds = time.monotonic() - began
+    topic = f"drill.unknown-{course.rig.run_id}"
+    record = Numbered(bootstrap, topic, "all", **{"topic.metadata.propagation.max.ms": UNKNOWN_MS})
+    record.write(1)
+    seconds, errors = timed(record.flush), list(record.refused)
     exists = topic in course.rig.cluster.admin.list_topics(timeout=FLUSH_SECONDS).topics
     measured = (
-        f"{', '.join(errors)} after {seconds:.1f} s; the topic {'exists' if exists else 'does not exist'}"
+        f"{', '.join(errors) or 'not refused'} after {seconds:.1f} s; "
+        f"the topic {'exists' if exists else 'does not exist'}"
     )
     kept = errors in (["_UNKNOWN_TOPIC"], ["UNKNOWN_TOPIC_OR_PART"]) and not exists
     report.promise("a record to an unknown topic", "refused, and no topic is created", measured, kept)

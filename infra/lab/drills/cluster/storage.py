@@ -8,8 +8,6 @@ from pathlib import Path
 
 import httpx
 import msgspec
-from confluent_kafka import KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from infra.base.errors import NotReady
 from infra.base.waiting import wait_until
@@ -30,7 +28,7 @@ from infra.log.topics import catalogue
 from services.edge.problems import MAX_BODY_BYTES
 from services.edge.requests import MAX_LINES
 from services.kernel.log import clients
-from services.kernel.log.reader import partitions_of, read_to_end
+from services.kernel.log.reader import offsets_at, partitions_of, read_to_end
 from services.kernel.log.transactions import produce
 
 PATIENCE = 120.0
@@ -57,9 +55,7 @@ def _retention_by_time(course: Course[ClusterRig], _: None) -> None:
     cluster, report = course.rig.cluster, course.report
     topic = _create(cluster, "time", {"retention.ms": str(KEPT_MS), "segment.ms": str(KEPT_MS)})
     _write(cluster.bootstrap, topic, {str(number): VALUE for number in range(RECORDS)})
-    passed = timed(
-        lambda: _write_until(cluster, topic, lambda: _first_offset(cluster.admin, topic) >= RECORDS)
-    )
+    passed = timed(lambda: _write_until(cluster, topic, lambda: _first_offset(cluster, topic) >= RECORDS))
     report.promise(
         f"retention.ms={KEPT_MS}",
         f"{RECORDS} records gone, not before their time",
@@ -84,7 +80,7 @@ def _retention_by_size(course: Course[ClusterRig], _: None) -> None:
         len(sizes) > 4 and max(sizes) <= SEGMENT,
     )
     _until(lambda: _size(folder) <= KEPT_BYTES + SEGMENT, "the log becomes smaller")
-    left, first = _size(folder), _first_offset(cluster.admin, topic)
+    left, first = _size(folder), _first_offset(cluster, topic)
     report.promise(
         f"retention.bytes={KEPT_BYTES}",
         "between this and one segment more",
@@ -162,10 +158,9 @@ def _until(done: Callable[[], bool], what: str) -> None:
     wait_until(done, what, PATIENCE, every=0.5, error=NotReady)
 
 
-def _first_offset(admin: AdminClient, topic: str) -> int:
+def _first_offset(cluster: Cluster, topic: str) -> int:
     """The offset of the first record that is left."""
-    ((_, future),) = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.earliest()}).items()
-    return int(future.result(PATIENCE).offset)
+    return offsets_at(cluster.bootstrap, topic, 0)[0]
 
 
 def _size(folder: Path) -> int:
@@ -219,19 +214,13 @@ def _large_records(course: Course[ClusterRig], _: None) -> None:
     course.show("a record beyond the topic's bound")
     topic = "order.commands"
     bound = catalogue()[topic].max_record_bytes
-    producer = clients.writer(
-        course.rig.cluster.bootstrap,
-        {"enable.idempotence": False, "message.max.bytes": 2 * bound, "log_level": 0},
-    )
-    results: list[str] = []
-
-    def delivered(error: KafkaError | None, _: object) -> None:
-        results.append(error.name() if error is not None else "written")
-
-    producer.produce(topic, b"x" * (bound + 1), "too-large", on_delivery=delivered)
-    producer.flush(RESPONSE_SECONDS)
-    what, kept = f"a record beyond max.message.bytes={bound}", results == ["MSG_SIZE_TOO_LARGE"]
-    course.report.promise(what, "refused by the broker", ", ".join(results), kept)
+    options = {"enable.idempotence": False, "message.max.bytes": 2 * bound}
+    record = Numbered(course.rig.cluster.bootstrap, topic, "all", padding=bound, **options)
+    record.write(1)
+    record.flush()
+    errors = list(record.refused)
+    what, kept = f"a record beyond max.message.bytes={bound}", errors == ["MSG_SIZE_TOO_LARGE"]
+    course.report.promise(what, "refused by the broker", ", ".join(errors) or "not refused", kept)
 
 
 def _quota(course: Course[ClusterRig], _: None) -> None:
