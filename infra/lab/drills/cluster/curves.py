@@ -13,10 +13,10 @@ from confluent_kafka import KafkaError, Message
 
 from infra.base.errors import NotReady
 from infra.base.settings import ROOT
-from infra.lab.cluster.administration import DURABLE, create_assigned, delete_topics
+from infra.lab.cluster.administration import DURABLE
 from infra.lab.cluster.cluster import BROKERS
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.cluster.promises import brokers
+from infra.lab.drills.cluster.promises import brokers, new_topic
 from infra.lab.drills.drill import Course, Drill
 from services.kernel.log import clients
 
@@ -69,8 +69,8 @@ class CurveWindow:
 def _measure_curves(course: Course[ClusterRig], _: None) -> None:
     """Write the same records under every setting; the pictures go to the folder of the run."""
     report, cluster = course.report, course.rig.cluster
-    topic, text = f"drill.curves-{course.rig.run_id}", _text()
-    create_assigned(cluster.admin, topic, [BROKERS] * 3, {**DURABLE, "max.message.bytes": "4194304"})
+    large = {**DURABLE, "max.message.bytes": "4194304"}
+    topic, text = new_topic(cluster, "curves", large, [BROKERS] * 3), _text()
     batches = [Setting(codec, OF_EVENTS, linger) for codec in CODECS for linger in LINGERS]
     by_size = [Setting(codec, size, LINGER) for codec in ("none", "lz4") for size in SIZES]
     windows: dict[Setting, list[CurveWindow]] = {setting: [] for setting in (*batches, *by_size)}
@@ -79,7 +79,6 @@ def _measure_curves(course: Course[ClusterRig], _: None) -> None:
         course.show(f"round {number} of {ROUNDS}")
         for setting, own in windows.items():
             own.append(_window(cluster.bootstrap, topic, text, setting))
-    delete_topics(cluster.admin, [topic])
     refused = [name for own in windows.values() for window in own for name in window.refused]
     report.none(f"records refused in {len(windows) * ROUNDS} windows", refused)
     middle = {

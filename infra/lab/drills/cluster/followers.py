@@ -6,10 +6,10 @@ import time
 
 from infra.base.errors import NotReady
 from infra.base.waiting import wait_until
-from infra.lab.cluster.administration import DURABLE, create_assigned, delete_topics, elect_preferred
+from infra.lab.cluster.administration import DURABLE, elect_preferred
 from infra.lab.cluster.cluster import BROKERS, Cluster, timed
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.cluster.promises import brokers, paused
+from infra.lab.drills.cluster.promises import brokers, new_topic, paused
 from infra.lab.drills.cluster.records import Numbered, Stream, count
 from infra.lab.drills.drill import Course, Drill
 from infra.lab.load.clients import longest_gap
@@ -33,7 +33,7 @@ def _a_slow_follower_delays_writes(course: Course[ClusterRig], _: None) -> None:
     for lag_ms in LAGS_MS:
         course.show(f"replica.lag.time.max.ms={lag_ms}: a follower stands still")
         cluster.restart(BROKERS[0], {**before, "replica.lag.time.max.ms": str(lag_ms)})
-        pause, lost = _pause(cluster, f"drill.lag-{lag_ms}-{course.rig.run_id}")
+        pause, lost = _pause(cluster, new_topic(cluster, f"lag-{lag_ms}"))
         pauses.append(pause)
         report.figures[f"replica.lag.time.max.ms={lag_ms}: pause of acknowledged writes, s"] = pause
         report.none(f"replica.lag.time.max.ms={lag_ms}: acknowledged records lost", lost)
@@ -47,7 +47,6 @@ def _a_slow_follower_delays_writes(course: Course[ClusterRig], _: None) -> None:
 
 def _pause(cluster: Cluster, topic: str) -> tuple[float, list[str]]:
     """The longest time without an acknowledgement while a follower stands still, and what was lost."""
-    create_assigned(cluster.admin, topic, [BROKERS])
     records = Numbered(cluster.bootstrap, topic, "all")
     with Stream(records, PER_SECOND):
         time.sleep(WARM_SECONDS)
@@ -56,9 +55,7 @@ def _pause(cluster: Cluster, topic: str) -> tuple[float, list[str]]:
             time.sleep(STILL_SECONDS)
     pause, _, _ = longest_gap(records.times, began)
     cluster.await_in_sync()
-    lost = [str(number) for number in sorted(count(cluster.bootstrap, topic).lost(records))]
-    delete_topics(cluster.admin, [topic])
-    return pause, lost
+    return pause, [str(number) for number in sorted(count(cluster.bootstrap, topic).lost(records))]
 
 
 def _small_segments_recover_sooner(course: Course[ClusterRig], _: None) -> None:
@@ -66,11 +63,12 @@ def _small_segments_recover_sooner(course: Course[ClusterRig], _: None) -> None:
     report, cluster, number = course.report, course.rig.cluster, BROKERS[-1]
     before = cluster.nodes[number].own
     cluster.restart(number, {**before, **CHECKPOINT})
-    topics = {size: f"drill.segment-{size // MIB}-{course.rig.run_id}" for size in SEGMENTS}
-    for size, topic in topics.items():
+    topics = []
+    for size in SEGMENTS:
         course.show(f"writing {LOG_BYTES // MIB} MiB in segments of {size // MIB} MiB")
-        create_assigned(cluster.admin, topic, [BROKERS], {**DURABLE, "segment.bytes": str(size)})
-        records = Numbered(cluster.bootstrap, topic, "all", padding=VALUE_BYTES)
+        own = {**DURABLE, "segment.bytes": str(size)}
+        topics.append(new_topic(cluster, f"segment-{size // MIB}", own))
+        records = Numbered(cluster.bootstrap, topics[-1], "all", padding=VALUE_BYTES)
         records.write(LOG_BYTES // VALUE_BYTES)
         records.flush()
     time.sleep(CHECKPOINTS_SECONDS)
@@ -84,13 +82,12 @@ def _small_segments_recover_sooner(course: Course[ClusterRig], _: None) -> None:
     )
     cluster.await_in_sync()
     elect_preferred(cluster.bootstrap)
-    small, large = (_load_ms(cluster, number, topic) for topic in topics.values())
+    small, large = (_load_ms(cluster, number, topic) for topic in topics)
     names = [f"{size // MIB} MiB" for size in SEGMENTS]
     report.figures[f"loading {LOG_BYTES // MIB} MiB in segments of {names[0]}, ms"] = small
     report.figures[f"loading {LOG_BYTES // MIB} MiB in segments of {names[1]}, ms"] = large
     what = f"after a crash, segments of {names[0]} load in this part of the time of {names[1]}"
     report.at_most(what, small / max(large, 1), 1.0, unit="")
-    delete_topics(cluster.admin, list(topics.values()))
     cluster.restart(number, before)
 
 

@@ -18,10 +18,9 @@ from infra.base.errors import NotReady
 from infra.base.ports import HOST
 from infra.base.settings import AWAY_PORTS
 from infra.base.waiting import wait_until
-from infra.lab.cluster.administration import create_assigned, delete_topics
 from infra.lab.cluster.cluster import BROKERS
 from infra.lab.cluster.rig import SITE, ClusterRig
-from infra.lab.drills.cluster.promises import brokers, log_is_sound, with_shop
+from infra.lab.drills.cluster.promises import brokers, log_is_sound, new_topic, with_shop
 from infra.lab.drills.drill import Course, Drill
 from infra.lab.load.clients import Api
 from infra.stack.embedded.child import Child
@@ -207,9 +206,8 @@ class _Member:
 
 
 def _a_restart_moves_nothing(course: Course[ClusterRig], _: None) -> None:
-    report, cluster, number = course.report, course.rig.cluster, course.rig.run_id
-    topic = f"drill.members-{number}"
-    create_assigned(cluster.admin, topic, [BROKERS] * MEMBERS)
+    report, cluster = course.report, course.rig.cluster
+    topic = new_topic(cluster, "members", replicas=[BROKERS] * MEMBERS)
     for kind in ("dynamic", "static"):
         course.show(f"a {kind} member is restarted, then stopped")
         moved, taken = _restarted(cluster.bootstrap, topic, kind == "static")
@@ -219,7 +217,6 @@ def _a_restart_moves_nothing(course: Course[ClusterRig], _: None) -> None:
         report.promise(
             f"a {kind} member is restarted", promised, measured, (moved == 0) == (kind == "static")
         )
-    delete_topics(cluster.admin, [topic])
 
 
 def _restarted(bootstrap: str, topic: str, static: bool) -> tuple[int, float]:

@@ -10,12 +10,13 @@ from confluent_kafka.admin import NewTopic
 
 from infra.base.errors import NotReady
 from infra.base.waiting import wait_until
-from infra.lab.cluster.administration import create_assigned, delete_topics, elect_preferred, read_quorum
+from infra.lab.cluster.administration import elect_preferred, read_quorum
 from infra.lab.cluster.cluster import BROKERS, Cluster, timed
 from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills.cluster.promises import (
     cluster_clients,
     log_is_sound,
+    new_topic,
     reads_are_never_refused,
     with_shop,
     writes_go_on,
@@ -125,8 +126,8 @@ def _lose_a_disk(course: Course[ClusterRig]) -> None:
     """The broker leads a topic of numbered records beside the shop's; its only copies are those of the others."""
     report, cluster = course.report, course.rig.cluster
     lost = course.random.choice(BROKERS)
-    topic = f"drill.disk-{course.rig.run_id}"
-    create_assigned(cluster.admin, topic, [[lost, *(number for number in BROKERS if number != lost)]])
+    replicas = [[lost, *(number for number in BROKERS if number != lost)]]
+    topic = new_topic(cluster, "disk", replicas=replicas)
     records = Numbered(cluster.bootstrap, topic, "all")
     with Stream(records, PER_SECOND):
         course.sleep(WARM)
@@ -143,15 +144,14 @@ def _lose_a_disk(course: Course[ClusterRig]) -> None:
         elect_preferred(cluster.bootstrap)
         course.sleep(WARM)
     _report_pauses(course, records, killed, started)
-    replicas = cluster.layout().partitions[topic, 0]
-    in_sync = f"leader {replicas.leader}, in sync {sorted(replicas.in_sync)}"
-    kept = replicas.leader == lost and len(replicas.in_sync) == len(BROKERS)
+    now = cluster.layout().partitions[topic, 0]
+    in_sync = f"leader {now.leader}, in sync {sorted(now.in_sync)}"
+    kept = now.leader == lost and len(now.in_sync) == len(BROKERS)
     report.promise(f"broker {lost} with an empty disk", "copies everything and leads again", in_sync, kept)
     content = count(cluster.bootstrap, topic)  # read from its new copies
     missing = [str(number) for number in sorted(content.lost(records))]
     report.none(f"of {len(records.acknowledged)} acknowledged records, lost", missing)
     report.promise("doubled", "0", str(content.duplicates()), not content.duplicates())
-    delete_topics(cluster.admin, [topic])
 
 
 def _report_pauses(course: Course[ClusterRig], records: Numbered, killed: float, started: float) -> None:

@@ -1,28 +1,48 @@
-"""What the drills of a cluster have in common: their rigs, and the promises that each of them makes."""
+"""What the drills of a cluster have in common: their rigs, their topics, and the promises that each of them makes."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from infra.base.waiting import TooLate, wait_until
-from infra.lab.cluster.cluster import Cluster
+from infra.lab.cluster.administration import DURABLE, SECONDS, create_assigned, delete_topics
+from infra.lab.cluster.cluster import BROKERS, Cluster
 from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills.drill import Clients, Course, Run
 from infra.lab.drills.judgement import judge
 
 RATE = 20.0  # commands per second
 RECOVERED_SECONDS = 120.0
+TOPICS_PREFIX = "drill."
 
 
 def brokers(run: Run) -> ClusterRig:
-    """A whole cluster; the drill does not need the shop."""
+    """A whole cluster, without the topics of earlier drills; the drill does not need the shop."""
     rig: ClusterRig = run.target
+    admin = rig.cluster.admin
+    topics = admin.list_topics(timeout=SECONDS).topics
+    if earlier := [name for name in topics if name.startswith(TOPICS_PREFIX)]:
+        delete_topics(admin, earlier)
     rig.cluster.await_in_sync()
     return rig
+
+
+def new_topic(
+    cluster: Cluster,
+    name: str,
+    config: Mapping[str, str] = DURABLE,
+    replicas: Sequence[Sequence[int]] = (BROKERS,),
+) -> str:
+    """Create a topic, by default with one partition on all brokers. Returns its name, which begins with `drill.` and
+    `name`; the next drill deletes it."""
+    topic = f"{TOPICS_PREFIX}{name}-{time.time_ns():x}"
+    create_assigned(cluster.admin, topic, replicas, config)
+    return topic
 
 
 def with_shop(run: Run) -> ClusterRig:

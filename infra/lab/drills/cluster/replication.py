@@ -16,8 +16,6 @@ from infra.base.waiting import wait_until
 from infra.lab.cluster.administration import (
     IN_SYNC,
     NotDurable,
-    create_assigned,
-    delete_topics,
     elect_preferred,
     elect_unclean,
     in_force,
@@ -25,7 +23,7 @@ from infra.lab.cluster.administration import (
 )
 from infra.lab.cluster.cluster import BROKERS, Cluster
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.cluster.promises import brokers, paused
+from infra.lab.drills.cluster.promises import brokers, new_topic, paused
 from infra.lab.drills.cluster.records import Numbered, Stream, TopicContent, count
 from infra.lab.drills.drill import Course, Drill
 from infra.lab.drills.report import DrillReport
@@ -71,10 +69,7 @@ def _acks_all_loses_nothing(course: Course[ClusterRig], _: None) -> None:
 
 def _write_and_kill(cluster: Cluster, behind: bool) -> dict[str, tuple[Numbered, TopicContent]]:
     """Kill once the leader that all three topics have, under three streams."""
-    number, leader = f"{time.time_ns():x}", BROKERS[0]
-    topics = {name: f"drill.acks-{name}-{number}" for name in ACKS}
-    for topic in topics.values():
-        create_assigned(cluster.admin, topic, [BROKERS])
+    leader, topics = BROKERS[0], {name: new_topic(cluster, f"acks-{name}") for name in ACKS}
     streams = {name: Stream(Numbered(cluster.bootstrap, topics[name], name), PER_SECOND) for name in ACKS}
     with ExitStack() as running:
         for stream in streams.values():
@@ -85,11 +80,9 @@ def _write_and_kill(cluster: Cluster, behind: bool) -> dict[str, tuple[Numbered,
     cluster.launch(leader)
     cluster.await_in_sync()
     elect_preferred(cluster.bootstrap)
-    written = {
+    return {
         name: (stream.records, count(cluster.bootstrap, topics[name])) for name, stream in streams.items()
     }
-    delete_topics(cluster.admin, list(topics.values()))
-    return written
 
 
 def _kill_leader(cluster: Cluster, leader: int, behind: bool) -> None:
@@ -104,12 +97,10 @@ def _settings_are_read_back(course: Course[ClusterRig], _: None) -> None:
     """The start has proved every topic. Here: what a topic without settings gets, and that a wrong one is named."""
     report, cluster = course.report, course.rig.cluster
     course.show("reading settings back")
-    admin, number = cluster.admin, f"{time.time_ns():x}"
-    default, careless = f"drill.default-{number}", f"drill.careless-{number}"
-    create_assigned(admin, default, [BROKERS], {})
-    value = in_force(admin, ConfigResource.Type.TOPIC, [default])[default]["min.insync.replicas"]
+    default = new_topic(cluster, "default", {})
+    value = in_force(cluster.admin, ConfigResource.Type.TOPIC, [default])[default]["min.insync.replicas"]
     report.promise("min ISR of a topic that does not say", str(IN_SYNC), value, value == str(IN_SYNC))
-    create_assigned(admin, careless, [BROKERS], {"min.insync.replicas": "1"})
+    careless = new_topic(cluster, "careless", {"min.insync.replicas": "1"})
     refusal = ""
     try:
         require_durable(cluster.bootstrap, cluster.controllers, course.run.folder)
@@ -120,7 +111,6 @@ def _settings_are_read_back(course: Course[ClusterRig], _: None) -> None:
     report.promise(
         "a topic with min ISR 1", "the start's check names it, and only it", "; ".join(named), kept
     )
-    delete_topics(admin, [default, careless])
 
 
 def _a_replica_in_sync_leads(course: Course[ClusterRig], _: None) -> None:
@@ -161,11 +151,8 @@ def _only_an_unclean_election_loses(course: Course[ClusterRig], _: None) -> None
     """The followers die, one after the other, then the leader; only the follower with the fewest records returns."""
     report, cluster = course.report, course.rig.cluster
     course.show("losing every replica that is in sync")
-    admin, number = cluster.admin, f"{time.time_ns():x}"
-    safe, forced = f"drill.safe-{number}", f"drill.forced-{number}"
+    safe, forced = new_topic(cluster, "safe"), new_topic(cluster, "forced")
     leader, second, first = BROKERS
-    for topic in (safe, forced):
-        create_assigned(admin, topic, [BROKERS])
     written = {topic: Numbered(cluster.bootstrap, topic, "all", **QUICKLY) for topic in (safe, forced)}
     _write(written)
     cluster.kill(first)
@@ -196,7 +183,6 @@ def _only_an_unclean_election_loses(course: Course[ClusterRig], _: None) -> None
         f"{gone} of {len(written[forced].acknowledged)} acknowledged records lost",
         gone == STEP,
     )
-    delete_topics(admin, [safe, forced])
 
 
 def _one_replica_left_is_refused(report: DrillReport, written: list[Numbered]) -> None:
@@ -226,8 +212,7 @@ def _readers_stay_in_their_rack(course: Course[ClusterRig], _: None) -> None:
     """A reader in a rack is served by the replica in that rack, and by others when that replica is gone."""
     report, cluster = course.report, course.rig.cluster
     leader, neighbour, _far = BROKERS
-    topic = f"drill.racks-{time.time_ns():x}"
-    create_assigned(cluster.admin, topic, [BROKERS])
+    topic = new_topic(cluster, "racks")
     written = Numbered(cluster.bootstrap, topic, "all", padding=1000)
     written.write(RACK_RECORDS)
     written.flush()
@@ -249,7 +234,6 @@ def _readers_stay_in_their_rack(course: Course[ClusterRig], _: None) -> None:
     cluster.launch(neighbour)
     cluster.await_in_sync()
     elect_preferred(cluster.bootstrap)
-    delete_topics(cluster.admin, [topic])
 
 
 def _by_broker(fetches: Counter[int]) -> str:

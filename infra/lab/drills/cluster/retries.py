@@ -7,10 +7,9 @@ from contextlib import ExitStack
 
 from confluent_kafka import Producer
 
-from infra.lab.cluster.administration import create_assigned, delete_topics
 from infra.lab.cluster.cluster import BROKERS, Cluster, timed
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.cluster.promises import brokers, paused
+from infra.lab.drills.cluster.promises import brokers, new_topic, paused
 from infra.lab.drills.cluster.records import FLUSH_SECONDS, Numbered, Stream, TopicContent, count
 from infra.lab.drills.drill import Course, Drill
 from services.kernel.log import clients
@@ -44,7 +43,7 @@ def _retries_double_without_idempotence(course: Course[ClusterRig], _: None) -> 
     """The leader stands still: the client gives its requests up and repeats them; the leader then executes both."""
     report, cluster = course.report, course.rig.cluster
     course.show(f"the leader stands still {STALLS} times")
-    written = _write_through_stalls(cluster, course.rig.run_id)
+    written = _write_through_stalls(cluster)
     for idempotent, (records, content) in written.items():
         name = "with idempotence" if idempotent else "without idempotence"
         lost, twice = len(content.lost(records)), content.duplicates()
@@ -55,10 +54,8 @@ def _retries_double_without_idempotence(course: Course[ClusterRig], _: None) -> 
         report.promise(f"acks=all and retries, {name}", promised, measured, kept)
 
 
-def _write_through_stalls(cluster: Cluster, number: str) -> dict[bool, tuple[Numbered, TopicContent]]:
-    topics = {idempotent: f"drill.retries-{idempotent}-{number}".lower() for idempotent in (False, True)}
-    for topic in topics.values():
-        create_assigned(cluster.admin, topic, [BROKERS])
+def _write_through_stalls(cluster: Cluster) -> dict[bool, tuple[Numbered, TopicContent]]:
+    topics = {idempotent: new_topic(cluster, f"retries-{idempotent}".lower()) for idempotent in (False, True)}
     streams = {
         idempotent: Stream(_patient(cluster.bootstrap, topic, idempotent), PER_SECOND)
         for idempotent, topic in topics.items()
@@ -72,12 +69,10 @@ def _write_through_stalls(cluster: Cluster, number: str) -> dict[bool, tuple[Num
                 time.sleep(STALL_SECONDS)
         time.sleep(WARM_SECONDS)
     cluster.await_in_sync()
-    written = {
+    return {
         idempotent: (stream.records, count(cluster.bootstrap, topics[idempotent]))
         for idempotent, stream in streams.items()
     }
-    delete_topics(cluster.admin, list(topics.values()))
-    return written
 
 
 def _patient(bootstrap: str, topic: str, idempotent: bool) -> Numbered:
@@ -88,8 +83,8 @@ def _patient(bootstrap: str, topic: str, idempotent: bool) -> Numbered:
 def _a_full_buffer_refuses_at_once(course: Course[ClusterRig], _: None) -> None:
     """A buffer bounds what a client may lose when it ends, not what it writes: the refused record is the caller's."""
     course.show("a client's buffer fills")
-    cluster, topic = course.rig.cluster, f"drill.buffer-{course.rig.run_id}"
-    create_assigned(cluster.admin, topic, [BROKERS])
+    cluster = course.rig.cluster
+    topic = new_topic(cluster, "buffer")
     options = {"queue.buffering.max.messages": BUFFER, "log_level": 0}
     producer = clients.writer(cluster.bootstrap, options)
     producer.produce(topic, b"0")
@@ -106,7 +101,6 @@ def _a_full_buffer_refuses_at_once(course: Course[ClusterRig], _: None) -> None:
     course.report.promise(
         f"a buffer of {BUFFER} records while the leader stands still", "is full", measured, kept
     )
-    delete_topics(cluster.admin, [topic])
 
 
 def _fill(producer: Producer, topic: str) -> tuple[int, float]:

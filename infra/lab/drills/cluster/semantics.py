@@ -9,10 +9,8 @@ from random import Random
 
 from infra.base.errors import NotReady
 from infra.base.waiting import wait_until
-from infra.lab.cluster.administration import create_assigned, delete_topics
-from infra.lab.cluster.cluster import BROKERS
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.cluster.promises import brokers
+from infra.lab.drills.cluster.promises import brokers, new_topic
 from infra.lab.drills.cluster.records import Numbered, TopicContent, count
 from infra.lab.drills.drill import Course, Drill
 from infra.stack.embedded.kafka import kafka_environment
@@ -26,17 +24,13 @@ SEMANTICS = ("at-most-once", "at-least-once", "exactly-once")
 
 
 def _copiers_keep_their_promise(course: Course[ClusterRig], _: None) -> None:
-    report, cluster, number = course.report, course.rig.cluster, course.rig.run_id
-    source = f"drill.source-{number}"
-    create_assigned(cluster.admin, source, [BROKERS])
+    report, cluster = course.report, course.rig.cluster
+    source = new_topic(cluster, "source")
     written = Numbered(cluster.bootstrap, source, "all")
     written.write(RECORDS)
     written.flush()
-    topics = [source]
     for kind in SEMANTICS:
-        target = f"drill.{kind}-{number}"
-        topics.append(target)
-        create_assigned(cluster.admin, target, [BROKERS])
+        target = new_topic(cluster, kind)
         course.show(f"{kind}: a copier is killed {KILLS} times")
         content = _copied(cluster.bootstrap, kind, source, target, course.random, course.run.folder)
         lost, twice = len(content.lost(written)), content.duplicates()
@@ -49,7 +43,6 @@ def _copiers_keep_their_promise(course: Course[ClusterRig], _: None) -> None:
                 report.promise(kind, "loses none, doubles some", measured, lost == 0 < twice)
             case _:
                 report.promise(kind, "loses none, doubles none", measured, lost == twice == 0)
-    delete_topics(cluster.admin, topics)
 
 
 def _copied(

@@ -11,16 +11,10 @@ import msgspec
 
 from infra.base.errors import NotReady
 from infra.base.waiting import wait_until
-from infra.lab.cluster.administration import (
-    CONFIGS,
-    DURABLE,
-    create_assigned,
-    delete_topics,
-    run_tool,
-)
+from infra.lab.cluster.administration import CONFIGS, DURABLE, run_tool
 from infra.lab.cluster.cluster import BROKERS, Cluster, timed
 from infra.lab.cluster.rig import SITE, ClusterRig
-from infra.lab.drills.cluster.promises import brokers, with_shop
+from infra.lab.drills.cluster.promises import brokers, new_topic, with_shop
 from infra.lab.drills.cluster.records import Numbered
 from infra.lab.drills.drill import Course, Drill
 from infra.lab.load.clients import Api
@@ -63,7 +57,6 @@ def _retention_by_time(course: Course[ClusterRig], _: None) -> None:
         passed * 1000 >= KEPT_MS,
     )
     report.figures["kept by time, s beyond retention.ms"] = passed - KEPT_MS / 1000
-    delete_topics(cluster.admin, [topic])
 
 
 def _retention_by_size(course: Course[ClusterRig], _: None) -> None:
@@ -87,7 +80,6 @@ def _retention_by_size(course: Course[ClusterRig], _: None) -> None:
         f"{left:,} bytes; {first} of {RECORDS} records gone",
         KEPT_BYTES <= left <= KEPT_BYTES + SEGMENT and first > 0,
     )
-    delete_topics(cluster.admin, [topic])
 
 
 def _compaction(course: Course[ClusterRig], _: None) -> None:
@@ -126,13 +118,10 @@ def _compaction(course: Course[ClusterRig], _: None) -> None:
         f"{len(expected)} records after {seconds:.0f} s",
         True,
     )
-    delete_topics(cluster.admin, [topic])
 
 
 def _create(cluster: Cluster, name: str, config: Mapping[str, str]) -> str:
-    topic, soon = f"drill.{name}-{time.time_ns():x}", {"file.delete.delay.ms": "1000"}
-    create_assigned(cluster.admin, topic, [BROKERS], {**DURABLE, **soon, **config})
-    return topic
+    return new_topic(cluster, name, {**DURABLE, "file.delete.delay.ms": "1000", **config})
 
 
 def _write(bootstrap: str, topic: str, records: Mapping[str, bytes | None]) -> None:
@@ -226,8 +215,7 @@ def _large_records(course: Course[ClusterRig], _: None) -> None:
 def _quota(course: Course[ClusterRig], _: None) -> None:
     course.show("a quota")
     report, cluster = course.report, course.rig.cluster
-    topic = f"drill.quota-{time.time_ns():x}"
-    create_assigned(cluster.admin, topic, [BROKERS])
+    topic = new_topic(cluster, "quota")
     alter = ("--bootstrap-server", cluster.bootstrap, "--alter")
     client = ("--entity-type", "clients", "--entity-name", CLIENT)
     free = _rate(cluster.bootstrap, topic)
@@ -235,7 +223,6 @@ def _quota(course: Course[ClusterRig], _: None) -> None:
     time.sleep(2)
     bound = _rate(cluster.bootstrap, topic)
     run_tool(CONFIGS, *alter, "--delete-config", "producer_byte_rate", *client)
-    delete_topics(cluster.admin, [topic])
     report.figures["bytes a second without a quota"] = free
     report.figures["bytes a second with one"] = bound
     measured, kept = f"{free:,.0f}, then {bound:,.0f} bytes/s", bound < min(2 * QUOTA_BYTES, free)
