@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import asyncpg
@@ -87,7 +86,7 @@ def judge(
 
 def not_logged(bootstrap: str, responses: Iterable[CommandResponse]) -> list[str]:
     """Acknowledged commands whose event is not in the log."""
-    present = {recorded.metadata.id for recorded in read_evidence(bootstrap)}
+    present = event_epochs(bootstrap)
     return [
         response.command_id
         for response in responses
@@ -112,7 +111,7 @@ def check_losses(
 
     Returns the acknowledged commands of epochs before `before_epoch` whose event the log does not have.
     """
-    present = {recorded.metadata.id for recorded in read_evidence(bootstrap)}
+    present = event_epochs(bootstrap)
     old = [
         response
         for response in responses
@@ -191,18 +190,15 @@ def check_repeats(
     before = [response for response in responses if response.site != site and response.epoch < epoch]
     crossed = [response for response in before if response.command_id not in gone][-REPEATED:]
     again = [response for response in before if response.command_id in gone][::2]
-    requests = [sent[response.command_id] for response in (*crossed, *again, *again)]
-    repeated = asyncio.run(repeat(urls, site, requests, REPEAT_SECONDS))
     same, first, second = (
-        repeated[: len(crossed)],
-        repeated[len(crossed) : len(crossed) + len(again)],
-        repeated[len(crossed) + len(again) :],
+        asyncio.run(repeat(urls, site, [sent[old.command_id] for old in group], REPEAT_SECONDS))
+        for group in (crossed, again, again)
     )
     report.none("repeats of what crossed, answered otherwise", _different(crossed, same))
     report.none("repeats of what was lost, executed twice", _different(first, second))
     report.figures["repeats of what crossed"] = len(crossed)
     report.figures["repeats of what was lost"] = len(again)
-    return repeated
+    return [*same, *first, *second]
 
 
 def _different(before: Sequence[CommandResponse], after: Sequence[CommandResponse]) -> list[str]:
@@ -246,21 +242,16 @@ def check_equal(report: DrillReport, active: Site, passive: Site) -> None:
     """Both logs record by record, both sites' read models key by key; the mirror must be caught up."""
     logs = compare(active.bootstrap, passive.bootstrap)
     report.none(f"partitions that differ, of {logs.records:,} records mirrored", list(logs.different))
-    keys, different = 0, list[str]()
-
-    def differences() -> list[str]:
-        nonlocal keys, different
-        keys, different = asyncio.run(_differences(active, passive))
-        return different
-
-    with suppress(TooLate):  # the passive site's read models follow the mirror
-        wait_until(
-            differences,
+    try:
+        keys, different = wait_until(
+            lambda: asyncio.run(_differences(active, passive)),
             "the read models are equal",
             EQUAL_SECONDS,
-            enough=lambda differing: not differing,
+            enough=lambda seen: not seen[1],
             every=0.5,
         )
+    except TooLate as late:  # the passive site's read models follow the mirror
+        keys, different = late.last
     report.none(f"rows of read models that differ, of {keys:,}", different)
 
 

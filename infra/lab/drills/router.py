@@ -60,37 +60,32 @@ def _behind_the_router(run: Run) -> Routed:
     return Routed(pair, epoch, {ROUTER: urls_of(entrance(pair.settings).addresses, pair.settings)})
 
 
-@dataclass(frozen=True)
-class Switches:
-    """So many switchovers while so many orders were placed."""
-
-    switches: int
-    orders: int
-
-    def inject(self, course: Course[Routed]) -> None:
-        pair = course.rig.pair
-        for number in range(1, self.switches + 1):
-            self._await_orders(course, number / (self.switches + 1))
-            _active, passive, epoch = pair.roles()
-            # the command itself waits until everything is copied
-            wait_until(partial(copying, passive), "the mirror copies", ORDERS_SECONDS, error=DrillFailed)
-            course.show(f"switchover {number} of {self.switches}, to {passive.name}")
-            typed = time.time()
-            pair.run("failover", "--planned", "--to", passive.name)
-            gap = course.write_gap(typed)
-            course.report.story.append(
-                f"{passive.name} active in epoch {epoch + 1}, writes paused for {gap:.1f} s."
-            )
-        self._await_orders(course, 1.0)
-
-    def _await_orders(self, course: Course[Routed], part: float) -> None:
-        wait_until(
-            lambda: sum(response.kind == "order" for response in list(course.load.responses)),
-            "the orders are placed",
-            ORDERS_SECONDS,
-            enough=lambda placed: placed >= part * self.orders,
-            error=DrillFailed,
+def _switch(course: Course[Routed], switches: int, orders: int) -> None:
+    """So many switchovers while so many orders are placed."""
+    pair = course.rig.pair
+    for number in range(1, switches + 1):
+        _await_orders(course, orders * number / (switches + 1))
+        _active, passive, epoch = pair.roles()
+        # the command itself waits until everything is copied
+        wait_until(partial(copying, passive), "the mirror copies", ORDERS_SECONDS, error=DrillFailed)
+        course.show(f"switchover {number} of {switches}, to {passive.name}")
+        typed = time.time()
+        pair.run("failover", "--planned", "--to", passive.name)
+        gap = course.write_gap(typed)
+        course.report.story.append(
+            f"{passive.name} active in epoch {epoch + 1}, writes paused for {gap:.1f} s."
         )
+    _await_orders(course, orders)
+
+
+def _await_orders(course: Course[Routed], orders: float) -> None:
+    wait_until(
+        lambda: sum(response.kind == "order" for response in list(course.load.responses)),
+        "the orders are placed",
+        ORDERS_SECONDS,
+        enough=lambda placed: placed >= orders,
+        error=DrillFailed,
+    )
 
 
 def _errors_are_503s(course: Course[Routed], _: object) -> None:
@@ -140,6 +135,6 @@ def routed(switches: int = SWITCHES, orders: int = ORDERS, rate: float = RATE) -
         f"Place {orders:,} orders through the router over {switches} switchovers: no error but 503s, no two responses.",
         rig=_behind_the_router,
         clients=Clients("o", rate=rate),
-        faults=Switches(switches, orders).inject,
+        faults=lambda course: _switch(course, switches, orders),
         promises=(all_have_outcomes, _errors_are_503s, _keys_have_one_response, _nothing_is_lost),
     )

@@ -22,7 +22,6 @@ from infra.lab.drills.judgement import (
 from infra.lab.drills.pair import Damage, Kind, Sides, both_sites, damage, repair
 from infra.lab.drills.report import RPO, RTO, step_line
 from infra.lab.load.clients import CommandResponse
-from infra.lab.load.load import Load
 from infra.log.control import read_site
 from infra.stack.shop import MIRROR
 
@@ -196,10 +195,9 @@ BOTH_SITES = replace(
 
 @dataclass
 class BothWrote:
-    """Two sites that wrote: the clients of the old one, and when, in seconds since 1970, the new one was promoted, both
-    were reconnected, and the old one stood by. `lost` is what did not cross."""
+    """Two sites that wrote: when, in seconds since 1970, the new one was promoted, both were reconnected, and the old
+    one stood by. `lost` is what did not cross. The first clients are those of the old site."""
 
-    old_clients: Load
     promoted: float
     reconnected: float
     demoted: float
@@ -229,12 +227,12 @@ def _replace(course: Course[Sides], apart: Range, reconnect: Callable[[], None])
     demoted = time.time()
     time.sleep(WATCHED_SECONDS)
     course.load.switch(new.name)
-    return BothWrote(course.load, promoted, reconnected, demoted)
+    return BothWrote(promoted, reconnected, demoted)
 
 
 def _old_site_stops_writing(course: Course[Sides], both: BothWrote) -> None:
     report, old = course.report, course.rig.active
-    by_old = [response for response in both.old_clients.responses if response.site == old.name]
+    by_old = [response for response in course.load.responses if response.site == old.name]
     accepted = [response.at for response in by_old if response.accepted]
     between = sum(both.promoted < at < both.reconnected for at in accepted)
     if read_site(old.bootstrap).lease_seconds:
@@ -302,11 +300,11 @@ def _replaced_site_acknowledges_nothing(course: Course[Sides], both: BothWrote) 
     old = course.rig.active.name
     late = [
         f"{response.command_id} {response.outcome}, {response.at - both.reconnected:.2f} s after it ran again"
-        for response in both.old_clients.responses
+        for response in course.load.responses
         if response.site == old and response.at > both.promoted
     ]
     course.report.figures["responses of the old site before"] = sum(
-        response.site == old for response in both.old_clients.responses
+        response.site == old for response in course.load.responses
     )
     course.report.none("acknowledged or refused by the old site after the promotion", late)
 
@@ -319,8 +317,8 @@ def _tokens_name_the_epoch_of_their_event(course: Course[Sides], both: BothWrote
         course.rig.urls,
         course.rig.other.name,
         course.rig.epoch + 1,
-        [response for response in both.old_clients.responses if response.event_id],
-        both.old_clients.sent,
+        [response for response in course.load.responses if response.event_id],
+        course.load.sent,
         {loss.command_id for loss in both.lost.losses} if both.lost else set(),
     )
     # Read last: a repeat of what was lost is executed again, and makes an event.
