@@ -14,12 +14,10 @@ from infra.lab.drills.drill import Clients, Course, Drill, all_have_outcomes
 from infra.lab.drills.judgement import check_equal, check_repeats, judge, not_logged
 from infra.lab.drills.pair import Kind, Sides, both_sites, damage
 from infra.lab.drills.report import RPO, RTO, step_line
+from infra.lab.drills.takeover import LOST_SECONDS, NOTICED, WARM
 from infra.lab.load.clients import CommandResponse
 
-WARM = (6.0, 12.0)  # seconds of load before the loss
-NOTICED = (0.3, 2.5)  # until the operator types the command
 AFTER_SECONDS = 5.0
-LOST_SECONDS = 2.0
 REBUILD_SECONDS = 180.0
 
 

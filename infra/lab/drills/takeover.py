@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from infra.dr.failover import Failover
 from infra.dr.losses import Report
 from infra.dr.reconcile import load as load_report
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Range, all_have_outcomes
@@ -43,13 +42,11 @@ ON_BOTH = '"durability":"both-sites"'  # in the body of a response
 
 @dataclass
 class TakenOver:
-    """An unplanned failover, as clients saw it. `typed`: when the command was typed; `lost`: what the disk of the old
-    site says did not cross; `again`: the responses to repeats."""
+    """An unplanned failover. `typed`: when the command was typed; `lost`: what the disk of the old site says did not
+    cross; `again`: the responses to repeats."""
 
     damage: Damage
     typed: float
-    done: Failover
-    responses: list[CommandResponse] = field(default_factory=list)
     again: list[CommandResponse] = field(default_factory=list)
     lost: Report | None = None
 
@@ -68,24 +65,24 @@ def _lose_the_active_site(course: Course[Sides], kind: Kind | None) -> TakenOver
     typed = time.time()
     failover = course.rig.pair.fail_over(passive)
     time.sleep(AFTER_SECONDS)
-    return TakenOver(done, typed, failover)
-
-
-def _reads_go_on(course: Course[Sides], taken: TakenOver) -> None:
-    report, active = course.report, course.rig.active
-    taken.responses = list(course.load.responses)
-    report.story += [
-        f"{active.name} was {taken.damage.kind}: {', '.join(taken.damage.order)}.",
-        *map(step_line, taken.done.steps),
+    course.report.story += [
+        f"{active.name} was {done.kind}: {', '.join(done.order)}.",
+        *map(step_line, failover.steps),
     ]
-    report.at_most("longest time without reads at the passive site", course.reads.gap(), READ_GAP_SECONDS)
-    report.figures["reads served"] = course.reads.succeeded
+    return TakenOver(done, typed)
+
+
+def reads_go_on(course: Course[Sides], _: object) -> None:
+    """At the passive site, whatever happens to the active one."""
+    gap = course.reads.gap()
+    course.report.at_most("longest time without reads at the passive site", gap, READ_GAP_SECONDS)
+    course.report.figures["reads served"] = course.reads.succeeded
 
 
 def _writes_go_on(course: Course[Sides], taken: TakenOver) -> None:
     """From the command to the first new acknowledgement, and how long clients had none."""
     report = course.report
-    new = [response.at for response in taken.responses if response.epoch > course.rig.epoch]
+    new = [response.at for response in course.load.responses if response.epoch > course.rig.epoch]
     if not new:
         raise DrillFailed(f"{course.rig.other.name} has acknowledged nothing since the failover")
     bound = FIRST_WRITE_SECONDS + lost_broker_seconds(course)
@@ -118,7 +115,7 @@ def _losses_are_listed(course: Course[Sides], taken: TakenOver) -> None:
         course.show(f"{sides.active.name} returns")
         sides.pair.await_demoted(sides.active, sides.epoch + 1)
     taken.lost, gone = _losses(course)
-    by_old = [response.at for response in taken.responses if response.site == sides.active.name]
+    by_old = [response.at for response in course.load.responses if response.site == sides.active.name]
     last = max(by_old, default=done.at)
     end = min(last, done.at) if done.kind is Kind.CUT else last
     window = max((end - response.at for response in gone), default=0.0)
@@ -133,10 +130,10 @@ def _repeats_and_tokens_hold(course: Course[Sides], taken: TakenOver) -> None:
     course.show("repeats of what was acknowledged before")
     gone = {loss.command_id for loss in lost.losses}
     taken.again = check_repeats(
-        course.report, sides.urls, sides.other.name, epoch, taken.responses, course.load.sent, gone
+        course.report, sides.urls, sides.other.name, epoch, course.load.responses, course.load.sent, gone
     )
     _reconcile(course)
-    before = [response for response in taken.responses if response.epoch < epoch]
+    before = [response for response in course.load.responses if response.epoch < epoch]
     check_tokens(course.report, sides.urls[sides.other.name], before, lost)
 
 
@@ -148,7 +145,7 @@ def _reconcile(course: Course[Sides]) -> None:
 
 def _log_is_sound(course: Course[Sides], taken: TakenOver) -> None:
     new = course.rig.other
-    judge(course.report, new.bootstrap, [*taken.responses, *taken.again], taken.lost, new.database_url)
+    judge(course.report, new.bootstrap, [*course.load.responses, *taken.again], taken.lost, new.database_url)
 
 
 def unplanned(kind: Kind | None = None) -> Drill[Sides, TakenOver]:
@@ -164,7 +161,7 @@ def unplanned(kind: Kind | None = None) -> Drill[Sides, TakenOver]:
         faults=lambda course: _lose_the_active_site(course, kind),
         promises=(
             all_have_outcomes,
-            _reads_go_on,
+            reads_go_on,
             _writes_go_on,
             _losses_are_listed,
             _repeats_and_tokens_hold,
@@ -175,7 +172,8 @@ def unplanned(kind: Kind | None = None) -> Drill[Sides, TakenOver]:
 
 def _reported_on_both_is_kept(course: Course[Sides], taken: TakenOver) -> None:
     """By the clients' own journals, with how long such writes took until the site was lost."""
-    report, durable = course.report, [response for response in taken.responses if ON_BOTH in response.body]
+    report, responses = course.report, course.load.responses
+    durable = [response for response in responses if ON_BOTH in response.body]
     report.none("reported as on both sites, and lost", not_logged(course.rig.other.bootstrap, durable))
     before = (response for response in durable if response.at < taken.damage.at)
     took = sorted(response.seconds for response in before if not response.repeats)
