@@ -9,7 +9,7 @@ from analytics.terminal import Table
 from infra.cli.audit import default_lake, default_marts
 from infra.cli.inspect import own_settings
 from infra.cli.output import fail, notes, results
-from infra.lab.retail.articles import write_articles
+from infra.lab.retail.invoices import write_articles
 
 app = typer.Typer()
 MOST_ROWS = 200

@@ -1,16 +1,20 @@
-"""The retail file: its typed rows, and their invoices: orders, credit notes, stock counts, unmapped lines."""
+"""The retail file: its typed rows, what their articles are called, and their invoices: orders, credit notes, stock
+counts, unmapped lines."""
 
 import csv
 import lzma
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
+from io import StringIO
 from pathlib import Path
 
 from infra.base.errors import DaybookError
+from infra.base.files import write_whole
 from infra.base.settings import ROOT
 from infra.lab.retail.steps import MICROS, Adjust, InvoiceCharge, InvoiceLine, Place
 
@@ -71,6 +75,24 @@ def to_micros(decimal: str) -> int:
 @lru_cache(maxsize=4096)
 def _time(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def described(rows: Iterable[SheetRow]) -> dict[str, str]:
+    """SKU → the description that most of its lines have; the first in the alphabet of several. Some have none."""
+    lines: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        if row.description:
+            lines[row.sku][row.description] += 1
+    return {sku: min(counts, key=lambda text: (-counts[text], text)) for sku, counts in sorted(lines.items())}
+
+
+def write_articles(target: Path) -> None:
+    """Writes a CSV file with the columns sku and description. Reads the whole retail file: some seconds."""
+    text = StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(("sku", "description"))
+    writer.writerows(described(read_rows()).items())
+    write_whole(target, text.getvalue().encode())
 
 
 CHARGE_CODES = frozenset(

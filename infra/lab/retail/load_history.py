@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from infra.base.files import write_whole
 from infra.lab.retail.plan import Book, LoadPlan, Period
 from infra.lab.retail.steps import Step, request_of
 
@@ -35,9 +36,7 @@ def record_loaded(home: Path, period: Period, at: datetime) -> None:
     if any(load.period == period for load in loaded):
         return
     home.mkdir(parents=True, exist_ok=True)
-    fresh = _file(home).with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode([*loaded, Loaded(period, at)]))
-    fresh.replace(_file(home))
+    write_whole(_file(home), msgspec.json.encode([*loaded, Loaded(period, at)]))
 
 
 def loaded_since(first: date, loaded: Iterable[Loaded]) -> date:

@@ -1,6 +1,6 @@
 """What an article is called."""
 
-from infra.lab.retail.articles import described
+from infra.lab.retail.invoices import described
 from tests.unit.retail.sheet import rows
 
 
