@@ -100,7 +100,7 @@ def create_topics(bootstrap: str, topics: Mapping[str, Topic] | None = None) -> 
     )
     created = [name for name, future in futures.items() if _was_created(future)]
     wait_until(
-        lambda: _leaderless(admin, topics),
+        lambda: leaderless(admin, topics),
         "every partition has a leader",
         PATIENCE,
         enough=lambda leaderless: not leaderless,
@@ -113,7 +113,7 @@ def drift(bootstrap: str, topics: Mapping[str, Topic] | None = None) -> list[str
     admin, topics = clients.admin(bootstrap), catalogue() if topics is None else topics
     existing = admin.list_topics(timeout=PATIENCE).topics
     here = [topic for topic in topics.values() if topic.name in existing]
-    settings = settings_in_force(admin, here)
+    settings = settings_in_force(admin, [topic.name for topic in here])
     lines = [f"{name} is missing" for name in topics if name not in existing]
     for topic in here:
         lines += _differences(topic, existing[topic.name], settings[topic.name])
@@ -122,9 +122,11 @@ def drift(bootstrap: str, topics: Mapping[str, Topic] | None = None) -> list[str
     ]
 
 
-def settings_in_force(admin: AdminClient, topics: Iterable[Topic]) -> dict[str, dict[str, str]]:
-    """The settings of each topic, those inherited from the broker included. The topics must exist."""
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic.name) for topic in topics]
+def settings_in_force(
+    admin: AdminClient, names: Iterable[str], kind: ConfigResource.Type = ConfigResource.Type.TOPIC
+) -> dict[str, dict[str, str]]:
+    """The settings of each topic or broker, wherever they come from. Topics must exist; brokers come one by one."""
+    resources = [ConfigResource(kind, name) for name in names]
     return {
         resource.name: {name: entry.value for name, entry in future.result().items()}
         for resource, future in (admin.describe_configs(resources) if resources else {}).items()
@@ -196,11 +198,12 @@ def _was_created(future: Any) -> bool:
     return True
 
 
-def _leaderless(admin: AdminClient, topics: Mapping[str, Topic]) -> list[str]:
+def leaderless(admin: AdminClient, names: Iterable[str]) -> list[str]:
+    """Those of the topics that are missing, or have a partition without a leader."""
     existing = admin.list_topics(timeout=PATIENCE).topics
     return [
         name
-        for name in topics
+        for name in names
         if name not in existing
         or not existing[name].partitions
         or any(partition.leader < 0 for partition in existing[name].partitions.values())
@@ -246,7 +249,7 @@ def make_safe(bootstrap: str, topics: Mapping[str, Topic] | None = None) -> list
 
 
 def _wrong(admin: AdminClient, topics: Mapping[str, Topic]) -> dict[str, list[str]]:
-    settings = settings_in_force(admin, topics.values())
+    settings = settings_in_force(admin, topics)
     differences = {
         topic.name: list(unequal(topic, settings[topic.name], SAFETY)) for topic in topics.values()
     }

@@ -24,7 +24,6 @@ from services.kernel.log.rule import Event, Step, step
 from services.kernel.record.codec import Undecodable, decode, messages_in
 from services.kernel.record.envelope import Metadata
 
-LOGS = EVENT_TOPICS
 BESIDE_THE_LOGS = (
     *INPUTS,
     *(own.outcomes for own in TOPICS.values()),
@@ -92,7 +91,7 @@ class Evidence:
     at_rest: bool = False
 
 
-def read_evidence(bootstrap: str, logs: Iterable[str] = LOGS) -> list[Recorded]:
+def read_evidence(bootstrap: str, logs: Iterable[str] = EVENT_TOPICS) -> list[Recorded]:
     """Every committed event, per partition in offset order, without copies of a record that is judged genuine."""
     journal, events = journal_at(bootstrap), []
     read: dict[tuple[str, str], int] = defaultdict(int)

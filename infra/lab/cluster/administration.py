@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from infra.base.errors import DaybookError, NotReady
 from infra.base.settings import CLUSTER
 from infra.base.waiting import wait_until
-from infra.log.topics import catalogue, create_topics, ensure_site
+from infra.log.topics import catalogue, create_topics, ensure_site, leaderless, settings_in_force
 from infra.stack.embedded.java import classpath, find_java
 from infra.stack.embedded.kafka import kafka_environment
 from services.kernel.log import clients
@@ -131,13 +131,7 @@ def _await_leaders(admin: AdminClient, names: Collection[str]) -> None:
 
 def _has_leaders(address: str, names: Collection[str]) -> bool:
     """Whether the broker at `address` has these topics and their leaders: a new client has no other broker."""
-    topics = clients.admin(address).list_topics(timeout=SECONDS).topics
-    return all(
-        name in topics
-        and topics[name].error is None
-        and all(about.leader >= 0 for about in topics[name].partitions.values())
-        for name in names
-    )
+    return not leaderless(clients.admin(address), names)
 
 
 def delete_topics(admin: AdminClient, names: Sequence[str]) -> None:
@@ -251,14 +245,13 @@ def _topics(admin: AdminClient) -> Iterator[str]:
         if len(replicas.all) != REPLICAS:
             yield f"{topic}/{number} has {len(replicas.all)} replicas, not {REPLICAS}"
     names = sorted({topic for topic, _ in layout.partitions})
-    for name, settings in in_force(admin, ConfigResource.Type.TOPIC, names).items():
+    for name, settings in settings_in_force(admin, names).items():
         yield from _not_durable(f"topic {name}", settings)
 
 
 def _brokers(admin: AdminClient) -> Iterator[str]:
-    numbers = [str(number) for number in admin.list_topics(timeout=SECONDS).brokers]
-    for number, settings in in_force(admin, ConfigResource.Type.BROKER, numbers).items():
-        yield from _not_durable(f"broker {number}", settings)
+    for number in admin.list_topics(timeout=SECONDS).brokers:
+        yield from _not_durable(f"broker {number}", broker_settings(admin, number))
 
 
 def _controllers(addresses: str, evidence: Path) -> Iterator[str]:
@@ -275,13 +268,9 @@ def _controllers(addresses: str, evidence: Path) -> Iterator[str]:
         yield from _not_durable(f"controller {number}", settings)
 
 
-def in_force(admin: AdminClient, kind: ConfigResource.Type, names: list[str]) -> dict[str, dict[str, str]]:
-    """The effective settings of each topic or broker, wherever they come from."""
-    settings = {}
-    for name in names:  # of brokers, one call takes one
-        ((_, future),) = admin.describe_configs([ConfigResource(kind, name)]).items()
-        settings[name] = {setting: entry.value for setting, entry in future.result(SECONDS).items()}
-    return settings
+def broker_settings(admin: AdminClient, number: int) -> dict[str, str]:
+    """The settings of a broker that are in force."""
+    return settings_in_force(admin, [str(number)], ConfigResource.Type.BROKER)[str(number)]
 
 
 def _not_durable(what: str, settings: Mapping[str, str]) -> Iterator[str]:

@@ -109,9 +109,12 @@ class Cluster:
         self._children[number] = Child(node.prepare(), node.folder / "node.log")
 
     def restart(self, number: int, own: Mapping[str, str] | None = None) -> None:
-        """Restart a broker with these settings of its own, and let it lead again what it led. Raises NotReady."""
+        """Restart a node with these settings of its own, and let a broker lead again what it led. Raises NotReady."""
         self.stop(number)
         self.launch(number, own)
+        if number in CONTROLLERS:
+            self.await_quorum()
+            return
         self.await_members([number])
         self.await_in_sync()
         elect_preferred(self.bootstrap)

@@ -6,8 +6,7 @@ import threading
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from infra.lab.checker.evidence import LOGS
-from infra.log.event_log import event_in_any_epoch
+from infra.log.event_log import EVENT_TOPICS, event_in_any_epoch
 from services.kernel.log.reader import partitions_of, read_to_end, what_is_there
 from tests.integration.api.processes import eventually
 
@@ -19,7 +18,7 @@ class Witness(threading.Thread):
         super().__init__(daemon=True)
         self.seen: set[str] = set()
         self._stopped = threading.Event()
-        self._partitions = {log: partitions_of(bootstrap, log) for log in LOGS}
+        self._partitions = {log: partitions_of(bootstrap, log) for log in EVENT_TOPICS}
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,

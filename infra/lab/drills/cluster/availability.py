@@ -14,8 +14,8 @@ from infra.base.settings import CLUSTER
 from infra.dr.repartition import repartition_shop
 from infra.lab.checker.evidence import read_evidence
 from infra.lab.cluster.administration import (
+    broker_settings,
     elect_preferred,
-    in_force,
     metadata_version,
     reassign,
     upgrade_metadata,
@@ -178,7 +178,7 @@ def _restart_nodes(course: Course[ClusterRig], own: Mapping[str, str], jars: str
     for number in (*BROKERS, *CONTROLLERS):
         cluster.nodes[number] = node = replace(cluster.nodes[number], jars=jars)
         course.show(f"restarting {node.name}")
-        seconds = timed(partial(_restart, cluster, number, own))
+        seconds = timed(partial(cluster.restart, number, own))
         course.report.figures[f"{node.name}: down, up and in sync, s"] = seconds
         time.sleep(BETWEEN_SECONDS)
     course.report.figures["all nodes restarted, s"] = time.time() - began
@@ -193,20 +193,10 @@ def _change_while_running(cluster: Cluster) -> None:
             future.result(60)
 
 
-def _restart(cluster: Cluster, number: int, own: Mapping[str, str]) -> None:
-    if number in BROKERS:
-        cluster.restart(number, own)
-        return
-    cluster.stop(number)
-    cluster.launch(number, own)
-    cluster.await_quorum()
-
-
 def _settings_are_in_force(course: Course[ClusterRig], _: Interval) -> None:
-    names = [str(broker) for broker in BROKERS]
-    settings = in_force(course.rig.cluster.admin, ConfigResource.Type.BROKER, names)
+    settings = [broker_settings(course.rig.cluster.admin, broker) for broker in BROKERS]
     for name, value in (STATIC, DYNAMIC):
-        values = [own[name] for own in settings.values()]
+        values = [own[name] for own in settings]
         kept = values == [value] * len(BROKERS)
         course.report.promise(f"{name} on all three", value, ", ".join(values), kept)
 

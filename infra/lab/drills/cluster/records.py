@@ -11,8 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.base.background import Background
-from infra.lab.checker.evidence import LOGS
-from infra.log.event_log import event_in_any_epoch
+from infra.log.event_log import EVENT_TOPICS, event_in_any_epoch
 from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import produce
@@ -105,7 +104,7 @@ def readable_events(bootstrap: str) -> tuple[set[str], list[str]]:
     where the last replica became leader alone; one that only reads gets what was committed before. Records behind a
     transaction that cannot be decided now come later. Raises KafkaException for an error that does not pass.
     """
-    partitions = [(topic, number) for topic in LOGS for number in partitions_of(bootstrap, topic)]
+    partitions = [(topic, number) for topic in EVENT_TOPICS for number in partitions_of(bootstrap, topic)]
     consumer = clients.reader(bootstrap, {"log_level": 0})
     without_end = set(partitions)
     try:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ConfigResource
+from confluent_kafka import Consumer, TopicPartition
 
 from infra.base.errors import NotReady
 from infra.base.waiting import wait_until
@@ -18,7 +17,6 @@ from infra.lab.cluster.administration import (
     NotDurable,
     elect_preferred,
     elect_unclean,
-    in_force,
     require_durable,
 )
 from infra.lab.cluster.cluster import BROKERS, Cluster
@@ -27,7 +25,9 @@ from infra.lab.drills.cluster.promises import brokers, new_topic, paused
 from infra.lab.drills.cluster.records import Numbered, Stream, TopicContent, count
 from infra.lab.drills.drill import Course, Drill
 from infra.lab.drills.report import DrillReport
+from infra.log.topics import settings_in_force
 from services.kernel.log import clients
+from services.kernel.log.reader import sound
 
 ACKS = ("0", "1", "all")
 PER_SECOND = 400
@@ -98,7 +98,7 @@ def _settings_are_read_back(course: Course[ClusterRig], _: None) -> None:
     report, cluster = course.report, course.rig.cluster
     course.show("reading settings back")
     default = new_topic(cluster, "default", {})
-    value = in_force(cluster.admin, ConfigResource.Type.TOPIC, [default])[default]["min.insync.replicas"]
+    value = settings_in_force(cluster.admin, [default])[default]["min.insync.replicas"]
     report.promise("min ISR of a topic that does not say", str(IN_SYNC), value, value == str(IN_SYNC))
     careless = new_topic(cluster, "careless", {"min.insync.replicas": "1"})
     refusal = ""
@@ -249,8 +249,9 @@ def _read(bootstrap: str, topic: str, rack: str) -> Counter[int]:
             if broker["nodeid"] >= 0:
                 fetches[broker["nodeid"]] = broker["req"].get("Fetch", 0)
 
-    consumer = clients.reader(
+    consumer = clients.follower(
         bootstrap,
+        [TopicPartition(topic, 0, 0)],
         {
             "client.rack": rack,
             "max.partition.fetch.bytes": FETCH_BYTES,
@@ -263,27 +264,19 @@ def _read(bootstrap: str, topic: str, rack: str) -> Counter[int]:
         },
     )
     try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        _to_the_end(consumer)
+        _read_all(consumer)
         consumer.poll(0.5)  # the last statistics
     finally:
         consumer.close()
     return fetches
 
 
-def _to_the_end(consumer: Consumer) -> None:
+def _read_all(consumer: Consumer) -> None:
     read, until = 0, time.monotonic() + READ_SECONDS
     while read < RACK_RECORDS:
         if time.monotonic() > until:
             raise NotReady(f"{read} of {RACK_RECORDS} records were read in {READ_SECONDS:.0f} s")
-        record = consumer.poll(0.2)
-        if record is None:
-            continue
-        error = record.error()
-        if error is None:
-            read += 1
-        elif error.code() != KafkaError._PARTITION_EOF and not error.retriable():
-            raise KafkaException(error)
+        read += len(sound(consumer.consume(1000, 0.2)))
 
 
 ELECTIONS = Drill(
