@@ -42,7 +42,7 @@ def check(evidence: Evidence) -> list[Violation]:
         *_transactions_are_whole(events),
         *_causes_are_committed(site),
         *_records_are_paired(site),
-        *_stock_adds_up(events),
+        *_stock(events).violations,
         *_money_is_conserved(events),
         *conversations_end(events, evidence.at_rest),
     ]
@@ -284,12 +284,8 @@ class _Stock:
     violations: list[Violation] = field(default_factory=list)
 
 
-def _stock_adds_up(events: list[Recorded]) -> list[Violation]:
-    """At every prefix nothing is below zero, and only what is reserved is released or issued."""
-    return _stock(events).violations
-
-
 def _stock(events: list[Recorded]) -> _Stock:
+    """At every prefix nothing is below zero, and only what is reserved is released or issued."""
     all_stock = _Stock()
     for recorded in events:
         if recorded.topic == "inventory.events":

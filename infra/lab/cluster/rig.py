@@ -69,7 +69,9 @@ class ClusterRig(LoneSite):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close_shop()
+        if self._supervisor is not None and self._thread is not None:
+            self._supervisor.request_stop()
+            self._thread.join()
         self.cluster.end()
 
     def open_shop(self) -> None:
@@ -90,12 +92,6 @@ class ClusterRig(LoneSite):
 
         wait_until(ready, lambda: f"the shop is ready: {self.journal.read()}", OPEN_SECONDS, error=NotReady)
         self._restarts_before = self._restarts()
-
-    def close_shop(self) -> None:
-        if self._supervisor is not None and self._thread is not None:
-            self._supervisor.request_stop()
-            self._thread.join()
-            self._thread = None
 
     def restarted(self) -> Counter[str]:
         """The processes that were started again since the shop was opened, and how often."""
