@@ -186,21 +186,15 @@ def copying(passive: Site) -> bool:
 
 @dataclass(frozen=True)
 class Sides:
-    """The sites when a drill begins: the active one, the other, and the epoch. `reads_at` names one of them."""
+    """The sites when a drill begins: the active one, the other, and the epoch. The rest is as of a `Rig`."""
 
     pair: Pair
     active: Site
     other: Site
     epoch: int
+    urls: Mapping[str, Urls]
+    site: str
     reads_at: str
-
-    @property
-    def urls(self) -> Mapping[str, Urls]:
-        return self.pair.urls
-
-    @property
-    def site(self) -> str:
-        return self.active.name
 
     @property
     def run_id(self) -> str:
@@ -212,7 +206,7 @@ def both_sites(run: Run) -> Sides:
     pair: Pair = run.target
     active, passive, epoch = pair.roles()
     pair.await_mirrored(active, passive)
-    return Sides(pair, active, passive, epoch, reads_at=passive.name)
+    return Sides(pair, active, passive, epoch, pair.urls, active.name, reads_at=passive.name)
 
 
 class Kind(StrEnum):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
 from infra.base.waiting import wait_until
 from infra.dr.plan import entrance
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all_have_outcomes
 from infra.lab.drills.judgement import check_equal, not_logged
-from infra.lab.drills.pair import Pair, copying
-from infra.lab.load.clients import Urls
+from infra.lab.drills.pair import Sides, both_sites, copying
 from infra.lab.load.load import CONCURRENCY, repeat
 from infra.lab.load.shop import urls_of
 from infra.stack.shop import ROUTER
@@ -32,35 +30,15 @@ UNAVAILABLE = {
 }
 
 
-@dataclass(frozen=True)
-class Routed:
+def _behind_the_router(run: Run) -> Sides:
     """Both sites, whose clients know only the router."""
-
-    pair: Pair
-    epoch: int
-    urls: Mapping[str, Urls]
-
-    @property
-    def site(self) -> str:
-        return ROUTER
-
-    @property
-    def reads_at(self) -> str:
-        return ROUTER
-
-    @property
-    def run_id(self) -> str:
-        return str(self.epoch)
+    sides = both_sites(run)
+    settings = sides.pair.settings
+    urls = {ROUTER: urls_of(entrance(settings).addresses, settings)}
+    return replace(sides, urls=urls, site=ROUTER, reads_at=ROUTER)
 
 
-def _behind_the_router(run: Run) -> Routed:
-    pair: Pair = run.target
-    active, passive, epoch = pair.roles()
-    pair.await_mirrored(active, passive)
-    return Routed(pair, epoch, {ROUTER: urls_of(entrance(pair.settings).addresses, pair.settings)})
-
-
-def _switch(course: Course[Routed], switches: int, orders: int) -> None:
+def _switch(course: Course[Sides], switches: int, orders: int) -> None:
     """So many switchovers while so many orders are placed."""
     pair = course.rig.pair
     for number in range(1, switches + 1):
@@ -78,7 +56,7 @@ def _switch(course: Course[Routed], switches: int, orders: int) -> None:
     _await_orders(course, orders)
 
 
-def _await_orders(course: Course[Routed], orders: float) -> None:
+def _await_orders(course: Course[Sides], orders: float) -> None:
     wait_until(
         lambda: sum(response.kind == "order" for response in list(course.load.responses)),
         "the orders are placed",
@@ -88,7 +66,7 @@ def _await_orders(course: Course[Routed], orders: float) -> None:
     )
 
 
-def _errors_are_503s(course: Course[Routed], _: object) -> None:
+def _errors_are_503s(course: Course[Sides], _: object) -> None:
     report, failed, reads = course.report, course.load.failed, course.reads.failures()
     report.figures["orders"] = sum(response.kind == "order" for response in course.responses)
     for code, count in failed.items():
@@ -102,7 +80,7 @@ def _errors_are_503s(course: Course[Routed], _: object) -> None:
     report.none("reads that failed otherwise than by a 503", wrong)
 
 
-def _keys_have_one_response(course: Course[Routed], _: object) -> None:
+def _keys_have_one_response(course: Course[Sides], _: object) -> None:
     """Every command once more, with its key, through the router."""
     course.show("every command once more")
     load = course.load
@@ -118,7 +96,7 @@ def _keys_have_one_response(course: Course[Routed], _: object) -> None:
     course.report.none("repeats with another response than the first time", different)
 
 
-def _nothing_is_lost(course: Course[Routed], _: object) -> None:
+def _nothing_is_lost(course: Course[Sides], _: object) -> None:
     course.show("comparing both sites")
     pair = course.rig.pair
     active, passive, _epoch = pair.roles()
@@ -128,7 +106,7 @@ def _nothing_is_lost(course: Course[Routed], _: object) -> None:
     check_equal(course.report, active, passive)
 
 
-def routed(switches: int = SWITCHES, orders: int = ORDERS, rate: float = RATE) -> Drill[Routed, None]:
+def routed(switches: int = SWITCHES, orders: int = ORDERS, rate: float = RATE) -> Drill[Sides, None]:
     """The drill with so many switchovers, at least so many orders, and so many commands a second."""
     return Drill(
         "routed",

@@ -118,7 +118,7 @@ def _after_a_loss(run: Run) -> Sides:
         kept = "all promises were kept" if before.passed else "NOT all promises were kept"
         run.report.story.append(f"First a site was lost: {kept}, see {folder}.")
         active, epoch = _newest_active(pair)
-    return Sides(pair, active, pair.other(active), epoch, reads_at=active.name)
+    return Sides(pair, active, pair.other(active), epoch, pair.urls, active.name, reads_at=active.name)
 
 
 def _newest_active(pair: Pair) -> tuple[Site, int]:
