@@ -15,7 +15,7 @@ from analytics.envelope import with_columns
 from analytics.events import AsOf, Knowledge, check_streams, moment
 from analytics.jobs import arguments
 from analytics.jobs.lake_marts import LakeMarts
-from analytics.jobs.outputs import EarlierOutput, OutputReading, preview, read_earlier, write
+from analytics.jobs.outputs import OutputReading, SetAside, preview, read_earlier, write
 from analytics.lake.reader import LakeLog, open_lake
 from analytics.lake.tables import Commit, NotRecorded, name_of_log, read_commits
 from analytics.marts.catalogue import MARTS, Mart, Sources
@@ -38,7 +38,7 @@ class Selection:
 
     kafka: str
     lake: Path | None = None
-    earlier: EarlierOutput | None = None
+    earlier: OutputReading | None = None
     moment: datetime | None = None
     knowledge: Knowledge = Knowledge.HAPPENED
 
@@ -111,13 +111,14 @@ def publish(
     first = tuple(row.asDict() for row in set_aside.limit(NAMED_RECORDS).collect())
     as_of = selection.moment.isoformat() if selection.moment else None
     reading = OutputReading(
-        source,
-        log.ends,
-        as_of,
-        selection.knowledge if as_of else None,
-        set_aside.count(),
-        first,
-        log.folder.name if isinstance(log, LakeLog) else name_of_log(topic_ids(selection.kafka, log.ends)),
+        source=source,
+        ends=log.ends,
+        set_aside=SetAside(set_aside.count(), first),
+        log=log.folder.name
+        if isinstance(log, LakeLog)
+        else name_of_log(topic_ids(selection.kafka, log.ends)),
+        as_of=as_of,
+        knowledge=selection.knowledge if as_of else None,
     )
     out.mkdir(exist_ok=True)
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)
@@ -137,7 +138,7 @@ def publish(
         arguments.report_step(f"{name}: {number} of {len(names)}")
         make(MARTS[name])
         wide.print(preview(MARTS[name], out / name))
-    wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside} records set aside")
+    wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside.records} records set aside")
 
 
 def _mart(text: str) -> str:
@@ -153,7 +154,7 @@ def _moment(text: str) -> datetime:
         raise typer.BadParameter(f"{text!r} is neither a day nor a time of ISO 8601") from error
 
 
-def _earlier(text: str) -> EarlierOutput:
+def _earlier(text: str) -> OutputReading:
     try:
         return read_earlier(Path(text))
     except ValueError as error:
@@ -183,7 +184,7 @@ def make(
         ),
     ] = Knowledge.HAPPENED,
     as_read_by: Annotated[
-        EarlierOutput | None,
+        OutputReading | None,
         typer.Option(
             parser=_earlier, metavar="DIR", help="Only what this earlier output of a mart has seen."
         ),

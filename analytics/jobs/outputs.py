@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from pyarrow.dataset import dataset
@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 from analytics.errors import AnalyticsError
 from analytics.marts.catalogue import LOG_FILE, MARTS, Mart
 from analytics.marts.checks import check
-from analytics.offsets import Offsets
 from analytics.terminal import Table
 
 SHOWN_ROWS = 5
@@ -29,30 +28,30 @@ class Occupied(AnalyticsError):
 
 
 @dataclass(frozen=True)
-class OutputReading:
-    """What a run has read; the same for all its outputs.
+class SetAside:
+    """How many records do not count, and some of them with position and reason."""
 
-    `ends`: topic → partition → exclusive offset. `as_of` (ISO) and `knowledge` are null if all was read.
-    `set_aside` counts records that do not count; `first` names some of them with position and reason. `log` identifies
-    the log to which `ends` belong: its copy in a lake has this name. `updated`: when the lake's update ended of which
-    all was read, and `code`: which code made the rows; both so that a later run may keep them.
+    records: int = 0
+    first: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputReading:
+    """What a run has read; the same for all its outputs. An output of an earlier version does not say all of it.
+
+    `ends`: topic → partition → exclusive offset. `log` identifies the log to which they belong: its copy in a lake has
+    this name. `updated`: when the lake's update ended of which all was read, and `code`: which code made the rows; both
+    so that a later run may keep them. `as_of` (ISO) and `knowledge` are null if all was read.
     """
 
-    source: str
+    source: str = "log"
     ends: Mapping[str, Mapping[int, int]]
-    as_of: str | None
-    knowledge: str | None
-    set_aside: int
-    first: tuple[Mapping[str, Any], ...]
+    set_aside: SetAside = SetAside()
     log: str = ""
     updated: str = ""
     code: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        aside = {"records": self.set_aside, "first": [dict(record) for record in self.first]}
-        cut = {"as_of": self.as_of, "knowledge": self.knowledge}
-        made = {"log": self.log, "updated": self.updated, "code": self.code}
-        return {"source": self.source, "ends": self.ends, "set_aside": aside} | made | cut
+    as_of: str | None = None
+    knowledge: str | None = None
 
 
 def write(frame: DataFrame, mart: Mart, reading: OutputReading, folder: Path) -> None:
@@ -63,13 +62,13 @@ def write(frame: DataFrame, mart: Mart, reading: OutputReading, folder: Path) ->
     with replaced(folder) as fresh:
         frame.sort(*mart.grain).write.parquet(str(fresh))
         rules = check(mart, fresh, _read_alike(folder, reading))
-        content = msgspec.json.encode({"mart": mart.name, "rules": rules} | reading.to_json())
+        content = msgspec.json.encode({"mart": mart.name, "rules": rules} | msgspec.to_builtins(reading))
         (fresh / LOG_FILE).write_bytes(msgspec.json.format(content, indent=1))
 
 
 def _read_alike(folder: Path, reading: OutputReading) -> dict[str, Path]:
     """The other marts beside `folder` that were made of the same events."""
-    same = msgspec.json.decode(msgspec.json.encode(reading.to_json()))
+    same = msgspec.json.decode(msgspec.json.encode(reading))
     files = [file for file in folder.parent.glob(f"*/{LOG_FILE}") if file.parent.name in MARTS]
     return {
         file.parent.name: file.parent
@@ -78,25 +77,11 @@ def _read_alike(folder: Path, reading: OutputReading) -> dict[str, Path]:
     }
 
 
-class EarlierOutput(NamedTuple):
-    """What an output has seen: as in `OutputReading`."""
-
-    ends: Offsets
-    log: str = ""
-    updated: str = ""
-    code: str = ""
-
-
-def read_earlier(folder: Path) -> EarlierOutput:
+def read_earlier(folder: Path) -> OutputReading:
     """Returns what an output has seen. Raises ValueError if it does not say."""
     try:
-        content = msgspec.json.decode((folder / LOG_FILE).read_bytes())
-        ends = {
-            topic: {int(number): int(end) for number, end in parts.items()}
-            for topic, parts in content["ends"].items()
-        }
-        return EarlierOutput(ends, *(content.get(name, "") for name in ("log", "updated", "code")))
-    except (OSError, KeyError, AttributeError, TypeError, ValueError) as error:
+        return msgspec.json.decode((folder / LOG_FILE).read_bytes(), type=OutputReading)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{folder / LOG_FILE} names no offsets") from error
 
 

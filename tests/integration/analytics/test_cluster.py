@@ -92,7 +92,7 @@ def test_a_job_on_the_cluster_makes_the_local_rows(
         write(
             MARTS[name].build(made_of),
             MARTS[name],
-            OutputReading("log", {}, None, None, 0, ()),
+            OutputReading(ends={}),
             here / name,
         )
         local = pq.read_table(here / name)

@@ -47,7 +47,7 @@ class Shop:
     def kept(self, *names: str) -> list[str]:
         """The marts of which the next run keeps rows."""
         log = open_lake(self.spark, self.lake)
-        nothing = OutputReading("lake", {}, None, None, 0, ())
+        nothing = OutputReading(source="lake", ends={})
         ready = LakeMarts(self.spark, self.lake, read_commits(self.lake), log, self.out, nothing)
         return [name for name in names if name in FOLLOWING and ready.base(name)]
 

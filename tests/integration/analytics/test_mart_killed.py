@@ -30,7 +30,7 @@ def test_a_killed_job_leaves_the_output_before_it(
     create_topics(kafka)
     out, aside = tmp_path / "orders", tmp_path / ".orders.new"
     rows = spark.createDataFrame([("o-1",)], "order_id string")
-    reading = OutputReading("log", {}, None, None, 0, ())
+    reading = OutputReading(ends={})
     write(rows, MART, reading, out)
     before = content(out)
     job = subprocess.Popen(

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.jobs.marts import Selection, events, publish, sources
-from analytics.jobs.outputs import EarlierOutput, OutputReading, preview, read_earlier, write
+from analytics.jobs.outputs import OutputReading, SetAside, preview, read_earlier, write
 from analytics.lake.tables import NotRecorded
 from analytics.lake.writer import update
 from analytics.marts.catalogue import LOG_FILE, MARTS, Sources
@@ -45,14 +45,14 @@ def test_every_mart_is_written_with_how_far_it_was_read(
     spark: SparkSession, kafka: str, shop: Topics, tmp_path: Path
 ) -> None:
     ends = stable_ends(kafka, (shop.orders, shop.inventory))
-    selection = Selection(kafka, earlier=EarlierOutput(ends))
+    selection = Selection(kafka, earlier=OutputReading(ends=ends))
     log = events(spark, selection)
     assert isinstance(log, Replay)
     update(spark, kafka, tmp_path / "lake", lambda _step: None, (shop.orders, shop.inventory))
     from_lake = Sources(events(spark, Selection(kafka, tmp_path / "lake")))
     from_lake.orders.persist()
     aside = [row.asDict() for row in log.set_aside.collect()]
-    reading = OutputReading("log", log.ends, None, None, len(aside), tuple(aside))
+    reading = OutputReading(ends=log.ends, set_aside=SetAside(len(aside), tuple(aside)))
     made_of = sources(spark, log, selection)
     made_of.orders.persist()
     counts = {}
@@ -75,13 +75,13 @@ def test_every_mart_is_written_with_how_far_it_was_read(
     assert (written["mart"], written["set_aside"]["records"]) == ("orders", 1)
     assert written["rules"] == 13, "ten columns that are never absent, two sums, the grain"
     assert written["set_aside"]["first"][0]["reason"] == "no_envelope"
-    assert read_earlier(tmp_path / "orders") == EarlierOutput(ends)
+    assert read_earlier(tmp_path / "orders") == reading
 
 
 def test_offsets_of_another_log_are_refused(spark: SparkSession, kafka: str, shop: Topics) -> None:
     beyond = {shop.orders: {0: 10**6, 1: 0}}
     with pytest.raises(AheadOfLog, match="the earlier output"):
-        events(spark, Selection(kafka, earlier=EarlierOutput(beyond)))
+        events(spark, Selection(kafka, earlier=OutputReading(ends=beyond)))
 
 
 def test_an_output_of_a_log_that_was_replaced_is_refused(
@@ -90,7 +90,7 @@ def test_an_output_of_a_log_that_was_replaced_is_refused(
     with writer(kafka) as producer:
         commit(producer, topics.orders, [(placed(1), 1)])
     ends = stable_ends(kafka, [topics.orders])
-    selection = Selection(kafka, earlier=EarlierOutput(ends))
+    selection = Selection(kafka, earlier=OutputReading(ends=ends))
     publish(spark, ["orders"], selection, [], tmp_path)
     selection = Selection(kafka, earlier=read_earlier(tmp_path / "orders"))
     assert events(spark, selection).events.count() == 1

@@ -37,7 +37,7 @@ def test_the_audits_report_leaves_what_else_is_in_its_folder(tmp_path: Path) -> 
 
 def test_a_mart_does_not_replace_what_is_no_mart(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("kept")
-    reading = OutputReading("log", {}, None, None, 0, ())
+    reading = OutputReading(ends={})
     with pytest.raises(Occupied, match="--out"):
         write(cast(DataFrame, None), MARTS["orders"], reading, tmp_path)
     assert (tmp_path / "mine").read_text() == "kept"
