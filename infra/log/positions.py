@@ -16,11 +16,11 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import NotDone
 from services.kernel.log import clients
-from services.kernel.log.reader import Partition, high_watermarks, partitions_of, read_to_end
+from services.kernel.log.reader import Partition, high_watermarks, offsets_at, partitions_of, read_to_end
 
 SECONDS, FIRST_SECONDS = 30.0, 5.0
 COUNTED = 500_000  # offsets of one partition that are read to count records; beyond, a bound is shown
@@ -68,10 +68,11 @@ def plan(bootstrap: str, group: str, topics: Sequence[str], since_ms: int) -> li
         for topic in topics
         for number, end in high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).items()
     }
-    committed, starts = _committed(admin, group, list(ends)), _offsets_at(admin, list(ends), since_ms)
+    committed = _committed(admin, group, list(ends))
+    starts = {topic: offsets_at(bootstrap, topic, since_ms, SECONDS) for topic in topics}
     return [
-        _rewind(bootstrap, partition, committed.get(partition), starts.get(partition, end), end)
-        for partition, end in ends.items()
+        _rewind(bootstrap, (topic, number), committed.get((topic, number)), starts[topic][number], end)
+        for (topic, number), end in ends.items()
     ]
 
 
@@ -128,14 +129,6 @@ def _committed(admin: AdminClient, group: str, partitions: Sequence[Partition]) 
         for position in positions
         if position.offset >= 0
     }
-
-
-def _offsets_at(admin: AdminClient, partitions: Sequence[Partition], since_ms: int) -> dict[Partition, int]:
-    """The first record at or after that moment; a partition without one is absent."""
-    requests = {TopicPartition(*partition): OffsetSpec.for_timestamp(since_ms) for partition in partitions}
-    futures = admin.list_offsets(requests, request_timeout=SECONDS)
-    offsets = {(at.topic, at.partition): future.result(SECONDS).offset for at, future in futures.items()}
-    return {partition: offset for partition, offset in offsets.items() if offset >= 0}
 
 
 def _count(bootstrap: str, partition: Partition, start: int, end: int) -> int:
