@@ -123,16 +123,16 @@ def read_topics(session: SparkSession, kafka: str, ends: Offsets, starts: Offset
         session.read.format("kafka")
         .options(**SOURCE)
         .options(**Connection(kafka).java("kafka."))
-        .option("assign", _json({topic: sorted(partitions) for topic, partitions in ends.items()}))
+        .option("assign", json_text({topic: sorted(partitions) for topic, partitions in ends.items()}))
         # Splits partitions by ranges of offsets where there are more cores than partitions.
         .option("minPartitions", session.sparkContext.defaultParallelism)
-        .option("startingOffsets", _json(begin))
-        .option("endingOffsets", _json(ends))
+        .option("startingOffsets", json_text(begin))
+        .option("endingOffsets", json_text(ends))
         .load()
     )
 
 
-def _json(option: object) -> str:
+def json_text(option: object) -> str:
     return msgspec.json.encode(option).decode()
 
 

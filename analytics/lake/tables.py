@@ -195,7 +195,5 @@ def _counted(schema_id: int | None, rows: int, lock: Lock) -> str:
 
 
 def _commit(row: Mapping[str, Any]) -> Commit:
-    ends = msgspec.convert(
-        msgspec.json.decode(row["ends"]), dict[str, dict[int, int]], str_keys=True, strict=False
-    )
+    ends = msgspec.json.decode(row["ends"], type=dict[str, dict[int, int]])
     return Commit(**{**row, "ends": ends, "log": msgspec.json.decode(row["log"])})

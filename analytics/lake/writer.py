@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +42,7 @@ from analytics.lake.tables import (
 from analytics.log_rule import Exceptions, decodable, decoded, exceptions_among, is_event, read_decisions
 from analytics.money import with_decimals
 from analytics.offsets import Offsets, check_within, stable_ends, topic_ids
-from analytics.replay import read_topics, upcasted_to
+from analytics.replay import json_text, read_topics, upcasted_to
 from contracts.lock import Lock, load_lock
 
 EVENTS_PER_BATCH = 4_000_000  # a batch costs 25 s, however small it is
@@ -173,7 +172,7 @@ class _Writer:
         now = max(datetime.now(UTC), last.time + timedelta(microseconds=1))
         contracts = fingerprint(self._lock)
         commit = Commit(last.number + 1, now, ends, self._ids, batch, exceptions_id, contracts)
-        row = [(commit.number, now, _json(ends), _json(self._ids), batch, exceptions_id, contracts)]
+        row = [(commit.number, now, json_text(ends), json_text(self._ids), batch, exceptions_id, contracts)]
         columns = """number long, time timestamp, ends string, log string, batch long, exceptions_id string,
             contracts string"""
         self._write_lost(log)
@@ -220,7 +219,7 @@ class _Writer:
         writing = rows.write.format("delta").mode("append").option("mergeSchema", True)
         writing = writing.option("txnAppId", APP).option("txnVersion", batch)
         if content is not None:
-            writing = writing.option("userMetadata", _json(content))
+            writing = writing.option("userMetadata", json_text(content))
         if name == RAW:
             writing = writing.partitionBy("record")
         writing.save(str((folder or self._copy) / name))
@@ -258,7 +257,3 @@ def _next_ends(copied: Offsets, ends: Offsets, events: int) -> Offsets:
         }
         for topic, parts in ends.items()
     }
-
-
-def _json(content: object) -> str:
-    return msgspec.json.encode(content).decode()
