@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from services.projection.engine.read_model import Arrival, Batch, Contents, Reco
 from services.projection.engine.rebuild import Lake
 
 OFFSETS_AT_A_TIME = 10_000
+# The first fields of Metadata, in its order.
 ENVELOPE = (
     "id",
     "type",
@@ -55,7 +55,6 @@ def lake_for(kafka: str, folder: Path) -> Lake:
     return Lake(opened, ends)
 
 
-@dataclass
 class LakeRuns:
     """Reads `events_raw` by ranges of offsets; the order of rows within and among files does not matter.
 
@@ -63,16 +62,16 @@ class LakeRuns:
     an operator decided: what follows is read from the log, which has the headers and the openings of epochs.
     """
 
-    rows: ds.Dataset
-    starts: Mapping[TopicPartition, int]
-    partitions: Mapping[str, int]
-    decided: frozenset[str]
-    _next: dict[TopicPartition, int] = field(init=False)
-    _read_to: dict[TopicPartition, int] = field(init=False)
-    _ended: set[TopicPartition] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self._next, self._read_to = dict(self.starts), dict(self.starts)
+    def __init__(
+        self,
+        rows: ds.Dataset,
+        starts: Mapping[TopicPartition, int],
+        partitions: Mapping[str, int],
+        decided: frozenset[str],
+    ) -> None:
+        self._rows, self._partitions, self._decided = rows, partitions, decided
+        self._next, self._read_to = dict(starts), dict(starts)
+        self._ended = set[TopicPartition]()
 
     def fetch(self, ends: Mapping[TopicPartition, int], seek: int) -> list[Batch]:
         """The next run of each partition, none at or beyond its end; empty when all ends are reached."""
@@ -88,7 +87,7 @@ class LakeRuns:
         last = self._read_to[tp] = min(end, first + OFFSETS_AT_A_TIME)
         at = ds.field("offset")
         here = (ds.field("topic") == topic) & (ds.field("partition") == number) & (at >= first) & (at < last)
-        records_ = self.rows.to_table(columns=list(COLUMNS), filter=here).sort_by("offset")
+        records_ = self._rows.to_table(columns=list(COLUMNS), filter=here).sort_by("offset")
         arrivals = list(self._arrivals(tp, records_))
         if len(arrivals) < records_.num_rows:
             self._ended.add(tp)
@@ -107,24 +106,14 @@ class LakeRuns:
         for offset, by_itself, *meta, value in zip(*(column.to_pylist() for column in columns), strict=True):
             if by_itself is not None or None in meta:
                 return
-            own_id, kind, entity, source, recorded_at, correlation_id, causation_id, epoch, version = meta
-            elsewhere = home_of(entity, self.partitions[tp[0]]) != tp[1]
-            if elsewhere or epoch != FIRST_EPOCH or stream_of(tp[0], entity) in self.decided:
+            metadata = Metadata(*meta)
+            entity = metadata.subject
+            elsewhere = home_of(entity, self._partitions[tp[0]]) != tp[1]
+            if elsewhere or metadata.epoch != FIRST_EPOCH or stream_of(tp[0], entity) in self._decided:
                 return
             try:
                 body = decode(value)
             except Undecodable:
                 return
-            metadata = Metadata(
-                own_id,
-                kind,
-                entity,
-                source,
-                recorded_at,
-                correlation_id,
-                causation_id,
-                epoch,
-                version,
-            )
             record = Record(*tp, offset, entity.encode(), value, ())
             yield Arrival(record, entity, Event(metadata), Envelope(metadata, body), "")
