@@ -7,6 +7,7 @@ that a terminal obeys instead of showing, and break no line: a position stays on
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from rich import console, status, table
@@ -65,11 +66,15 @@ class Table(table.Table):
     the terminal is too narrow, each row becomes a line with the first cell and a line for each other cell.
     """
 
-    def __init__(self, *headers: str, whole: int = 0, **options: Any) -> None:
+    def __init__(
+        self, *headers: str, rows: Iterable[Iterable[Any]] = (), whole: int = 0, **options: Any
+    ) -> None:
         super().__init__(**options)
         self._whole = whole
         for header in headers:
             self.add_column(header)
+        for cells in rows:
+            self.add_row(*cells)
 
     def add_column(self, header: Any = "", footer: Any = "", **options: Any) -> None:
         whole = len(self.columns) < self._whole

@@ -91,10 +91,9 @@ def preview(mart: Mart, folder: Path) -> Table:
     columns = rows.schema.names[:SHOWN_COLUMNS]
     more = len(rows.schema.names) - len(columns)
     title = f"{mart.name}, rows: {rows.count_rows():,}" + (f", columns not shown: {more}" if more else "")
-    shown = Table(*columns, title=title, title_justify="left")
-    for row in rows.head(SHOWN_ROWS, columns=columns).to_pylist():
-        shown.add_row(*(_text(value, column in mart.money) for column, value in row.items()))
-    return shown
+    shown = rows.head(SHOWN_ROWS, columns=columns).to_pylist()
+    cells = ([_text(value, column in mart.money) for column, value in row.items()] for row in shown)
+    return Table(*columns, rows=cells, title=title, title_justify="left")
 
 
 def _text(value: Any, money: bool) -> str:

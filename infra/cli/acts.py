@@ -105,16 +105,16 @@ def journal(
     kafka: Kafka = "",
 ) -> None:
     """Show what operators did: when, who by their random id, what, why, and how it ended."""
-    table, count = Table("at", "who", "what", "of", "why", "outcome", whole=True), 0
+    table = Table("at", "who", "what", "of", "why", "outcome", whole=True)
     try:
         for record in read_to_end(kafka or running_settings().kafka, TOPIC, {0: 0}):
             with suppress(Undecodable):
                 if isinstance(acted := decode(record.value()), OperatorActed):
-                    at, count = format_time(acted.acted_at)[:19] + "Z", count + 1
+                    at = format_time(acted.acted_at)[:19] + "Z"
                     table.add_row(at, acted.who, acted.act, acted.subject, acted.why, acted.outcome)
     except (KafkaException, TimeoutError) as error:
         fail(f"the broker does not respond ({error}): is it running? `./daybook up` starts the stack")
-    if count:
+    if table.rows:
         results.print(table)
     else:
         notes.print("No operator has done anything that is recorded.")

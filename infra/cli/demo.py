@@ -199,10 +199,7 @@ def _census_line(counted: Census) -> str:
 
 def _sales_table(days: list[dict[str, Any]]) -> Table:
     columns = ("day", "orders", "units", "gross", "returned", "net")
-    table = Table(*columns)
-    for day in days:
-        table.add_row(*(str(day[name]) for name in columns))
-    return table
+    return Table(*columns, rows=([str(day[name]) for name in columns] for day in days))
 
 
 def _chapter(title: str) -> None:

@@ -254,10 +254,7 @@ def hold_campaign(
 @app.command("runs")
 def show_runs() -> None:
     """Show all runs of drills on this stack: what was lost, and for how long nothing was written."""
-    table = Table(*RUN_COLUMNS)
-    for run in read_runs(_runs()):
-        table.add_row(*run)
-    results.print(table)
+    results.print(Table(*RUN_COLUMNS, rows=read_runs(_runs())))
 
 
 def _runs() -> Path:
@@ -266,8 +263,8 @@ def _runs() -> Path:
 
 def report_table(report: DrillReport) -> Table:
     """Each promise beside what was measured."""
-    table = Table("", "promised", "measured", "kept", title=f"{report.drill}, seed {report.seed}")
-    for promise in report.promises:
-        kept = "yes" if promise.kept else Text("no", "red")
-        table.add_row(promise.what, promise.promised, promise.measured, kept)
-    return table
+    rows = (
+        (promise.what, promise.promised, promise.measured, "yes" if promise.kept else Text("no", "red"))
+        for promise in report.promises
+    )
+    return Table("", "promised", "measured", "kept", rows=rows, title=f"{report.drill}, seed {report.seed}")

@@ -100,10 +100,9 @@ def show(done: Failover) -> None:
 
 
 def table_of(steps: tuple[SiteStep, ...]) -> Table:
-    table = Table("step", "seconds", "")
-    for step in steps:
-        table.add_row(step.name, f"{step.seconds:.2f}", step.detail)
-    return table
+    return Table(
+        "step", "seconds", "", rows=((step.name, f"{step.seconds:.2f}", step.detail) for step in steps)
+    )
 
 
 def _what_is_lost(plan: Takeover) -> str:

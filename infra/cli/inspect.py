@@ -40,6 +40,7 @@ from infra.stack.tokens import demo_header
 
 app = typer.Typer()
 NOT_UP = "the stack is not running: `./daybook up` starts it"
+COLUMNS = ("process", "pid", "memory", "ready", "restarts", "lag", "address")
 LAGS = ("daybook_lag_events", "daybook_standby_lag_events")
 KNOWN, UNKNOWN = "daybook_lag_known", "unknown"
 ANSWER_SECONDS = 2.0
@@ -81,14 +82,9 @@ def _show(site: Site, title: str) -> bool:
         fail(NOT_UP)
     settings = site.settings.model_copy(update={"port_base": state.port_base})
     stores = store_probes(settings)
-    table = Table(
-        "process", "pid", "memory", "ready", "restarts", "lag", "address", title=title or None, whole=True
-    )
     with ThreadPoolExecutor(len(NAMES)) as pool:
         rows = list(pool.map(lambda member: _row(settings, member, stores.get(member.name)), state.members))
-    for row in rows:
-        table.add_row(*row.cells)
-    results.print(table)
+    results.print(Table(*COLUMNS, rows=(row.cells for row in rows), title=title or None, whole=True))
     for row in rows:
         if row.why_not_ready:
             results.print(f"{row.cells[0]} is not ready: {row.why_not_ready}")

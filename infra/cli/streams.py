@@ -62,10 +62,8 @@ def list_streams(kafka: Kafka = "", database_url: DatabaseUrl = "", as_json: AsJ
         results.print(_stopped(stopped))
         notes.print("`./daybook streams show STREAM` shows the records of one.")
     if foreign:
-        table = Table("foreign record", "since", "why", whole=True)
-        for record in foreign:
-            table.add_row(record.position, since(record.seen_at), REASONS[record.reason])
-        results.print(table)
+        rows = ((record.position, since(record.seen_at), REASONS[record.reason]) for record in foreign)
+        results.print(Table("foreign record", "since", "why", rows=rows, whole=True))
         shown = f"{count} foreign records were skipped" + (
             f"; the newest {len(foreign)} are shown" if count > len(foreign) else ""
         )

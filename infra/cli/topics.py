@@ -93,7 +93,6 @@ def _with_broker() -> StackSettings:
 
 
 def _show_catalogue() -> None:
-    table = Table("topic", "key", "partitions", "cleanup", "about")
-    for topic in catalogue().values():
-        table.add_row(topic.name, topic.key, str(topic.partitions), topic.cleanup, topic.about)
-    results.print(table)
+    topics = catalogue().values()
+    rows = ((topic.name, topic.key, str(topic.partitions), topic.cleanup, topic.about) for topic in topics)
+    results.print(Table("topic", "key", "partitions", "cleanup", "about", rows=rows))
