@@ -12,19 +12,10 @@ from analytics.terminal import Table, plain
 from infra.cli.acts import Why, operator_id, recorded
 from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
-from infra.log.parked import (
-    NotParked,
-    events_of,
-    keys,
-    parked_command,
-    parked_commands,
-    retry,
-    retry_key,
-    skip,
-    skip_first,
-)
+from infra.log.parked import NotParked, at_key, parked_command, parked_commands, query, retry, skip
 from infra.stack.shop import OWNER, addresses, database_url
 from services.kernel.record.envelope import format_time
+from services.projection.engine import parked_keys
 from services.projection.engine.parked_keys import NothingParked, ParkedKey, RetryResult, StreamForked
 from services.projection.engine.read_model import OtherCode
 
@@ -52,8 +43,7 @@ Position = Annotated[
 def list_parked(kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
     """Show what is parked: commands, oldest first, then keys of read models."""
     with _failing():
-        broker = kafka or address("DAYBOOK_KAFKA")
-        database = database_url or address("DAYBOOK_DATABASE_URL")
+        broker, database = kafka or running_settings().kafka, database_url or database_address()
         commands, waiting = parked_commands(broker), _keys(database)
     if not commands and not waiting:
         notes.print("Nothing is parked.")
@@ -74,7 +64,7 @@ def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") 
     """Show one command or key completely: reasons, headers, content."""
     with _failing():
         if ":" in position:
-            for event in events_of(database_url or address("DAYBOOK_DATABASE_URL"), position):
+            for event in at_key(database_url or database_address(), position, parked_keys.show):
                 results.print(
                     f"{event.topic}/{event.partition}/{event.offset} version {event.version}: {event.reason}"
                 )
@@ -82,7 +72,7 @@ def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") 
                 body = (event.value or b"")[:200].hex() if event.body is None else event.body
                 results.print(f"  {body}")
             return
-        parked = parked_command(kafka or address("DAYBOOK_KAFKA"), position)
+        parked = parked_command(kafka or running_settings().kafka, position)
     results.print(f"reason: {parked.command.reason}")
     for header in parked.command.headers:
         results.print(f"{header.name}: {header.value.decode(errors='replace')}")
@@ -92,10 +82,10 @@ def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") 
 @app.command("retry")
 def retry_parked(position: Position, kafka: Kafka = "", database_url: OwnerUrl = "", why: Why = "") -> None:
     """Retry: send a command again unchanged, or apply a key's events in order."""
-    broker = kafka or address("DAYBOOK_KAFKA")
+    broker = kafka or running_settings().kafka
     with _failing(), recorded("parked retry", position, why, broker):
         if ":" in position:
-            _print_result(retry_key(database_url or owner_address(), position))
+            _print_result(at_key(database_url or owner_address(), position, parked_keys.retry))
             return
         retry(broker, parked_command(broker, position), operator_id())
     notes.print(f"{position} was sent again; if it fails again, it is parked under its new position.")
@@ -111,10 +101,16 @@ def skip_parked(
     database_url: OwnerUrl = "",
 ) -> None:
     """Skip: drop the command, or exclude the key's first event from the read model."""
-    broker = kafka or address("DAYBOOK_KAFKA")
+    broker = kafka or running_settings().kafka
     with _failing(), recorded("parked skip", position, reason, broker):
         if ":" in position:
-            _print_result(skip_first(database_url or owner_address(), position, reason))
+            _print_result(
+                at_key(
+                    database_url or owner_address(),
+                    position,
+                    lambda connection, model, key: parked_keys.skip(connection, model, key, reason),
+                )
+            )
             return
         skip(broker, parked_command(broker, position))
     notes.print(f"{position} was skipped.")
@@ -152,16 +148,15 @@ def _failing() -> Iterator[None]:
 def _keys(database_url: str) -> list[ParkedKey]:
     """The parked keys; empty before the first run of the projection, which creates the table."""
     try:
-        return keys(database_url)
+        return query(database_url, parked_keys.parked_keys)
     except asyncpg.UndefinedTableError:
         notes.print(f"No key can be parked: {NOT_RUN}.")
         return []
 
 
-def address(name: str) -> str:
-    """One address of the running stack; that of Kafka for this command's principal."""
-    settings = running_settings()
-    return settings.kafka if name == "DAYBOOK_KAFKA" else addresses(settings)[name]
+def database_address() -> str:
+    """The running stack's database, as a role that can only read."""
+    return addresses(running_settings())["DAYBOOK_DATABASE_URL"]
 
 
 def owner_address() -> str:

@@ -14,9 +14,8 @@ from confluent_kafka import KafkaException
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli.audit import default_lake
-from infra.cli.inspect import Kafka
+from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
-from infra.cli.parked import address
 from infra.cli.rebuild import NAMES, build, projection_settings
 from infra.log.positions import Rewind, plan, rewind
 from services.kernel.record.envelope import format_time, parse_time
@@ -62,7 +61,7 @@ def replay(
         case True, (False, False, False):
             _fill(into or [], source, lake)
         case False, (True, True, True):
-            begin_again(kafka or address("DAYBOOK_KAFKA"), group, topic or [], since, confirm=not yes)
+            begin_again(kafka or running_settings().kafka, group, topic or [], since, confirm=not yes)
         case _:
             fail("use either --into READ_MODEL, or --group, --topic and --since together")
 

@@ -12,9 +12,9 @@ from analytics.terminal import Table, plain
 from contracts.kernel.records import RecordVerdict
 from infra.base.settings import StackSettings
 from infra.cli.acts import recorded
-from infra.cli.inspect import Kafka
+from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import AsJson, fail, notes, print_json, results
-from infra.cli.parked import DatabaseUrl, address, since, store_errors
+from infra.cli.parked import DatabaseUrl, database_address, since, store_errors
 from infra.log.parked import query
 from infra.log.streams import (
     NoSuchRecord,
@@ -49,8 +49,8 @@ Stream = Annotated[str, typer.Argument(help="order/<order id> or stock/<SKU>.")]
 def list_streams(kafka: Kafka = "", database_url: DatabaseUrl = "", as_json: AsJson = False) -> None:
     """Show the streams that stopped, and foreign records, newest first."""
     with _failing():
-        journal = read_journal(kafka or address("DAYBOOK_KAFKA"))
-        url = database_url or address("DAYBOOK_DATABASE_URL")
+        journal = read_journal(kafka or running_settings().kafka)
+        url = database_url or database_address()
         stopped = query(url, lambda connection: stopped_streams(connection, journal))
         count = query(url, foreign_count)
         foreign = query(url, lambda connection: foreign_records(connection, SHOWN))
@@ -85,7 +85,7 @@ def show(
 ) -> None:
     """Show the records of a stream around the version where it stopped, or one record."""
     with _failing():
-        broker = kafka or address("DAYBOOK_KAFKA")
+        broker = kafka or running_settings().kafka
         records = [record_at(broker, what)] if what.count("/") == 2 else records_of(broker, what)
     if not everything:
         records = _around_the_stop(records)
@@ -129,7 +129,7 @@ def resolve(
     if bool(event) == bool(keep):
         fail("name one record: --event ID, or --keep ID to judge all others of the version foreign")
     with _failing():
-        broker = kafka or address("DAYBOOK_KAFKA")
+        broker = kafka or running_settings().kafka
         _require_active(broker)
         records = at_version(records_of(broker, stream), version)
     named = _named(records, event or keep, digest, f"{plain(stream)} at version {version}")

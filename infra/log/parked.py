@@ -23,14 +23,8 @@ from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.transactions import LARGEST_RECORD
 from services.kernel.record.codec import Undecodable, decode, messages_of, topic_of
 from services.kernel.record.envelope import Malformed, sent_again, write_headers
-from services.projection.engine import parked_keys
 from services.projection.engine.database import prepare
-from services.projection.engine.parked_keys import (
-    NothingParked,
-    ParkedEvent,
-    ParkedKey,
-    RetryResult,
-)
+from services.projection.engine.parked_keys import NothingParked
 from services.projection.engine.read_model import Connection, ReadModel
 from services.projection.read_models import READ_MODELS
 
@@ -146,35 +140,15 @@ def _deliver(bootstrap: str, records: list[NewRecord]) -> None:
     deliver(clients.writer(bootstrap, options), records, DELIVERY_SECONDS + 5)
 
 
-def keys(url: str) -> list[ParkedKey]:
-    """All parked keys. Raises OSError or asyncpg.PostgresError where the database does not respond."""
-    return query(url, parked_keys.parked_keys)
-
-
-def events_of(url: str, position: str) -> list[ParkedEvent]:
-    """The parked events of one key, in order. Raises NothingParked."""
-    model, key = _locate(position)
-    return query(url, lambda connection: parked_keys.show(connection, model.name, key))
-
-
-def retry_key(url: str, position: str) -> RetryResult:
-    """Apply the key's parked events up to the first that still fails. Raises NothingParked."""
-    model, key = _locate(position)
-    return query(url, lambda connection: parked_keys.retry(connection, model, key))
-
-
-def skip_first(url: str, position: str, reason: str) -> RetryResult:
-    """Exclude the key's first parked event for ever and apply those after it. Raises NothingParked."""
-    model, key = _locate(position)
-    return query(url, lambda connection: parked_keys.skip(connection, model, key, reason))
-
-
-def _locate(position: str) -> tuple[ReadModel[Any], str]:
+def at_key(
+    url: str, position: str, act: Callable[[Connection, ReadModel[Any], str], Awaitable[Result]]
+) -> Result:
+    """What `act` returns for the read model and the key of a position. Raises NothingParked, and like `query`."""
     name, _, key = position.partition(":")
-    for model in READ_MODELS:
-        if model.name == name:
-            return model, key
-    raise NothingParked(f"there is no read model {name}")
+    models = {model.name: model for model in READ_MODELS}
+    if name not in models:
+        raise NothingParked(f"there is no read model {name}")
+    return query(url, lambda connection: act(connection, models[name], key))
 
 
 def query(url: str, fetch: Callable[[Connection], Awaitable[Result]]) -> Result:

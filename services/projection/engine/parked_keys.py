@@ -98,11 +98,11 @@ async def parked_keys(connection: Connection, read_model: str | None = None) -> 
     return [ParkedKey(**{name: row[name] for name in ParkedKey.__dataclass_fields__}) for row in rows]
 
 
-async def show(connection: Connection, read_model: str, key: str) -> list[ParkedEvent]:
+async def show(connection: Connection, model: ReadModel[Any], key: str) -> list[ParkedEvent]:
     """Returns the key's events, in order. Raises `NothingParked`."""
-    rows = await connection.fetch(_OF_KEY, read_model, key, None)
+    rows = await connection.fetch(_OF_KEY, model.name, key, None)
     if not rows:
-        raise NothingParked(f"{read_model} has nothing parked for {key}")
+        raise NothingParked(f"{model.name} has nothing parked for {key}")
     return [_event(row) for row in rows]
 
 

@@ -42,7 +42,7 @@ async def test_a_poisoned_key_waits_in_order_and_drains_in_order(shop: Shop) -> 
         return [key.events for key in keys] == [len(victim) - 1] * len(OF_ORDERS)
 
     await until(all_parked, "not all of the victim's later events were parked")
-    seen = await show(shop.connection, "orders", "victim")
+    seen = await show(shop.connection, ORDERS, "victim")
     assert [event.version for event in seen] == list(range(2, len(victim) + 1))
     assert "999999" in seen[0].reason
     assert {event.reason for event in seen[1:]} == {"behind a parked event"}

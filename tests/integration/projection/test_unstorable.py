@@ -61,7 +61,7 @@ async def test_a_body_that_no_column_holds_parks_its_key(shop: Shop) -> None:
     (waiting,) = await parked_keys(shop.connection, "orders")
     assert (waiting.key, waiting.kind, waiting.events) == ("odd", "failed", 1 + len(later))
     model = next(model for model in READ_MODELS if model.name == "orders")
-    first, *_ = await show(shop.connection, "orders", "odd")
+    first, *_ = await show(shop.connection, model, "odd")
     assert first.body is not None
     assert (await retry(shop.connection, model, "odd")).left == 1 + len(later)
     assert (await skip(shop.connection, model, "odd", "cannot be stored")).left == len(later)

@@ -54,7 +54,7 @@ def parked_list(text: str) -> list[str]:
     key = ParkedKey("orders", text, 2, 3, "order.events", 0, 17, "failed", text, AT)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parked, "parked_commands", lambda _: [Parked(COMMAND, "inventory.parked", command)])
-        patched.setattr(parked, "keys", lambda _: [key])
+        patched.setattr(parked, "query", lambda *_: [key])
         parked.list_parked("somewhere", "somewhere")
     return [COMMAND, f"orders:{text}"]
 

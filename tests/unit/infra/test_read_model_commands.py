@@ -52,12 +52,12 @@ def test_a_rebuild_that_ends_says_why(
 
 
 def test_before_the_projection_has_run_no_key_is_parked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_table(*_: str) -> None:
+    def no_table(*_: object) -> None:
         raise NO_TABLE
 
     monkeypatch.setattr(parked, "parked_commands", lambda _: [])
-    monkeypatch.setattr(parked, "keys", no_table)
-    monkeypatch.setattr(parked, "events_of", no_table)
+    monkeypatch.setattr(parked, "query", no_table)
+    monkeypatch.setattr(parked, "at_key", no_table)
     listed = CliRunner().invoke(daybook(), ["parked", "list", *STORES], env={"COLUMNS": "200"})
     assert listed.exit_code == 0
     assert "the projection has not run yet; `./daybook status` shows whether it does" in listed.stderr
