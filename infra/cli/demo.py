@@ -12,14 +12,11 @@ from infra.cli.audit import run_job
 from infra.cli.lifecycle import client_settings, up
 from infra.cli.load import (
     client_urls,
-    commands_table,
     expected_now,
-    figures,
     open_book,
     planned,
-    refusals,
     send,
-    unmapped_table,
+    show_load,
     write_expectation,
 )
 from infra.cli.output import fail, notes, results
@@ -88,10 +85,7 @@ class Story:
         """Raises httpx.HTTPError, NotAtRest; ends with exit code 1 where an outcome is not the data's."""
         plan, tally = self._load(self._script.bulk)
         self._await_rest()
-        results.print(commands_table(tally))
-        results.print(figures(tally))
-        results.print(f"refused: {refusals(tally.refused)}")
-        results.print(unmapped_table(plan.unmapped))
+        show_load(plan, tally)
         results.print(_census_line(before := census(self._shop)))
         self._again(before)
         self._by_hand()

@@ -38,6 +38,15 @@ def _load_with_progress(plan: LoadPlan, urls: Urls, concurrency: int, rate: floa
         return asyncio.run(load(plan, urls, concurrency, rate, advance))
 
 
+def show_load(plan: LoadPlan, tally: Tally) -> None:
+    """Print what was sent, what became of it, and what has no command in the shop."""
+    results.print(commands_table(tally))
+    lines = f"{tally.order_lines:,} order lines settled, {tally.lines_per_second:,.0f} per second"
+    results.print(f"{lines}; {tally.commands_per_second:,.0f} commands a second")
+    results.print(f"refused: {_refusals(tally.refused)}")
+    results.print(unmapped_table(plan.unmapped))
+
+
 def commands_table(tally: Tally) -> Table:
     """Outcomes by kind of command, with their times."""
     table = Table(
@@ -52,13 +61,7 @@ def commands_table(tally: Tally) -> Table:
     return table
 
 
-def figures(tally: Tally) -> str:
-    """Throughput in one line."""
-    lines = f"{tally.order_lines:,} order lines settled, {tally.lines_per_second:,.0f} per second"
-    return f"{lines}; {tally.commands_per_second:,.0f} commands a second"
-
-
-def refusals(refused: Mapping[str, int]) -> str:
+def _refusals(refused: Mapping[str, int]) -> str:
     """Refusals by reason in one line."""
     return ", ".join(f"{count} {code}" for code, count in sorted(refused.items())) or "none"
 
@@ -119,10 +122,7 @@ def load_command(
     book = open_book()
     period = Period(begin, end, loaded_since(begin, read_loaded(settings.home)))
     plan, tally = send(book, period, settings, concurrency, rate)
-    results.print(commands_table(tally))
-    results.print(figures(tally))
-    results.print(f"refused: {refusals(tally.refused)}")
-    results.print(unmapped_table(plan.unmapped))
+    show_load(plan, tally)
     expectation = write_expectation(expected_now(book, settings), settings)
     notes.print(f"Next: `./daybook audit --expectation {expectation}`, `./daybook status`.")
 
@@ -162,7 +162,7 @@ def send(
         fail(f"no response: {reason}. See `./daybook status`; repeat the same load to continue.")
     expected = expected_refusals(plan.steps())
     if tally.refused != expected:
-        fail(f"refused: {refusals(tally.refused)}; expected by the data: {refusals(expected)}")
+        fail(f"refused: {_refusals(tally.refused)}; expected by the data: {_refusals(expected)}")
     record_loaded(settings.home, period, now)
     return plan, tally
 
