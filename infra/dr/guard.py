@@ -24,9 +24,8 @@ from starlette.responses import JSONResponse, Response
 from contracts.kernel.records import SiteRole
 from infra.dr.mirror_watch import Measure, MirrorMetrics, MirrorPulse
 from infra.log.control import (
+    READ_SECONDS,
     Address,
-    ControlReader,
-    SiteSilent,
     lift_alone,
     lift_hold,
     stand_down,
@@ -37,8 +36,9 @@ from infra.stack.start import lost_log
 from services.edge.app import api_router, health_application
 from services.edge.json_logs import configure_logging
 from services.edge.server import end_process, serve
-from services.kernel.log.control import Control
+from services.kernel.log.control import Control, ControlSource
 from services.kernel.log.proof import claimed_epoch
+from services.kernel.log.reader import NotKnown
 from services.kernel.log.transactions import OwnershipLost
 
 # A folder with a file for each variable that is not set: how containers get secrets.
@@ -77,22 +77,22 @@ class SiteWatch:
 
     def __init__(self, site: Address, other: Address, lease_seconds: int) -> None:
         self._site, self._other, self._lease_seconds = site, other, lease_seconds
-        self._own, self._peer = ControlReader(site.bootstrap), ControlReader(other.bootstrap)
+        self._own, self._peer = ControlSource(site.bootstrap), ControlSource(other.bootstrap)
         self.control: Control | None = None
         self.heard_at = 0.0
         self.pulse = MirrorPulse()
 
     def check(self) -> None:
-        """Read both sites once. Raises SiteSilent where the own broker does not respond."""
-        own = self._own.read()
+        """Read both sites once. Raises NotKnown where the own broker does not respond."""
+        own = self._own.read(READ_SECONDS)
         self.control, self.heard_at = own, time.monotonic()
         EPOCH.set(own.role.epoch)
         ACTIVE.set(own.role.role == "active")
         if own.lease_seconds != self._lease_seconds:
             write_lease(self._site.bootstrap, self._lease_seconds)
         try:
-            theirs = self._peer.read()
-        except SiteSilent:
+            theirs = self._peer.read(READ_SECONDS)
+        except NotKnown:
             self.pulse.expect(False)
             return
         self.pulse.expect(theirs.writing and own.role.role == "passive")
@@ -131,7 +131,7 @@ def _watch_for_ever(watch: SiteWatch) -> None:
     while True:
         try:
             watch.check()
-        except (SiteSilent, TimeoutError, KafkaException, OwnershipLost) as reason:
+        except (NotKnown, TimeoutError, KafkaException, OwnershipLost) as reason:
             log.warning("own_site_silent", reason=str(reason))
         time.sleep(WATCH_SECONDS)
 

@@ -202,27 +202,12 @@ class SiteSilent(DaybookError, TimeoutError):
     """The site's broker does not respond, or has no `site.control` yet."""
 
 
-class ControlReader:
-    """`ControlSource` for commands: reports a site that cannot be read as `SiteSilent`."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._source = ControlSource(bootstrap)
-
-    def read(self, seconds: float = READ_SECONDS) -> Control:
-        """The site's control records. Raises SiteSilent where they cannot be read within `seconds`."""
-        try:
-            return self._source.read(seconds)
-        except NotKnown as error:
-            raise SiteSilent(str(error)) from error
-
-    def close(self) -> None:
-        self._source.close()
-
-
 def read_site(bootstrap: str, seconds: float = READ_SECONDS) -> Control:
-    """The site's control records, read once. Raises SiteSilent."""
-    reader = ControlReader(bootstrap)
+    """The site's control records, read once. Raises SiteSilent where they cannot be read within `seconds`."""
+    source = ControlSource(bootstrap)
     try:
-        return reader.read(seconds)
+        return source.read(seconds)
+    except NotKnown as error:
+        raise SiteSilent(str(error)) from error
     finally:
-        reader.close()
+        source.close()

@@ -17,12 +17,13 @@ from pydantic import BaseModel
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.kernel.records import SiteRole
-from infra.log.control import ControlReader, SiteSilent
+from infra.log.control import READ_SECONDS
 from infra.router.relay import ClientConnection, Relay, Target
 from services.edge.app import health_application
 from services.edge.json_logs import configure_logging
 from services.edge.server import end_process, serve
-from services.kernel.log.control import Control
+from services.kernel.log.control import Control, ControlSource
+from services.kernel.log.reader import NotKnown
 
 FOLLOW_SECONDS, SWEEP_SECONDS = 0.2, 1.0
 EPOCH = Gauge("daybook_router_epoch", "The epoch of the site that requests go to; 0 while there is none")
@@ -103,11 +104,11 @@ class Router:
             relay.move(None)
 
     async def _follow(self, site: str, bootstrap: str) -> None:
-        reader = ControlReader(bootstrap)
+        source = ControlSource(bootstrap)
         while True:
             try:
-                control = await asyncio.to_thread(reader.read)
-            except SiteSilent:
+                control = await asyncio.to_thread(source.read, READ_SECONDS)
+            except NotKnown:
                 control = Control()
             if control.named:
                 HEARD.labels(site).set_to_current_time()

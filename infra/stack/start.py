@@ -12,16 +12,7 @@ from confluent_kafka import KafkaException
 
 from infra.base.errors import NotReady
 from infra.base.waiting import TooLate, wait_until
-from infra.log.control import (
-    Address,
-    ControlReader,
-    SiteSilent,
-    lift_hold,
-    read_site,
-    stand_down,
-    write_alone,
-    write_hold,
-)
+from infra.log.control import Address, SiteSilent, lift_hold, read_site, stand_down, write_alone, write_hold
 from infra.log.event_log import about_events
 from infra.log.topics import Topic, create_topics, ensure_site, make_safe
 from infra.stack.mirror_settings import mirror_transactional_id
@@ -140,10 +131,9 @@ def end_last_mirror(site: Address, source: str) -> None:
 
 def _epoch_of(other: Address, patience: float, stopping: Callable[[], bool]) -> int | None:
     """The other site's epoch; None where it does not respond."""
-    reader = ControlReader(other.bootstrap)
     try:
         return wait_until(
-            lambda: None if stopping() else reader.read().role.epoch,
+            lambda: None if stopping() else read_site(other.bootstrap).role.epoch,
             f"{other.name} returns its epoch",
             patience,
             enough=lambda _: True,
@@ -152,5 +142,3 @@ def _epoch_of(other: Address, patience: float, stopping: Callable[[], bool]) -> 
         )
     except TooLate:
         return None
-    finally:
-        reader.close()

@@ -24,12 +24,13 @@ from infra.lab.drills.drill import DrillFailed, Run
 from infra.lab.load.clients import Urls
 from infra.lab.load.load import Load
 from infra.lab.load.shop import api_urls, await_rest
-from infra.log.control import PATIENT_SECONDS, ControlReader, SiteSilent
+from infra.log.control import PATIENT_SECONDS, READ_SECONDS
 from infra.stack.link import LinkState, set_links
 from infra.stack.platform import platform_of
 from infra.stack.shop import MIRROR, http_ready
 from infra.stack.site import Site
-from services.kernel.log.control import Control
+from services.kernel.log.control import Control, ControlSource
+from services.kernel.log.reader import NotKnown
 
 COMMAND_SECONDS = 2400.0  # a failback waits up to half an hour for the mirror alone
 REST_SECONDS = 180.0
@@ -276,18 +277,18 @@ class Following(Background):
         self._load.switch(self._site.name)
 
     def _work(self) -> None:
-        reader = ControlReader(self._site.bootstrap)
+        source = ControlSource(self._site.bootstrap)
         try:
             while not self._stopping.wait(FOLLOW_EVERY_SECONDS):
-                if self._accepts_requests(reader):
+                if self._accepts_requests(source):
                     self._load.switch(self._site.name)
                     return
         finally:
-            reader.close()
+            source.close()
 
-    def _accepts_requests(self, reader: ControlReader) -> bool:
+    def _accepts_requests(self, source: ControlSource) -> bool:
         try:
-            control = reader.read()
+            control = source.read(READ_SECONDS)
             return control.taking and control.role.epoch > self._epoch
-        except SiteSilent:
+        except NotKnown:
             return False

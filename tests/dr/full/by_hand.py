@@ -13,9 +13,9 @@ from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, all_have
 from infra.lab.drills.judgement import check_losses, judge
 from infra.lab.drills.pair import Following, Pair, Sides, both_sites
 from infra.lab.drills.switchover import nothing_is_lost, report_names_nothing, sites_are_equal
-from infra.log.control import ControlReader
+from infra.log.control import READ_SECONDS
 from infra.stack.site import Site
-from services.kernel.log.control import Control
+from services.kernel.log.control import Control, ControlSource
 from tests.integration.sites.rig import eventually
 
 SEEN_SECONDS = 60.0
@@ -70,16 +70,16 @@ def _each_loss_is_decided_at_the_prompt(course: Course[Sides], _: None) -> None:
 
 def _kill_when(pair: Pair, site: Site, true: Callable[[Control], bool]) -> None:
     """Begin a planned failover and kill -9 it at the moment that `site.control` of `site` says so."""
-    command, reader = pair.begin("failover", "--planned"), ControlReader(site.bootstrap)
+    command, source = pair.begin("failover", "--planned"), ControlSource(site.bootstrap)
     try:
         until = time.monotonic() + SEEN_SECONDS
-        while not true(reader.read()):
+        while not true(source.read(READ_SECONDS)):
             if command.poll() is not None or time.monotonic() > until:
                 raise DrillFailed(f"the command was over before: {command.returncode}")
     finally:
         command.kill()
         command.wait()
-        reader.close()
+        source.close()
 
 
 INTERRUPTED = Drill(

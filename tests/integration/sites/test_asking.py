@@ -9,10 +9,11 @@ from pathlib import Path
 from contracts.kernel.records import CommandInputs, SiteRole
 from infra.base.background import Background
 from infra.dr.rebuild import prepare_empty
-from infra.log.control import ControlReader, SiteSilent, read_site, write_role
+from infra.log.control import READ_SECONDS, read_site, write_role
 from infra.log.topics import CONTROL, catalogue, create_topics
 from infra.stack.embedded.kafka import lone_broker
-from services.kernel.log.control import Control
+from services.kernel.log.control import Control, ControlSource
+from services.kernel.log.reader import NotKnown
 from tests.integration.sites.rig import eventually
 from tests.ports import free_ports
 from tests.servers import NodeServer
@@ -62,17 +63,17 @@ class Asking(Background):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__("asking")
-        self._reader = ControlReader(bootstrap)
+        self._source = ControlSource(bootstrap)
         self.epoch = 0
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        self._reader.close()
+        self._source.close()
 
     def _work(self) -> None:
         while not self._stopping.wait(0.1):
-            with suppress(SiteSilent):
-                self.epoch = self._reader.read().role.epoch
+            with suppress(NotKnown):
+                self.epoch = self._source.read(READ_SECONDS).role.epoch
 
 
 def begin(folder: Path, ports: tuple[int, int], role: SiteRole) -> NodeServer:

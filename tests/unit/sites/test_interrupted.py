@@ -211,10 +211,10 @@ def test_an_active_site_without_its_log_is_not_proven(monkeypatch: pytest.Monkey
         def __init__(self, bootstrap: str) -> None:
             self._control = states[bootstrap]
 
-        def read(self) -> Control:
+        def read(self, _: float) -> Control:
             return self._control
 
-    monkeypatch.setattr(guard, "ControlReader", Reader)
+    monkeypatch.setattr(guard, "ControlSource", Reader)
     monkeypatch.setattr(guard, "lost_log", lambda *_: lost)
     monkeypatch.setattr(guard, "lift_hold", lifted.append)
     guard.SiteWatch(Address("home", "own"), Address("away", "peer"), 0).check()
