@@ -8,7 +8,6 @@ What a run has passed stays as it is: it does not count the events of a key that
 later that they count. Remove the folders then, to begin again.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,14 +21,6 @@ from services.kernel.log.clients import Connection
 LATE = "10 minutes"
 """How late a record may come, and how long a line may wait for its reservation."""
 WINDOW = "1 hour"
-
-
-@dataclass(frozen=True)
-class StreamFolders:
-    """`out`: Parquet, an hour's rows appended once it is closed. `checkpoint`: how far, and what is open."""
-
-    out: Path
-    checkpoint: Path
 
 
 def live(session: SparkSession, kafka: str, topics: tuple[str, ...] = EVENT_TOPICS) -> Replay:
@@ -78,13 +69,14 @@ def held_by_hour(log: Replay) -> DataFrame:
     return counted.select(F.col("window.start").alias("hour"), "lines", "units", "lines_held", "units_held")
 
 
-def append_new(hours: DataFrame, folders: StreamFolders) -> None:
-    """Reads the records since the last run and appends the hours that they close."""
+def append_new(hours: DataFrame, folder: Path) -> None:
+    """Reads the records since the last run and appends the hours that they close to the Parquet files in `rows`.
+    `checkpoint` beside it says how far it has read, and what is open."""
     query = (
         hours.writeStream.format("parquet")
         .outputMode("append")
-        .option("path", str(folders.out))
-        .option("checkpointLocation", str(folders.checkpoint))
+        .option("path", str(folder / "rows"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )

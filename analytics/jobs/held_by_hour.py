@@ -7,7 +7,7 @@ import typer
 
 from analytics.envelope import EVENT_TOPICS
 from analytics.jobs import arguments
-from analytics.live_log import StreamFolders, append_new, held_by_hour, live
+from analytics.live_log import append_new, held_by_hour, live
 from analytics.offsets import stable_ends
 from analytics.session import open_session
 
@@ -20,14 +20,13 @@ def run(
 ) -> None:
     """Write ordered and reserved lines by hour, each hour when it is closed."""
     settings = arguments.settings_or_exit()
-    folders = StreamFolders(out / "rows", out / "checkpoint")
     with arguments.exit_on_failure():
         stable_ends(settings.kafka, EVENT_TOPICS)  # fails at once if the broker does not respond
         arguments.report_step("starting Spark")
         session = open_session("held by hour", settings)
         arguments.report_step("reading what is new")
-        append_new(held_by_hour(live(session, settings.kafka)), folders)
-        print(f"{out}: {session.read.parquet(str(folders.out)).count()} hours are closed")
+        append_new(held_by_hour(live(session, settings.kafka)), out)
+        print(f"{out}: {session.read.parquet(str(out / 'rows')).count()} hours are closed")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from analytics.live_log import StreamFolders, append_new, held_by_hour, live
+from analytics.live_log import append_new, held_by_hour, live
 from analytics.replay import replay
 from contracts.inventory.events import StockReserved
 from contracts.lock import load_lock
@@ -54,8 +54,8 @@ def order(
         produce(producer, topics, StockReserved("A", order_id, units, START), held)
 
 
-def hours(spark: SparkSession, folders: StreamFolders) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row) for row in spark.read.parquet(str(folders.out)).collect())
+def hours(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in spark.read.parquet(str(folder / "rows")).collect())
 
 
 @pytest.fixture
@@ -74,10 +74,9 @@ def test_late_records_are_joined_and_a_killed_run_repeats_nothing(
     spark: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
     topics = create_topics(kafka)
-    folders = StreamFolders(tmp_path / "out", tmp_path / "checkpoint")
 
     def run() -> None:
-        append_new(held_by_hour(live(spark, kafka, (topics.orders, topics.inventory))), folders)
+        append_new(held_by_hour(live(spark, kafka, (topics.orders, topics.inventory))), tmp_path)
 
     with writer(kafka) as producer:
         producer.begin_transaction()
@@ -88,7 +87,7 @@ def test_late_records_are_joined_and_a_killed_run_repeats_nothing(
         producer.commit_transaction(30)
         await_decided(kafka, producer.topics)
         run()
-        assert hours(spark, folders) == [], "the hour is still open"
+        assert hours(spark, tmp_path) == [], "the hour is still open"
 
         producer.begin_transaction()
         produce(producer, topics, StockReserved("A", "late", 3, START), 6)
@@ -98,13 +97,13 @@ def test_late_records_are_joined_and_a_killed_run_repeats_nothing(
         producer.commit_transaction(30)
     run()
     first = (datetime.fromtimestamp(START / 1e6, UTC).replace(tzinfo=None), 4, 14, 3, 10)
-    assert hours(spark, folders) == [first]
+    assert hours(spark, tmp_path) == [first]
 
-    commits = sorted((folders.checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    commits = sorted((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
     commits[-1].unlink()
     commits[-1].with_name(f".{commits[-1].name}.crc").unlink()
     run()
-    assert hours(spark, folders) == [first], "killed after the output, before its position was written"
+    assert hours(spark, tmp_path) == [first], "killed after the output, before its position was written"
 
     everything = held_by_hour(replay(spark, kafka, (topics.orders, topics.inventory)))
     batch = {tuple(row) for row in everything.collect()}
