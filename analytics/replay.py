@@ -21,15 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StructType
 
 from analytics.decoder import upcast_batches
-from analytics.envelope import (
-    ENVELOPE,
-    EVENT_TOPICS,
-    POSITION,
-    before,
-    once,
-    with_columns,
-    with_kind,
-)
+from analytics.envelope import ENVELOPE, EVENT_TOPICS, POSITION, before, once, with_columns, with_kind
 from analytics.log_rule import (
     NO_FAULT,
     NOTHING_FOUND,

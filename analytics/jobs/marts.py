@@ -167,9 +167,7 @@ def make(
     out: Annotated[
         Path,
         typer.Option(
-            parser=arguments.writable_folder,
-            metavar="DIR",
-            help="Each mart (re)places its own folder in it.",
+            parser=arguments.writable_folder, metavar="DIR", help="Each mart (re)places its own folder in it."
         ),
     ],
     source: Annotated[Literal["log", "lake"], typer.Option("--from")] = "log",

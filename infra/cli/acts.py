@@ -101,9 +101,7 @@ def _active(kafka: str, seconds: float) -> str:
 
 
 @app.command("journal")
-def journal(
-    kafka: Kafka = "",
-) -> None:
+def journal(kafka: Kafka = "") -> None:
     """Show what operators did: when, who by their random id, what, why, and how it ended."""
     table = Table("at", "who", "what", "of", "why", "outcome", whole=True)
     try:

@@ -10,25 +10,9 @@ from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli.audit import run_job
 from infra.cli.lifecycle import client_settings, up
-from infra.cli.load import (
-    client_urls,
-    expected_now,
-    open_book,
-    planned,
-    send,
-    show_load,
-    write_expectation,
-)
+from infra.cli.load import client_urls, expected_now, open_book, planned, send, show_load, write_expectation
 from infra.cli.output import fail, notes, results
-from infra.lab.demo import (
-    DECEMBER,
-    SMALL,
-    Census,
-    Script,
-    census,
-    mart_differences,
-    write_and_read,
-)
+from infra.lab.demo import DECEMBER, SMALL, Census, Script, census, mart_differences, write_and_read
 from infra.lab.load.shop import NotAtRest, Rest, Shop
 from infra.lab.retail.load import Tally
 from infra.lab.retail.load_history import loaded_since, read_loaded

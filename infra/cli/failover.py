@@ -95,7 +95,7 @@ def show(done: Failover) -> None:
     if done.kind == "unplanned":
         results.print(
             f"{len(done.torn)} partially mirrored transactions at the end of the log; how much more did not cross "
-            f"only the disk of {done.source} says: `./daybook failover report`. Then `./daybook failback`.",
+            f"only the disk of {done.source} says: `./daybook failover report`. Then `./daybook failback`."
         )
 
 

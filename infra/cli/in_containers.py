@@ -13,14 +13,7 @@ from infra.base.settings import INSECURE, StackSettings
 from infra.cli.output import fail, notes, results
 from infra.log.control import SiteSilent, read_site
 from infra.log.streams import stream_lines
-from infra.stack.compose.engine import (
-    SITES,
-    active_services,
-    await_fine,
-    compose,
-    containers,
-    keep_two_sites,
-)
+from infra.stack.compose.engine import SITES, active_services, await_fine, compose, containers, keep_two_sites
 from infra.stack.shop import database_url
 from infra.stack.storage import Space
 

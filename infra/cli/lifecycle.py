@@ -99,7 +99,7 @@ def _put_old_database_aside(site: Site) -> None:
         notes.print(
             f"The database is of another PostgreSQL version and was moved to {kept}; the read models are "
             "rebuilt from the log. Repeat your decisions of `./daybook parked skip`. Remove the "
-            "folder when you no longer need it.",
+            "folder when you no longer need it."
         )
 
 

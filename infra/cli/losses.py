@@ -171,9 +171,7 @@ def _now(entry: ReconStanding) -> str:
 
 
 def _choose(
-    waiting: Sequence[ReconStanding],
-    again: list[ReconStanding],
-    given_up: list[ReconStanding],
+    waiting: Sequence[ReconStanding], again: list[ReconStanding], given_up: list[ReconStanding]
 ) -> None:
     for entry in waiting:
         loss = entry.loss

@@ -80,10 +80,7 @@ def show_rebuilt(done: Rebuilt) -> None:
 
 @app.command()
 def failback(
-    confirmed: Confirmed = "",
-    timeout: failover.Timeout = 60.0,
-    as_json: AsJson = False,
-    why: Why = "",
+    confirmed: Confirmed = "", timeout: failover.Timeout = 60.0, as_json: AsJson = False, why: Why = ""
 ) -> None:
     """After the loss of a site: rebuild it from the active one, and make it the active one again."""
     settings = StackSettings()

@@ -20,10 +20,7 @@ app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
-def sites(
-    context: typer.Context,
-    as_json: AsJson = False,
-) -> None:
+def sites(context: typer.Context, as_json: AsJson = False) -> None:
     """Show roles, epoch, the mirror's lag, read models and standbys of both sites, in about two seconds."""
     if context.invoked_subcommand:
         return

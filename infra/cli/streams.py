@@ -34,10 +34,7 @@ from services.kernel.log.journal import read_journal
 from services.kernel.log.rule import REASONS
 from services.kernel.record.envelope import format_time
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Streams that stopped, and foreign records: show, and decide.",
-)
+app = typer.Typer(no_args_is_help=True, help="Streams that stopped, and foreign records: show, and decide.")
 SHOWN = 50  # foreign records in one list
 SHOWN_BYTES = 200
 AROUND = 1  # versions shown on either side of the one where a stream stopped
@@ -95,9 +92,7 @@ def show(
     for record in records:
         show_record(record)
     if any(record.meaning.startswith("stops") for record in records):
-        notes.print(
-            f"Decide: `./daybook streams resolve {what} --version N --keep EVENT --reason …`,",
-        )
+        notes.print(f"Decide: `./daybook streams resolve {what} --version N --keep EVENT --reason …`,")
         notes.print("or about one record alone: `--event EVENT --as foreign`.")
 
 

@@ -33,9 +33,8 @@ from services.kernel.log.control import Phase, read_control
 
 ADMIN = "admin"
 MIRROR = "mirror"
-ITERATIONS = (
-    4096  # of SCRAM-SHA-512: Kafka's lowest. A password has 24 random bytes, so more would protect nothing.
-)
+# Of SCRAM-SHA-512: Kafka's lowest. A password has 24 random bytes, so more would protect nothing.
+ITERATIONS = 4096
 SECONDS = 30.0
 # Bytes a second of each broker, by the name that Kafka gives the quota, by principal.
 Quotas: TypeAlias = Mapping[str, Mapping[str, float]]
@@ -141,13 +140,7 @@ def _set_passwords(admin: AdminClient, passwords: Mapping[str, str]) -> None:
 
 def _bindings(admin: AdminClient) -> set[AclBinding]:
     every = AclBindingFilter(
-        ResourceType.ANY,
-        None,
-        ResourcePatternType.ANY,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
     )
     return set(admin.describe_acls(every, request_timeout=SECONDS).result(SECONDS))
 
