@@ -6,7 +6,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from analytics.offsets import Offsets
+from analytics.offsets import Offsets, flat
 from contracts.kernel.records import EpochOpened
 from contracts.lock import KERNEL, Lock
 from contracts.topics import TOPICS
@@ -155,8 +155,7 @@ def before(offsets: Offsets) -> Column:
     """Tells whether a record lies before these offsets; no record of an unnamed partition does."""
     parts = [
         (F.col("topic") == topic) & (F.col("partition") == number) & (F.col("offset") < offset)
-        for topic, partitions in offsets.items()
-        for number, offset in partitions.items()
+        for topic, number, offset in flat(offsets)
     ]
     return reduce(Column.__or__, parts, F.lit(False))
 

@@ -1,7 +1,7 @@
 """Offsets of the log: fixed once, so that every replay reads the same records."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from confluent_kafka import KafkaException, TopicCollection
@@ -12,6 +12,12 @@ from services.kernel.log.reader import NotCaughtUp, last_stable_offsets, partiti
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """Topic → partition → offset of the next record, exclusive."""
+
+
+def flat(offsets: Offsets) -> Iterator[tuple[str, int, int]]:
+    """Topic, partition and offset of each partition."""
+    return ((topic, number, offset) for topic, parts in offsets.items() for number, offset in parts.items())
+
 
 REQUEST_SECONDS = 30.0
 POLL_SECONDS = 0.2
@@ -57,11 +63,10 @@ def topic_ids(kafka: str, topics: Iterable[str]) -> dict[str, str]:
 def check_within(ends: Offsets, positions: Mapping[str, Offsets]) -> None:
     """Raises AheadOfLog if a reader's position lies beyond the log's end."""
     for name, offsets in positions.items():
-        for topic, partitions in offsets.items():
-            for number, offset in partitions.items():
-                end = ends.get(topic, {}).get(number, 0)
-                if offset > end:
-                    raise AheadOfLog(f"{name} is at {topic}/{number}/{offset}, but the log ends at {end}")
+        for topic, number, offset in flat(offsets):
+            end = ends.get(topic, {}).get(number, 0)
+            if offset > end:
+                raise AheadOfLog(f"{name} is at {topic}/{number}/{offset}, but the log ends at {end}")
 
 
 def wait_until_read(kafka: str, ends: Offsets, positions: Callable[[], Offsets], seconds: float) -> None:
@@ -79,13 +84,12 @@ def wait_until_read(kafka: str, ends: Offsets, positions: Callable[[], Offsets],
 
 
 def _behind(kafka: str, ends: Offsets, positions: Offsets) -> list[tuple[str, int, int]]:
-    behind_ = []
-    for topic, partitions in ends.items():
-        for number, end in partitions.items():
-            position = positions.get(topic, {}).get(number, 0)
-            if position < end and _record_follows(kafka, topic, number, position, end):
-                behind_.append((topic, number, position))
-    return behind_
+    behind = []
+    for topic, number, end in flat(ends):
+        position = positions.get(topic, {}).get(number, 0)
+        if position < end and _record_follows(kafka, topic, number, position, end):
+            behind.append((topic, number, position))
+    return behind
 
 
 def _record_follows(kafka: str, topic: str, number: int, position: int, end: int) -> bool:

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from analytics import decoder, money
 from analytics.errors import AnalyticsError
 from analytics.log_rule import Exceptions
-from analytics.offsets import Offsets
+from analytics.offsets import Offsets, flat
 from contracts import upcasters
 from contracts.lock import Lock, load_lock
 
@@ -166,11 +166,7 @@ def lake_report(folder: Path) -> str:
     if lost is not None:
         count = lost.to_pyarrow_dataset().count_rows()
         lines.append(f"{count:,} events of a log that was replaced are not in this one: table events_lost")
-    lines += [
-        f"complete to {topic}/{number}/{offset}"
-        for topic, partitions in sorted(commit.ends.items())
-        for number, offset in sorted(partitions.items())
-    ]
+    lines += [f"complete to {topic}/{number}/{offset}" for topic, number, offset in sorted(flat(commit.ends))]
     lines.append(f"written with contracts {commit.contracts[:12]}, {same}")
     lines += sorted(_counted(schema_id, rows, lock) for schema_id, rows in by_schema.items())
     return "\n".join(lines)
@@ -178,10 +174,8 @@ def lake_report(folder: Path) -> str:
 
 def _before(ends: Offsets) -> ds.Expression:
     topic, number, offset = map(ds.field, ("topic", "partition", "offset"))
-    parts = [(name, n, end) for name, partitions in ends.items() for n, end in partitions.items()]
-    return reduce(
-        ds.Expression.__or__, ((topic == name) & (number == n) & (offset < end) for name, n, end in parts)
-    )
+    parts = ((topic == name) & (number == n) & (offset < end) for name, n, end in flat(ends))
+    return reduce(ds.Expression.__or__, parts)
 
 
 def _counted(schema_id: int | None, rows: int, lock: Lock) -> str:

@@ -18,6 +18,7 @@ from analytics.lake.tables import (
     table,
     table_name,
 )
+from analytics.offsets import flat
 from contracts.lock import load_lock
 
 POSITION = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
@@ -50,8 +51,7 @@ def connect(
     connection.execute("SET TimeZone = 'UTC'")
     commit = read_commits(lake)[-1]
     exceptions = read_exceptions(lake, commit)
-    ends = [(topic, n, end) for topic, parts in commit.ends.items() for n, end in parts.items()]
-    _register(connection, "ends", POSITION, ends)
+    _register(connection, "ends", POSITION, list(flat(commit.ends)))
     _register(connection, "leaves_out", POSITION, [record[:3] for record in exceptions.records])
     stops = [(topic, n, at, key) for topic, n, key, at, _ in exceptions.stopped]
     _register(connection, "stops", POSITION | {"entity": pa.string()}, stops)
