@@ -136,12 +136,9 @@ def _show(planned: Sequence[Rewind], who: str, moment: int) -> None:
         again = f"{'' if partition.exact else 'at most '}{partition.again:,}"
         table.add_row(f"{partition.topic}/{partition.partition}", position, str(partition.start), again)
     results.print(table)
-    total, exact = (
-        sum(partition.again for partition in planned),
-        all(partition.exact for partition in planned),
-    )
+    total = sum(partition.again for partition in planned)
     unknown = any(partition.committed is None for partition in planned)
-    bound = "" if exact and not unknown else "at most "
+    bound = "" if all(partition.exact for partition in planned) and not unknown else "at most "
     notes.print(f"{who} from {format_time(moment * 1000)}: {bound}{total:,} records come again.")
     if unknown:
         notes.print(
