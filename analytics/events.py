@@ -8,7 +8,6 @@ Marts and states follow from the frames, so they are as of the moment too. There
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
-from enum import StrEnum
 from functools import reduce
 from typing import Protocol
 
@@ -24,13 +23,6 @@ class Events(Protocol):
     def of(self, type_name: str) -> DataFrame:
         """The events of a type: the columns of the envelope, then the fields of its newest schema."""
         ...
-
-
-class Knowledge(StrEnum):
-    """What is meant by a moment: what had happened by then, or what was recorded."""
-
-    HAPPENED = "happened"
-    RECORDED = "recorded"
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics import staging
 from analytics.envelope import with_columns
-from analytics.events import AsOf, Knowledge, check_streams, moment
+from analytics.events import AsOf, check_streams, moment
 from analytics.jobs import arguments
 from analytics.jobs.lake_marts import LakeMarts
 from analytics.jobs.outputs import OutputReading, SetAside, preview, read_earlier, write
@@ -30,6 +30,8 @@ from contracts.lock import load_lock
 # Topics of the commands of orders: a shop of an earlier version wrote them to the topic of the API's commands.
 COMMANDS = ("inventory.inbox", "inventory.commands")
 EARLIER = "the earlier output"
+Knowledge: TypeAlias = Literal["happened", "recorded"]
+"""What is meant by a moment: what had happened by then, or what was recorded."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Selection:
     lake: Path | None = None
     earlier: OutputReading | None = None
     moment: datetime | None = None
-    knowledge: Knowledge = Knowledge.HAPPENED
+    knowledge: Knowledge = "happened"
 
 
 def events(session: SparkSession, selection: Selection) -> Replay | LakeLog:
@@ -52,7 +54,7 @@ def events(session: SparkSession, selection: Selection) -> Replay | LakeLog:
             _check_log(selection, name_of_log(topic_ids(selection.kafka, ends)))
             check_within(stable_ends(selection.kafka, ends), {EARLIER: ends})
         return replay(session, selection.kafka, ends=ends).kept()
-    recorded = selection.moment if selection.knowledge is Knowledge.RECORDED else None
+    recorded = selection.moment if selection.knowledge == "recorded" else None
     lake = open_lake(session, selection.lake, recorded)
     if selection.earlier is None:
         return lake
@@ -70,7 +72,7 @@ def _check_log(selection: Selection, log: str) -> None:
 def sources(session: SparkSession, log: Replay | LakeLog, selection: Selection) -> Sources:
     """Returns the frames of the marts. Raises LogUnreachable. It reads commands only with the whole log: they have no
     business time, are not in the lake, and no output stores their offsets."""
-    if selection.moment is not None and selection.knowledge is Knowledge.HAPPENED:
+    if selection.moment is not None and selection.knowledge == "happened":
         return Sources(AsOf(log, selection.moment))
     if selection.lake is not None or selection.earlier is not None:
         return Sources(log)
@@ -180,7 +182,7 @@ def make(
         typer.Option(
             help="As of T: what had happened by then in business time, or what the lake had recorded by then."
         ),
-    ] = Knowledge.HAPPENED,
+    ] = "happened",
     as_read_by: Annotated[
         OutputReading | None,
         typer.Option(
@@ -191,7 +193,7 @@ def make(
     """Build marts from the whole history; without names, all of them."""
     settings = arguments.settings_or_exit()
     folder = (lake or settings.lake).absolute() if source == "lake" else None
-    if as_of is not None and knowledge is Knowledge.RECORDED and folder is None:
+    if as_of is not None and knowledge == "recorded" and folder is None:
         raise typer.BadParameter("only the lake can say what was recorded by a moment: add --from lake")
     selection = Selection(settings.kafka, folder, as_read_by, as_of, knowledge)
     with arguments.exit_on_failure():
