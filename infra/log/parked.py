@@ -155,7 +155,10 @@ def query(url: str, fetch: Callable[[Connection], Awaitable[Result]]) -> Result:
     """The result of `fetch` on a new connection. Raises OSError or asyncpg.PostgresError."""
 
     async def run() -> Result:
-        connection = await asyncpg.connect(url)
+        try:
+            connection = await asyncpg.connect(url)
+        except TimeoutError as late:  # a command would take it for the broker's
+            raise ConnectionError("no connection in time") from late
         try:
             await prepare(connection)
             return await fetch(connection)

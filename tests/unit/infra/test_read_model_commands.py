@@ -3,9 +3,9 @@
 from contextlib import nullcontext
 from typing import Any
 
+import asyncpg
 import pytest
 import typer
-from asyncpg import UndefinedTableError
 from confluent_kafka import KafkaError, KafkaException
 from typer.testing import CliRunner
 
@@ -15,7 +15,7 @@ from services.projection.engine.read_model import SourceGap, TooManyParked
 from services.projection.engine.settings import ProjectionSettings
 
 STORES = ["--kafka", "somewhere", "--database-url", "somewhere"]
-NO_TABLE = UndefinedTableError('relation "parked" does not exist')
+NO_TABLE = asyncpg.UndefinedTableError('relation "parked" does not exist')
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,16 @@ def test_before_the_projection_has_run_no_key_is_parked(monkeypatch: pytest.Monk
     shown = CliRunner().invoke(daybook(), ["parked", "show", "orders:o-1", *STORES])
     assert shown.exit_code == 1
     assert shown.stderr.startswith("daybook: nothing is parked there: the projection has not run yet")
+
+
+def test_a_database_that_does_not_respond_is_not_taken_for_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def late(_: str) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(parked, "parked_commands", lambda _: [])
+    monkeypatch.setattr(asyncpg, "connect", late)
+    listed = CliRunner().invoke(daybook(), ["parked", "list", *STORES], env={"COLUMNS": "200"})
+    assert listed.exit_code == 1
+    assert listed.stderr.startswith("daybook: the database does not respond (no connection in time)")
