@@ -35,6 +35,9 @@ app = typer.Typer()
 Why = Annotated[
     str, typer.Option("--why", metavar="TEXT", help="Why. It is stored for ever: no personal data.")
 ]
+# Of an act that gives something up.
+ReasonOption = Annotated[str, typer.Option("--reason", "--why", help="Stored for ever: no personal data.")]
+GIVEN_UP = "given up by an operator"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
 FAILURES = (DaybookError, TimeoutError, KafkaException, OwnershipLost)
 

@@ -11,7 +11,7 @@ from rich.prompt import Prompt
 from analytics.terminal import Table
 from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
-from infra.cli.acts import FAILURES, only_command, operator_id, recorded
+from infra.cli.acts import FAILURES, GIVEN_UP, ReasonOption, only_command, operator_id, recorded
 from infra.cli.output import fail, notes, print_json, results
 from infra.dr.export import MONEY, csv_lines, money, totals
 from infra.dr.losses import Report
@@ -65,9 +65,7 @@ def reconcile(
     ] = None,
     reissue_all: Annotated[bool, typer.Option("--reissue-all", help="Send all open commands again.")] = False,
     interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Ask for each.")] = False,
-    reason: Annotated[
-        str, typer.Option("--reason", "--why", help="Stored for ever: no personal data.")
-    ] = "given up by an operator",
+    reason: ReasonOption = GIVEN_UP,
 ) -> None:
     """Send lost commands again under their old ids, or write them off; without options: show where each is.
 

@@ -9,7 +9,7 @@ import typer
 from confluent_kafka import KafkaException
 
 from analytics.terminal import Table, plain
-from infra.cli.acts import Why, operator_id, recorded
+from infra.cli.acts import GIVEN_UP, ReasonOption, Why, operator_id, recorded
 from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
 from infra.log.parked import NotParked, at_key, parked_command, parked_commands, query, retry, skip
@@ -94,9 +94,7 @@ def retry_parked(position: Position, kafka: Kafka = "", database_url: OwnerUrl =
 @app.command("skip")
 def skip_parked(
     position: Position,
-    reason: Annotated[
-        str, typer.Option("--reason", "--why", help="Stored for ever: no personal data.")
-    ] = "given up by an operator",
+    reason: ReasonOption = GIVEN_UP,
     kafka: Kafka = "",
     database_url: OwnerUrl = "",
 ) -> None:
