@@ -14,18 +14,8 @@ from contracts.topics import TOPICS
 EVENT_TOPICS = tuple(own.events for own in TOPICS.values())
 POSITION = ("topic", "partition", "offset")
 ENVELOPE = (
-    *POSITION,
-    *(
-        "entity",
-        "id",
-        "type",
-        "version",
-        "recorded_at",
-        "correlation_id",
-        "causation_id",
-        "epoch",
-        "schema_id",
-    ),
+    *(*POSITION, "entity", "id", "type", "version", "recorded_at"),
+    *("correlation_id", "causation_id", "epoch", "schema_id"),
 )
 # What `with_columns` makes.
 LOG_COLUMNS = """
