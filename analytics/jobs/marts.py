@@ -45,7 +45,7 @@ class Selection:
     knowledge: Knowledge = "happened"
 
 
-def events(session: SparkSession, selection: Selection) -> Replay | LakeLog:
+def events(session: SparkSession, selection: Selection) -> Replay:
     """Returns the events that an earlier output saw, or all, of any business time. Raises LogUnreachable, AheadOfLog,
     NoLake and NotRecorded."""
     if selection.lake is None:
@@ -69,7 +69,7 @@ def _check_log(selection: Selection, log: str) -> None:
         raise NotRecorded(f"{EARLIER} has seen another log, {selection.earlier.log}, which was replaced")
 
 
-def sources(session: SparkSession, log: Replay | LakeLog, selection: Selection) -> Sources:
+def sources(session: SparkSession, log: Replay, selection: Selection) -> Sources:
     """Returns the frames of the marts. Raises LogUnreachable. It reads commands only with the whole log: they have no
     business time, are not in the lake, and no output stores their offsets."""
     if selection.moment is not None and selection.knowledge == "happened":

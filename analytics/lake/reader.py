@@ -1,6 +1,6 @@
 """Reads the lake as of one of its commits: the same frames as from the log, decoded when they were copied."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics.envelope import LOG_COLUMNS, POSITION, before, event_types
+from analytics.envelope import POSITION, before, event_types
 from analytics.lake.tables import (
     OTHER,
     RAW,
@@ -32,55 +32,25 @@ JUDGED = ("topic", "partition", "offset", "entity", "version", "epoch")
 
 
 @dataclass(frozen=True)
-class LakeLog:
-    """A copy's records before `ends`, without those that do not count. `folder` is the copy's."""
+class LakeLog(Replay):
+    """A replay of a copy of the log: `log` is its table of all records, `folder` the copy's, which has a table for the
+    events of each type."""
 
-    session: SparkSession
-    folder: Path
-    ends: Offsets
-    exceptions: Exceptions
-    lock: Lock
-
-    @property
-    def events(self) -> DataFrame:
-        """Every event that counts: the columns of ENVELOPE."""
-        return self._replay.events
-
-    @property
-    def set_aside(self) -> DataFrame:
-        """The records that do not count, as `Replay.set_aside`."""
-        return self._replay.set_aside
-
-    @property
-    def _replay(self) -> Replay:
-        return Replay(self.ends, with_fault(self.raw, self.exceptions), self.lock)
-
-    @property
-    def raw(self) -> DataFrame:
-        """Every record: the columns of ENVELOPE, and `reason` where it is foreign."""
-        rows = self.read(RAW)
-        assert rows is not None, "a copy has this table from its first update on"
-        return rows
+    folder: Path = Path()
 
     def of(self, type_name: str) -> DataFrame:
         """The events of a type: the columns of ENVELOPE, then the fields of its newest schema, money in micros."""
-        rows = self.read(table_name(type_name))
-        if rows is None:
-            empty = self.session.createDataFrame([], f"{LOG_COLUMNS}, fault string")
-            return Replay({}, empty, self.lock).of(type_name)
+        name, session = table_name(type_name), self.log.sparkSession
+        if table(self.folder, name) is None:
+            return Replay(self.ends, self.log.where("false"), self.lock).of(type_name)
+        rows = read_before(session, self.folder, name, self.ends)
         counting = with_fault(rows.where("readable").drop("readable"), self.exceptions).where("fault IS NULL")
         return with_micros(counting.drop("fault"))
 
-    def before(self, offsets: Offsets) -> "LakeLog":
-        """Returns only what lies before these offsets; an unnamed partition is left out."""
-        return replace(self, ends=offsets)
 
-    def read(self, name: str) -> DataFrame | None:
-        """The rows of a table before `ends`; None if nothing was ever written to it."""
-        if table(self.folder, name) is None:
-            return None
-        rows = self.session.read.format("delta").load(str(self.folder / name))
-        return rows.where(before(self.ends))
+def read_before(session: SparkSession, folder: Path, name: str, ends: Offsets) -> DataFrame:
+    """The rows of a copy's table before `ends`."""
+    return session.read.format("delta").load(str(folder / name)).where(before(ends))
 
 
 def open_lake(session: SparkSession, folder: Path, recorded_by: datetime | None = None) -> LakeLog:
@@ -103,7 +73,15 @@ def log_at(session: SparkSession, folder: Path, commit: Commit, lock: Lock) -> L
     copy, exceptions = copy_of(folder, commit.log), read_exceptions(folder, commit)
     if table(copy, RAW) is None:
         raise NoLake(f"{copy} was removed, and with it what update {commit.number} had copied")
-    return LakeLog(session, copy, commit.ends, exceptions, lock)
+    return log_before(session, copy, commit.ends, exceptions, lock)
+
+
+def log_before(
+    session: SparkSession, copy: Path, ends: Offsets, exceptions: Exceptions, lock: Lock
+) -> LakeLog:
+    """A copy's records before `ends`, of which `exceptions` do not count."""
+    log = with_fault(read_before(session, copy, RAW, ends), exceptions)
+    return LakeLog(ends, log, lock, exceptions, copy)
 
 
 def records_of(raw: DataFrame, type_name: str, lock: Lock) -> DataFrame:
@@ -118,7 +96,7 @@ def judged(log: LakeLog, decisions: RecordedDecisions) -> DataFrame:
     """All records as the rule wants them: JUDGED, kind, verdict and readable."""
     ids = [number for name in event_types(log.lock) for number in log.lock.ids(name)]
     event = F.col("reason").isNull() & F.coalesce(F.col("schema_id").isin(ids), F.lit(False))
-    records = log.raw.select(
+    records = log.log.select(
         *JUDGED,
         F.col("reason").alias("kind"),
         F.when(F.col("reason").isNull(), verdict_on(decisions)).alias("verdict"),
@@ -126,7 +104,7 @@ def judged(log: LakeLog, decisions: RecordedDecisions) -> DataFrame:
     )
     if not (unreadable := _unreadable(log)):
         return records
-    marks = log.session.createDataFrame(
+    marks = log.log.sparkSession.createDataFrame(
         unreadable, "topic string, partition int, offset long, broken boolean"
     )
     marked = records.join(F.broadcast(marks), list(POSITION), "left")

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from analytics.envelope import ENVELOPE, EVENT_TOPICS, event_types, once, with_kind
 from analytics.errors import AnalyticsError
-from analytics.lake.reader import LakeLog, judged, log_at, records_of
+from analytics.lake.reader import LakeLog, judged, log_at, log_before, records_of
 from analytics.lake.tables import (
     APP,
     COMMITS,
@@ -161,7 +161,7 @@ class _Writer:
 
     def _commit(self, last: Commit, ends: Offsets, batch: int) -> Commit:
         """Appends the row of `commits` that makes the update visible, and its exceptions where they have changed."""
-        log = LakeLog(self._session, self._copy, ends, Exceptions(), self._lock)
+        log = log_before(self._session, self._copy, ends, Exceptions(), self._lock)
         decisions = read_decisions(self._kafka)
         partitions = {topic: len(numbers) for topic, numbers in ends.items()}
         exceptions = exceptions_among(judged(log, decisions), partitions, decisions)
@@ -196,7 +196,7 @@ class _Writer:
             there.append(self._read(LOST, self._folder).where(F.col("log").isin(removed)))
         if there:
             every = reduce(DataFrame.unionByName, there).dropDuplicates(list(IDENTITY))
-            lost = every.join(log.raw.where("reason IS NULL"), list(IDENTITY), "left_anti")
+            lost = every.join(log.log.where("reason IS NULL"), list(IDENTITY), "left_anti")
             lost.write.format("delta").mode("overwrite").save(str(self._folder / LOST))
 
     def _write_exceptions(self, exceptions: Exceptions, own_id: str) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from analytics.audit import AuditSources, audit
 from analytics.evidence.report import Verdict
-from analytics.lake.reader import LakeLog, open_lake
+from analytics.lake.reader import open_lake
 from analytics.lake.writer import update
 from analytics.replay import Replay, replay
 from contracts.inventory.events import StockReceived
@@ -43,13 +43,13 @@ def read_to(sources: AuditSources, twin: Topics) -> None:
     pretend_read(sources)
 
 
-def receipts(log: Replay | LakeLog) -> dict[str, int]:
+def receipts(log: Replay) -> dict[str, int]:
     """The number of counted events of each planted key."""
     rows = log.of(StockReceived.TYPE).where("entity LIKE 'planted-%'").groupBy("entity").count().collect()
     return {row["entity"]: row["count"] for row in rows}
 
 
-def aside(log: Replay | LakeLog) -> list[tuple[Any, ...]]:
+def aside(log: Replay) -> list[tuple[Any, ...]]:
     """The records that do not count, in the log's order."""
     rows = log.set_aside.orderBy("topic", "partition", "offset").collect()
     return [(row["topic"], row["partition"], row["offset"], row["reason"]) for row in rows]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from analytics.envelope import ENVELOPE
-from analytics.lake.reader import LakeLog, open_lake
+from analytics.lake.reader import open_lake
 from analytics.lake.tables import RAW, copy_of
 from analytics.lake.writer import update
 from analytics.replay import Replay, replay
@@ -89,7 +89,7 @@ def keep_writing(kafka: str, topic: str) -> Iterator[None]:
         thread.join(30)
 
 
-def numbers_of(log: Replay | LakeLog) -> dict[str, Any]:
+def numbers_of(log: Replay) -> dict[str, Any]:
     """The counts to compare. The digest covers every column of every event in any order."""
     digest = F.sum(F.xxhash64(*ENVELOPE).cast("decimal(38,0)"))
     bulk = F.col("entity").startswith("o-")
