@@ -240,9 +240,13 @@ def _lag(source: Site, target: Site) -> MirrorView:
 def _seen(sites: Mapping[str, Site]) -> dict[str, str]:
     """When each site's broker responded to the router last; empty where there is no router."""
     home = home_settings(next(iter(sites.values())).settings)
+    response = _get(f"{home.health_url(ROUTER)}/metrics")
+    families = text_string_to_metric_families(response.text) if response is not None else ()
     return {
-        labels["site"]: _time(value)
-        for labels, value in _samples(f"{home.health_url(ROUTER)}/metrics", HEARD)
+        sample.labels["site"]: datetime.fromtimestamp(sample.value, UTC).isoformat(timespec="seconds")
+        for family in families
+        for sample in family.samples
+        if sample.name == HEARD
     }
 
 
@@ -251,18 +255,6 @@ def _canary(site: Site) -> float | None:
     if response is None or response.status_code != 200:
         return None
     return msgspec.json.decode(response.content, type=MirrorStatus).delay_seconds
-
-
-def _samples(url: str, metric: str) -> Iterator[tuple[Mapping[str, str], float]]:
-    response = _get(url)
-    for family in text_string_to_metric_families(response.text) if response is not None else ():
-        for sample in family.samples:
-            if sample.name == metric:
-                yield sample.labels, float(sample.value)
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _get(url: str, headers: Mapping[str, str] = MappingProxyType({})) -> httpx.Response | None:
