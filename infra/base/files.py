@@ -24,6 +24,12 @@ def write_whole(file: Path, content: bytes) -> None:
     fresh.replace(file)
 
 
+def write_changed(file: Path, content: bytes) -> None:
+    """`write_whole`, unless the file has this content."""
+    if not file.exists() or file.read_bytes() != content:
+        write_whole(file, content)
+
+
 def rotate(file: Path, kept_bytes: int = KEPT_BYTES, *, written: bool = False) -> None:
     """Rename a file of more than `kept_bytes` to `<file>.1`, the older ones to `.2`, `.3`; drop the oldest.
 

@@ -14,7 +14,7 @@ from infra.cli.output import fail, notes, results
 from infra.dr.inputs import close, switch
 from infra.dr.repartition import repartition_shop
 from infra.log.topics import SERVICES, catalogue, drift
-from infra.stack.embedded.kafka import broker_ready
+from infra.stack.embedded.kafka import members_seen
 from services.kernel.log.control import read_control
 
 app = typer.Typer(invoke_without_command=True)
@@ -87,7 +87,7 @@ def move_inputs(
 def _with_broker() -> StackSettings:
     """The settings of the running stack; ends the command where its broker does not respond."""
     settings = running_settings()
-    if not broker_ready(settings.kafka):
+    if not members_seen(settings.kafka):
         fail(f"no broker responds at {bootstrap_of(settings.kafka)}: `./daybook up` starts the stack")
     return settings
 

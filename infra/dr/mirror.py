@@ -116,7 +116,9 @@ class _Positions:
 
     def __init__(self, target_bootstrap: str, source: str) -> None:
         self._topic = positions_topic(source)
-        self._consumer = _consumer(target_bootstrap)
+        self._consumer = clients.reader(
+            target_bootstrap, {"fetch.wait.max.ms": 10, "reconnect.backoff.max.ms": 500, "log_level": 0}
+        )
         self._partitions: set[int] = set()
         self._reached: dict[Partition, int] = {}
 
@@ -153,7 +155,7 @@ class _Positions:
 
     def _take(self, key: bytes, value: bytes | None) -> None:
         connector, source = msgspec.json.decode(key)
-        if connector != "MirrorSourceConnector":
+        if connector != CONNECTOR:
             return
         partition = (source["topic"], source["partition"])
         if value is None:
@@ -175,12 +177,6 @@ def mirror_lag(source_bootstrap: str, target_bootstrap: str, source: str, second
     """The exact lag, read once. Raises TimeoutError where a site does not respond."""
     with MirrorMeter(source_bootstrap, target_bootstrap, source) as meter:
         return meter.read(seconds)
-
-
-def _consumer(bootstrap: str) -> Consumer:
-    return clients.reader(
-        bootstrap, {"fetch.wait.max.ms": 10, "reconnect.backoff.max.ms": 500, "log_level": 0}
-    )
 
 
 def _records(consumer: Consumer, until: float) -> list[Any]:

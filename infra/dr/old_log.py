@@ -173,11 +173,10 @@ def _look_at(new: str, topic: str, borders: Mapping[int, Border], epoch: int) ->
         if begins[number] > border.end + 1:
             border.kept_from = sys.maxsize
 
-    def own_seen(record: Message) -> bool:
-        return borders[record.partition()].own is not None
-
     starts = {number: max(0, border.end + 1 - BEFORE_END) for number, border in borders.items()}
-    for record in read_to_end(new, topic, starts, until=own_seen):
+    for record in read_to_end(
+        new, topic, starts, until=lambda record: borders[record.partition()].own is not None
+    ):
         border, recorded = borders[record.partition()], answer_of(record)
         kind = kind_in_any_epoch(record, partitions)
         if record.offset() <= border.end:

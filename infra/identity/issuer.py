@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from infra.base.errors import DaybookError
-from infra.base.files import kept_secret, write_whole
+from infra.base.files import kept_secret, write_changed
 from services.edge.scopes import SCOPES
 
 if TYPE_CHECKING:
@@ -111,8 +111,9 @@ class TokenIssuer:
         if not self.prepared:
             fresh = ECKey.generate_key("P-256", {"use": "sig", "alg": _ALGORITHM}, auto_kid=True)
             kept_secret(self._private, msgspec.json.encode(fresh.as_dict(private=True)).decode())
-        self._publish(self.keys, {"keys": [self._key().as_dict(private=False)]})
-        self._publish(self.folder / "openid-configuration.json", self._metadata())
+        keys = {"keys": [self._key().as_dict(private=False)]}
+        write_changed(self.keys, msgspec.json.encode(keys))
+        write_changed(self.folder / "openid-configuration.json", msgspec.json.encode(self._metadata()))
 
     @property
     def _published_keys(self) -> Path:
@@ -138,9 +139,3 @@ class TokenIssuer:
             "response_types_supported": [],
             "grant_types_supported": [],
         }
-
-    @staticmethod
-    def _publish(file: Path, document: object) -> None:
-        content = msgspec.json.encode(document)
-        if not file.exists() or file.read_bytes() != content:
-            write_whole(file, content)

@@ -25,7 +25,7 @@ from typing import TypeAlias
 import msgspec
 
 from contracts.kafka_address import secured
-from infra.base.files import kept_secret, write_whole
+from infra.base.files import kept_secret, write_changed
 from infra.base.settings import INSECURE, FromEnvironment
 from infra.identity.authority import BROKER, Authority
 from infra.identity.issuer import TokenIssuer
@@ -194,7 +194,7 @@ def make(settings: SecretSettings) -> None:
         folder = shop / "containers" / container
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            _write(folder / name, content.encode())
+            write_changed(folder / name, content.encode())
     for old in (shop / "secrets").glob("*_url"):  # of an earlier version
         old.unlink()
     for site in ("home", "away"):
@@ -208,11 +208,6 @@ def make(settings: SecretSettings) -> None:
     else:
         mark.touch()
     _give(shop, settings.checkout.stat())
-
-
-def _write(file: Path, content: bytes) -> None:
-    if not file.exists() or file.read_bytes() != content:
-        write_whole(file, content)
 
 
 def _give(shop: Path, owner: os.stat_result) -> None:

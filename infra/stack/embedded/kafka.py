@@ -319,11 +319,6 @@ def _await_ready(node: Node, child: Child) -> None:
     child.wait_until(node.ready, NODE_SECONDS)
 
 
-def broker_ready(address: str) -> bool:
-    """Whether a broker responds with members of the cluster."""
-    return bool(members_seen(address))
-
-
 def members_seen(address: str) -> Collection[int]:
     """The numbers of the brokers that are members, as one of these brokers names them; none where it is silent."""
     if not any(listening(int(broker.rpartition(":")[2])) for broker in bootstrap_of(address).split(",")):

@@ -99,11 +99,6 @@ def broker_was_away(bootstrap: str) -> Callable[[], bool]:
     return lambda: sight.sight.away_within(EXCUSED_SECONDS, time.monotonic())
 
 
-def ended_as(code: int) -> str:
-    """The event of an exit code: a planned end is no death."""
-    return PLANNED.get(code, "died")
-
-
 SHORT, ENOUGH = "short", "enough"
 
 
@@ -311,7 +306,8 @@ class Supervisor:
                 self._relaunch(watched)
         elif watched.child and watched.child.exit_code is not None:
             code, lived = watched.child.exit_code, now - watched.started_at
-            self._plan_restart(watched, lived, f"exit code {code} after {lived:.0f} s", ended_as(code))
+            event = PLANNED.get(code, "died")  # a planned end is no death
+            self._plan_restart(watched, lived, f"exit code {code} after {lived:.0f} s", event)
         elif not watched.ready:
             if watched.member.awaited or now > watched.probed_at + LIVE_SECONDS / 3:
                 watched.probed_at = now
