@@ -70,7 +70,6 @@ def prove_role(
     other: Address,
     *,
     forced: bool = False,
-    patience: float = PEER_SECONDS,
     stopping: Callable[[], bool] = lambda: False,
 ) -> SiteStanding:
     """Decide how `site`, whose own broker is up, starts, and write that to its `site.control`.
@@ -85,7 +84,7 @@ def prove_role(
         write_alone(site.bootstrap, own.role.epoch)
         lift_hold(site.bootstrap)
         return SiteStanding.FORCED
-    epoch = _epoch_of(other, patience, stopping)
+    epoch = _epoch_of(other, stopping)
     if epoch is None:
         write_hold(site.bootstrap, "unproven", own.role.epoch)
         return SiteStanding.UNPROVEN
@@ -129,13 +128,13 @@ def end_last_mirror(site: Address, source: str) -> None:
         raise NotReady(f"the last mirror's transaction could not be ended: {error}") from error
 
 
-def _epoch_of(other: Address, patience: float, stopping: Callable[[], bool]) -> int | None:
+def _epoch_of(other: Address, stopping: Callable[[], bool]) -> int | None:
     """The other site's epoch; None where it does not respond."""
     try:
         return wait_until(
             lambda: None if stopping() else read_site(other.bootstrap).role.epoch,
             f"{other.name} returns its epoch",
-            patience,
+            PEER_SECONDS,
             enough=lambda _: True,
             later=(SiteSilent,),
             every=PAUSE_SECONDS,

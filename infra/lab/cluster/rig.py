@@ -80,7 +80,7 @@ class ClusterRig(LoneSite):
             os.environ.setdefault("DAYBOOK_SETTLE_SECONDS", SETTLE_SECONDS)
             rows = members(self.settings, PROCESSES)
             was_away = broker_was_away(self.cluster.bootstrap)
-            self._supervisor = Supervisor(self.settings, os.getpid(), self.journal, rows, was_away)
+            self._supervisor = Supervisor(self.settings, self.journal, rows, was_away)
             self._thread = threading.Thread(target=self._supervisor.run, name="supervisor", daemon=True)
             self._thread.start()
 

@@ -32,7 +32,7 @@ from infra.identity.issuer import TokenIssuer
 from infra.log.rights import ADMIN, MIRROR, principals
 from infra.stack.mirror_settings import property_lines
 from infra.stack.security import security_properties
-from infra.stack.shop import AUDITOR, DATABASE, OWNER, USER, verified
+from infra.stack.shop import AUDITOR, DATABASE, DATABASE_ROLES, OWNER, USER, verified
 from services.kernel.log.clients import Connection
 
 # Under these names the brokers' certificate is shown.
@@ -43,7 +43,7 @@ BROKER_CONFIG = Path("/mnt/shared/config")
 RUN_SECRETS = Path("/run/secrets")
 KAFKA, AUTHORITY = "kafka.json", "authority.pem"
 DATABASES = {"": "postgres", "away-": "away-postgres"}
-ROLES = (OWNER, "projection", "query", "guard", AUDITOR)
+ROLES = (OWNER, *DATABASE_ROLES.values(), AUDITOR)
 # What holds for each kind of node (infra/kafka), by its container's folder.
 NODES = {"broker": "broker", "node": "replicated"}
 # Who reads a broker's JMX.
@@ -167,7 +167,7 @@ def _with_database(secrets: Secrets, site: str, host: str) -> Files:
     passwords = {role: secrets.password(role) for role in ROLES}
     all_roles = {"daybook_role_passwords": msgspec.json.encode(passwords).decode()}
     yield f"{site}migrations", {**secrets.database(USER, host), **all_roles}
-    for name, role in (("projection", "projection"), ("query-api", "query"), ("guard", "guard")):
+    for name, role in DATABASE_ROLES.items():
         keys = secrets.token_keys if name == "query-api" else {}
         yield f"{site}{name}", {KAFKA: secrets.identity(role), **secrets.database(role, host), **keys}
 

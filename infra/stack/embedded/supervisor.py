@@ -173,14 +173,13 @@ class Supervisor:
     def __init__(
         self,
         settings: StackSettings,
-        pid: int,
         journal: StackJournal,
         rows: Sequence[Sequence[Member]],
         broker_was_away: Callable[[], bool] = lambda: False,
         scaled: Callable[[], Sequence[Sequence[Member]]] = tuple,
     ) -> None:
         self._broker_was_away, self._scaled, self._open = broker_was_away, scaled, False
-        self._settings, self._pid, self._journal = settings, pid, journal
+        self._settings, self._journal = settings, journal
         self._rows = [[Watched(member) for member in row] for row in rows]
         self._phase, self._stop_requested = Phase.STARTING, False
         self._written: StackState | None = None
@@ -366,7 +365,7 @@ class Supervisor:
 
     def _publish(self, failure: str = "") -> None:
         states = tuple(watched.state() for watched in self._all())
-        about = self._phase, self._pid, self._settings.port_base, states, failure
+        about = self._phase, os.getpid(), self._settings.port_base, states, failure
         state = StackState(*about, self._house.storage.short)
         if state != self._written and self._journal.write(state):
             self._written = state
@@ -383,7 +382,7 @@ def supervise(
     with journal.sole_supervisor() as alone:
         if not alone:
             return 1
-        supervisor = Supervisor(settings, os.getpid(), journal, rows, was_away, scaled)
+        supervisor = Supervisor(settings, journal, rows, was_away, scaled)
         signal.signal(signal.SIGTERM, supervisor.request_stop)
         signal.signal(signal.SIGINT, supervisor.request_stop)
         return supervisor.run()

@@ -161,7 +161,7 @@ def test_a_worker_that_stands_down_is_not_shown_as_dead(tmp_path: Path) -> None:
     settings = StackSettings(home=tmp_path, port_base=free_base())
     journal = StackJournal(tmp_path)
     supervisor = Supervisor(
-        settings, os.getpid(), journal, [[member("stands-down", EXIT_STOOD_DOWN), member("dies", EXIT_LOST)]]
+        settings, journal, [[member("stands-down", EXIT_STOOD_DOWN), member("dies", EXIT_LOST)]]
     )
     thread = threading.Thread(target=supervisor.run)
     thread.start()
@@ -196,7 +196,7 @@ def test_a_start_goes_on_after_an_end_that_passes(tmp_path: Path, code: int, sta
     def starts_of_worker() -> int:
         return [event["event"] for event in journal.events()].count("started")
 
-    supervisor = Supervisor(settings, os.getpid(), journal, [[worker]])
+    supervisor = Supervisor(settings, journal, [[worker]])
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     ends = {Phase.RUNNING, Phase.FAILED}
