@@ -23,7 +23,7 @@ from infra.dr.plan import Show, both_sites, controls, newest_active
 from infra.dr.topic_copy import NotCopied
 from infra.log.control import PATIENT_SECONDS, READ_SECONDS
 from infra.stack.platform import platform_of
-from infra.stack.site import home_settings, own_site
+from infra.stack.site import Site, home_settings
 from services.kernel.log.control import read_control
 from services.kernel.log.journal import TOPIC, write_journal
 from services.kernel.log.reader import read_to_end
@@ -89,7 +89,7 @@ def continued(act: str, subject: str, why: str, kafka: str = "") -> Iterator[Sho
 def only_command(settings: StackSettings, command: str) -> AbstractContextManager[None]:
     """Nothing else changes the sites meanwhile. Raises OtherCommand, and NotDone where there is only one site."""
     both_sites(settings)
-    return own_site(home_settings(settings)).journal.sole_change(command)
+    return Site(home_settings(settings)).journal.sole_change(command)
 
 
 def _active(kafka: str, seconds: float) -> str:

@@ -18,7 +18,7 @@ from infra.lab.retail.load import Tally
 from infra.lab.retail.load_history import loaded_since, read_loaded
 from infra.lab.retail.plan import Book, LoadPlan, Period
 from infra.stack.platform import platform_of
-from infra.stack.site import own_site
+from infra.stack.site import Site
 
 app = typer.Typer()
 REST_SECONDS = 300.0
@@ -132,7 +132,7 @@ class Story:
 def _opened() -> StackSettings:
     """The settings of the running stack; it is started if it is not up."""
     settings = StackSettings()
-    if platform_of(settings).up(own_site(settings)):
+    if platform_of(settings).up(Site(settings)):
         notes.print("The shop is already running.")
     else:
         _chapter("Starting the shop")

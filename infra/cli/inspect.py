@@ -35,7 +35,7 @@ from infra.stack.shop import (
     instances,
     kind_of,
 )
-from infra.stack.site import Site, as_started, own_site, peer
+from infra.stack.site import Site, as_started, peer
 from infra.stack.tokens import demo_header
 
 app = typer.Typer()
@@ -122,7 +122,7 @@ def env() -> None:
     """
     settings = client_settings()
     reach = shop_entrance(settings)
-    counts = {} if reach.about else own_site(settings).journal.counts()
+    counts = {} if reach.about else Site(settings).journal.counts()
     for name, value in {**reach.addresses, **further_addresses(settings, counts)}.items():
         # to a shell, `&` is the end of a command
         results.print(f"{name}='{value}'" if "&" in value else f"{name}={value}")

@@ -9,7 +9,7 @@ from infra.cli.acts import Why, recorded
 from infra.cli.inspect import running_settings
 from infra.cli.output import fail, notes, results
 from infra.stack.platform import platform_of
-from infra.stack.site import own_site
+from infra.stack.site import Site
 from infra.stack.tokens import issuer_of
 
 app = typer.Typer()
@@ -31,7 +31,7 @@ def token(
     issuer = issuer_of(StackSettings())
     subject, issued = issuer.subject(name), issuer.token(name, scope or [], hours)
     own = StackSettings()
-    if platform_of(own).up(own_site(own)):
+    if platform_of(own).up(Site(own)):
         with recorded("token", " ".join([subject, *(scope or [])]), why, running_settings().kafka):
             results.print(issued)
     else:

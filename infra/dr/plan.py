@@ -14,7 +14,7 @@ from infra.base.settings import StackSettings
 from infra.log.control import READ_SECONDS, SiteSilent, read_site
 from infra.stack.platform import platform_of
 from infra.stack.shop import ROUTED, ROUTER, addresses, http_ready
-from infra.stack.site import Site, home_settings, own_site
+from infra.stack.site import Site, home_settings
 from services.kernel.log.control import Control
 
 Show = Callable[[str], None]
@@ -125,7 +125,7 @@ def entrance(settings: StackSettings) -> Entrance:
     if len(sites) < 2:
         return Entrance(addresses(settings))
     active = active_site(sites)
-    own = addresses((active or own_site(settings)).settings)
+    own = addresses((active or Site(settings)).settings)
     whose = f"{active.name}, the active site" if active else f"{settings.site}: no active site responds"
     home = home_settings(settings)
     if not http_ready(home.health_url(ROUTER), "live"):

@@ -36,7 +36,7 @@ from infra.log.topics import Topic, create_topics
 from infra.stack.database import open_shop_database
 from infra.stack.platform import platform_of
 from infra.stack.shop import DATABASE, SERVICES, USER, database_url, kind_of
-from infra.stack.site import Site, own_site
+from infra.stack.site import Site
 from services.kernel.log import clients
 from services.kernel.log.control import read_control
 from services.kernel.log.reader import high_watermarks, partition_counts, partitions_of
@@ -195,7 +195,7 @@ def repartition_shop(
     At the return the processes run, and restore. After a failure they stay down until a second call, which continues
     where this one stopped. Raises NotDone and what `repartition` raises.
     """
-    site = own_site(settings)
+    site = Site(settings)
     with site.journal.sole_change(f"topics repartition {service}"):
         return _repartition(site, service, partitions, topics, show)
 

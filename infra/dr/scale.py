@@ -20,7 +20,7 @@ from infra.log.control import change_layout, read_site
 from infra.log.event_log import EVENT_TOPICS
 from infra.stack.platform import Platform, platform_of
 from infra.stack.shop import WORKERS, instances, kind_of
-from infra.stack.site import Site, own_site
+from infra.stack.site import Site
 from services.kernel.log.control import Control
 from services.kernel.log.reader import partitions_of
 
@@ -34,7 +34,7 @@ def scale(settings: StackSettings, what: str, count: int, show: Callable[[str], 
 
     Raises DaybookError, KafkaException, TimeoutError or OwnershipLost; a second call continues.
     """
-    site, platform, kind = own_site(settings), platform_of(settings), WORKERS.get(what, what)
+    site, platform, kind = Site(settings), platform_of(settings), WORKERS.get(what, what)
     with site.journal.sole_change(f"scale {what} {count}"):
         control = _require_possible(platform, site)
         _require_partitions(site.bootstrap, what, count)

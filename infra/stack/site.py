@@ -23,8 +23,11 @@ AWAY: Literal["away"] = "away"
 class Site:
     """One site of the stack. `settings` are its own: home folder, ports and name."""
 
-    name: str
     settings: StackSettings
+
+    @property
+    def name(self) -> str:
+        return self.settings.site
 
     @property
     def bootstrap(self) -> str:
@@ -81,15 +84,10 @@ def away_settings(settings: StackSettings) -> StackSettings:
 def sites_of(settings: StackSettings) -> dict[str, Site]:
     """Every site of the stack, by name, given the settings of either: home alone unless away has a folder."""
     home = home_settings(settings)
-    sites: dict[str, Site] = {HOME: Site(HOME, home)}
+    sites: dict[str, Site] = {HOME: Site(home)}
     if (home.home / AWAY).is_dir():
-        sites[AWAY] = Site(AWAY, away_settings(home))
+        sites[AWAY] = Site(away_settings(home))
     return sites
-
-
-def own_site(settings: StackSettings) -> Site:
-    """The site with these settings."""
-    return Site(settings.site, settings)
 
 
 def as_started(settings: StackSettings) -> StackSettings | None:
@@ -99,7 +97,7 @@ def as_started(settings: StackSettings) -> StackSettings | None:
     """
     if settings.stack == "compose":
         return settings
-    state = own_site(settings).journal.running() if settings.home.exists() else None
+    state = Site(settings).journal.running() if settings.home.exists() else None
     return None if state is None else settings.model_copy(update={"port_base": state.port_base})
 
 

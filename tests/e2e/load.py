@@ -16,7 +16,7 @@ from infra.lab.load.load import Load
 from infra.lab.load.orders import Shopping
 from infra.lab.load.shop import api_urls, await_rest
 from infra.log.event_log import foreign_records
-from infra.stack.site import own_site
+from infra.stack.site import Site
 from tests.e2e.shop import SECONDS
 
 FIRST, SECOND = "first", "second"
@@ -31,7 +31,7 @@ def load(settings: StackSettings, folder: Path, name: str) -> Iterator[Load]:
         yield clients
         assert clients.finish() == []
     await_rest("the shop", urls, SECONDS)
-    check_sound(settings.kafka, own_site(settings).database_url, clients.responses)
+    check_sound(settings.kafka, Site(settings).database_url, clients.responses)
 
 
 def check_sound(kafka: str, database_url: str, responses: Iterable[CommandResponse]) -> None:

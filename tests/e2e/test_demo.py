@@ -15,7 +15,7 @@ from infra.lab.load.shop import Shop as Reader
 from infra.lab.load.shop import api_urls
 from infra.lab.source_check.checks import check as check_marts
 from infra.stack.shop import NAMES
-from infra.stack.site import own_site
+from infra.stack.site import Site
 from tests.e2e.shop import SECONDS, Shop
 
 TWO_DAYS = ("load", "--from", "2010-12-21", "--to", "2010-12-22")
@@ -74,7 +74,7 @@ def test_every_process_is_killed_once_and_nothing_is_lost_or_doubled(shop: Shop)
 def nothing_changes(shop: Shop, reader: Reader) -> None:
     """The log is valid, and the same load again does not change it."""
     reader.await_rest(SECONDS)
-    events, seen = read_evidence(shop.settings.kafka), read_seen(own_site(shop.settings).database_url)
+    events, seen = read_evidence(shop.settings.kafka), read_seen(Site(shop.settings).database_url)
     sent = read_sent(shop.settings.kafka)
     of_orders = sum(event.topic == "order.events" for event in events)
     assert sent and len(seen) >= of_orders, "the read models hold every event of an order"

@@ -39,7 +39,7 @@ class ComposePlatform(Platform):
 
     def sites(self) -> Mapping[str, Site]:
         services = {container.service for container in containers(self._settings)}
-        every = (Site(HOME, self._settings), Site(AWAY, away_settings(self._settings)))
+        every = (Site(self._settings), Site(away_settings(self._settings)))
         # a site that is being rebuilt has no broker for a moment
         own = {HOME: {*BROKERS[HOME], "order-api"}, AWAY: {*BROKERS[AWAY], "away-order-api"}}
         return {site.name: site for site in every if services & own[site.name]}

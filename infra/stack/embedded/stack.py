@@ -43,7 +43,7 @@ from infra.stack.shop import (
     kind_of,
     principal_of,
 )
-from infra.stack.site import Site, home_settings, own_site, peer
+from infra.stack.site import Site, home_settings, peer
 from infra.stack.start import end_last_mirror, prepare_log, prove_role, require_passive
 from infra.stack.tokens import verification
 from services.kernel.log.control import ControlWatch
@@ -118,7 +118,7 @@ class Scaled:
                 raise NotReady(f"the slot layouts are not known: {reason}") from reason
         control = self._watch.control
         slots = {worker: control.layout(service).slots for service, worker in WORKERS.items()}
-        counts = own_site(self._settings).journal.counts() | slots
+        counts = Site(self._settings).journal.counts() | slots
         if counts != self._counts:
             self._counts, self._rows = counts, members(self._settings, self._only, counts)
         return self._rows
@@ -159,7 +159,7 @@ def _link(settings: StackSettings) -> Member:
         settings.port(link): settings.port(broker)
         for link, broker in zip(settings.nodes("link"), settings.nodes("peer"), strict=True)
     }
-    state = own_site(settings).link_state.absolute()
+    state = Site(settings).link_state.absolute()
     arguments = (HOST, str(state), *(f"{port}={HOST}:{broker}" for port, broker in ways.items()))
     command = (sys.executable, "-m", "infra.stack.link", *arguments)
     return Member(

@@ -42,7 +42,7 @@ class RecordingPlatform:
 
 def course_on(home: Path, platform: RecordingPlatform) -> Any:
     pair = SimpleNamespace(platform=platform)
-    rig = SimpleNamespace(other=Site("home", StackSettings(home=home)), pair=pair)
+    rig = SimpleNamespace(other=Site(StackSettings(home=home)), pair=pair)
     return SimpleNamespace(rig=rig, random=Random(7))
 
 

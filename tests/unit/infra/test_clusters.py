@@ -17,7 +17,7 @@ from infra.stack.embedded.kafka import Node, first_voters, kept_cluster_id, site
 from infra.stack.embedded.stack import members, mirror_place
 from infra.stack.mirror_settings import mirror_properties
 from infra.stack.security import prepare_identities
-from infra.stack.site import own_site, peer, sites_of
+from infra.stack.site import Site, peer, sites_of
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_site_is_a_cluster_from_its_first_start_on(tmp_path: Path) -> None:
     assert kept_cluster_id(tmp_path) == first
     assert settings.brokers == 3
     assert bootstrap_of(settings.kafka) == "127.0.0.1:27492,127.0.0.1:27485,127.0.0.1:27486"
-    assert bootstrap_of(own_site(settings).link) == "127.0.0.1:27495,127.0.0.1:27458,127.0.0.1:27459"
+    assert bootstrap_of(Site(settings).link) == "127.0.0.1:27495,127.0.0.1:27458,127.0.0.1:27459"
 
 
 def test_controllers_stop_after_the_brokers(home: StackSettings) -> None:
@@ -74,7 +74,7 @@ def test_every_node_of_a_site_has_the_same_quorum_and_a_rack(home: StackSettings
 def test_the_other_site_reaches_each_broker_through_the_link(home: StackSettings) -> None:
     _, brokers = site_nodes(home, linked=True)
     advertised = [node.properties()["advertised.listeners"].partition(",PEER://")[2] for node in brokers]
-    assert ",".join(advertised) == bootstrap_of(own_site(home).link)
+    assert ",".join(advertised) == bootstrap_of(Site(home).link)
     (link,) = [member for row in members(home) for member in row if member.name == "link"]
     ways = link.prepare().command[-3:]
     behind = [node.properties()["listeners"].partition(",PEER://")[2] for node in brokers]

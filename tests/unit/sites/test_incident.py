@@ -14,6 +14,8 @@ from infra.dr.incident import Incident, Situation, SwitchHistory, believed, requ
 from infra.stack.site import Site
 from services.kernel.log.control import Control
 
+PAIR = {"home": Site(StackSettings()), "away": Site(StackSettings(site="away"))}
+
 
 def steps(kind: SwitchKind, epoch: int, *names: SwitchStep, source: str = "home") -> tuple[SiteSwitch, ...]:
     target = "away" if source == "home" else "home"
@@ -116,8 +118,7 @@ def test_the_view_says_what_is_under_way() -> None:
 def test_a_planned_failover_says_which_site_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where that one is silent, so that no site is passive."""
     settings = StackSettings()
-    pair = {name: Site(name, settings) for name in ("home", "away")}
-    now = Situation(pair, {"home": None, "away": control("active", 2)}, after_loss("reported"))
+    now = Situation(PAIR, {"home": None, "away": control("active", 2)}, after_loss("reported"))
     monkeypatch.setattr(failover, "situation", lambda *_: now)
     with pytest.raises(NotDone, match=r"home was replaced by away in epoch 2 .* site rebuild home"):
         failover.switch_over(settings)
@@ -125,9 +126,8 @@ def test_a_planned_failover_says_which_site_was_lost(monkeypatch: pytest.MonkeyP
 
 def test_a_switch_whose_target_is_lost_is_taken_over_by_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     """The target may have written in the switch's epoch: the next one is later, and nobody has to name a site."""
-    pair = {name: Site(name, StackSettings()) for name in ("home", "away")}
     silent, demoted = None, control("passive", 2)
-    monkeypatch.setattr(failover, "both_sites", lambda _: pair)
+    monkeypatch.setattr(failover, "both_sites", lambda _: PAIR)
     monkeypatch.setattr(failover, "controls_at", lambda *_: [silent, demoted, silent, demoted])
     names: list[SwitchStep] = ["begun", "stopped"]
     for step in names:

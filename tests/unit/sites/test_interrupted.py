@@ -23,10 +23,9 @@ from infra.stack.embedded.platform import EmbeddedPlatform
 from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 from services.kernel.log.control import Control
-from tests.unit.sites.test_incident import after_loss, steps
+from tests.unit.sites.test_incident import PAIR, after_loss, steps
 
 UNKNOWN: Verdict = "unknown between these offsets"
-PAIR = {name: Site(name, StackSettings()) for name in ("home", "away")}
 
 
 def control(role: Role, epoch: int, held: HoldKind | None = None) -> Control:
@@ -179,7 +178,7 @@ def test_a_disk_that_was_archived_in_part_still_has_a_log(
 ) -> None:
     """Otherwise the next call would leave the rest, such as the rows of the old log, where they are."""
     stores = ("broker", "broker-1", "controller", "postgres")
-    site, move, moved = Site("home", StackSettings(home=tmp_path)), shutil.move, list[Path]()
+    site, move, moved = Site(StackSettings(home=tmp_path)), shutil.move, list[Path]()
     monkeypatch.setattr(StackSettings, "nodes", lambda _, kind: [s for s in stores if s.startswith(kind)])
 
     def move_one(source: Path, target: Path) -> None:

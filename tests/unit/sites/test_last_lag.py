@@ -11,7 +11,7 @@ from infra.base.settings import StackSettings
 from infra.dr.last_lag import LastLag, forecast, in_words, last_known, staleness
 from infra.dr.mirror import MirrorLag
 from infra.dr.mirror_watch import lag_by_topic
-from infra.stack.site import own_site
+from infra.stack.site import Site
 from tests.ports import free_base
 
 NOW = 1_800_000_000_000_000
@@ -71,4 +71,4 @@ def test_durations_in_words(seconds: float, text: str) -> None:
 
 
 def test_nothing_is_known_while_the_database_is_away(tmp_path: Path) -> None:
-    assert last_known(own_site(StackSettings(home=tmp_path, port_base=free_base()))) is None
+    assert last_known(Site(StackSettings(home=tmp_path, port_base=free_base()))) is None

@@ -87,7 +87,7 @@ def test_a_database_that_hangs_does_not_delay_the_view(
         StackSettings(home=tmp_path / "home", port_base=base, site="home"),
         StackSettings(home=tmp_path / "away", port_base=base + 200, site="away"),
     ]
-    sites: dict[str, Site] = {own.site: Site(own.site, own) for own in settings}
+    sites: dict[str, Site] = {own.site: Site(own) for own in settings}
     monkeypatch.setattr("infra.dr.overview.last_known", lambda _: time.sleep(10 * VIEW_SECONDS))
     began = time.monotonic()
     view = overview(sites)
