@@ -18,7 +18,6 @@ from infra.base.waiting import TooLate
 from infra.dr.incident import (
     Incident,
     SwitchHistory,
-    ends_of,
     newest_history,
     record_following,
     record_step,
@@ -81,12 +80,11 @@ def switch_over(
             stand_down(source.link, source.name, theirs.role.epoch)
         _prove_caught_up(source, target, steps)
         switch = record_step(target.bootstrap, switch, "stopped", stop_mirror(target, source, steps))
-    ends = ends_of(switch)
-    promote(target, source, switch.epoch, ends, steps, write_block="quiesced")
+    promote(target, source, switch, steps, write_block="quiesced")
     without = None if resumed else time.monotonic() - began
     with steps.step(f"{source.name} follows epoch {switch.epoch}"):
         write_role(source.link, SiteRole(source.name, "passive", switch.epoch))
-    start_reverse(target, source, ends, steps)
+    start_reverse(target, source, switch, steps)
     record_step(target.bootstrap, switch, "promoted")
     if history.incident is not None and history.incident.switch.source == target.name:
         record_following(target.bootstrap, history.incident, "returned")
@@ -222,7 +220,7 @@ def take_over(plan: Takeover, show: Show = lambda _: None) -> Failover:
         torn = torn_at(target.bootstrap)
         missing = sum(transaction.count - transaction.crossed for transaction in torn)
         doing.detail = f"{len(torn)} at the end of the mirrored log, {missing} of their events are missing"
-    promote(target, source, switch.epoch, ends_of(switch), steps, write_block="takeover")
+    promote(target, source, switch, steps, write_block="takeover")
     without = time.monotonic() - began
     with steps.step(f"{source.name} demoted") as doing:
         doing.detail = _stand_down(source, switch.epoch)

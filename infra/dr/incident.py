@@ -19,12 +19,12 @@ from contracts.kernel.records import LossReport, PartitionEnd, SiteSwitch, Switc
 from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.dr.losses import Report
-from infra.dr.plan import both_sites, controls, newest_active, split_partition
+from infra.dr.plan import both_sites, controls, newest_active
 from infra.log.control import READ_SECONDS
 from infra.stack.site import Site
 from services.kernel.log.control import Control
 from services.kernel.log.journal import TOPIC, write_journal
-from services.kernel.log.reader import partitions_by_topic, read_to_end
+from services.kernel.log.reader import Partition, partitions_by_topic, read_to_end
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import now_micros
 
@@ -135,15 +135,15 @@ def believed(states: Mapping[str, Control], histories: Mapping[str, SwitchHistor
 
 
 def record_step(
-    bootstrap: str, switch: SiteSwitch, step: SwitchStep, ends: Mapping[str, int] | None = None
+    bootstrap: str, switch: SiteSwitch, step: SwitchStep, ends: Mapping[Partition, int] | None = None
 ) -> SiteSwitch:
-    """Record that a switch has come so far; `ends` (`topic/partition` → offset) stay once they are known.
+    """Record that a switch has come so far; `ends` stay once they are known.
 
     Raises TimeoutError.
     """
     kept = switch.ends
     if ends is not None:
-        kept = tuple(PartitionEnd(*split_partition(name), offset) for name, offset in sorted(ends.items()))
+        kept = tuple(PartitionEnd(*partition, offset) for partition, offset in sorted(ends.items()))
     now = replace(switch, step=step, ends=kept, recorded_at=now_micros())
     write_journal(bootstrap, [(f"switch/{switch.epoch}", now)])
     return now
@@ -153,11 +153,6 @@ def record_following(bootstrap: str, incident: Incident, step: SwitchStep) -> No
     """Record, once, that a step after the loss of a site is done. Raises TimeoutError."""
     if step not in incident.done:
         record_step(bootstrap, incident.switch, step)
-
-
-def ends_of(switch: SiteSwitch) -> dict[str, int]:
-    """By `topic/partition`: the offset of the last mirrored record at the target, -1 where there is none."""
-    return {f"{end.topic}/{end.partition}": end.offset for end in switch.ends}
 
 
 def write_report(bootstrap: str, epoch: int, report: Report) -> None:

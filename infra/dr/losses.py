@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from contracts.kernel.records import SwitchKind
+from contracts.kernel.records import SiteSwitch, SwitchKind
 from contracts.order.events import OrderPlaced
 from contracts.topics import SERVICE_OF, TOPICS
 from infra.dr.effects import Again, Parted, effects
 from infra.dr.old_log import EVENTS, LostEvent, Unmirrored, UnprovenPart, lost_event, unmirrored
-from infra.dr.plan import split_partition
+from infra.dr.plan import ends_of
 from infra.log.event_log import event_in_any_epoch
 from services.kernel.log.reader import Partition, newest_times, offsets_at, read_to_end
 from services.kernel.record.codec import messages_in, own_headers
@@ -122,23 +122,14 @@ class Report:
 
 
 def report_losses(
-    old: str | None,
-    new: str,
-    *,
-    old_site: str,
-    new_site: str,
-    kind: SwitchKind,
-    epoch: int,
-    ends: Mapping[str, int],
-    progress: Progress = lambda _: None,
+    old: str | None, new: str, switch: SiteSwitch, progress: Progress = lambda _: None
 ) -> Report:
     """What the log at `old` (host:port; None where its disk is gone) has and the one at `new` lacks.
 
-    `ends` and `epoch` are as the switch recorded them: by `topic/partition`, the offset at the new site of the last
-    mirrored record, -1 for none. Raises NotCaughtUp or TimeoutError where a log cannot be read.
+    Both are those of `switch`, with its recorded ends. Raises NotCaughtUp or TimeoutError where a log cannot be read.
     """
-    lost = unmirrored(old, new, old_site, kind, epoch, ends, progress)
-    own = {split_partition(name): offset + 1 for name, offset in ends.items()}
+    lost = unmirrored(old, new, switch, progress)
+    own = {partition: offset + 1 for partition, offset in ends_of(switch).items()}
     progress("what the new site did since")
     again, parted = effects(new, lost, own)
     progress("the old site's commands")
@@ -146,8 +137,8 @@ def report_losses(
     losses = [*_by_command(lost.events, requests, again), *_refusals(lost, requests, again)]
     whole = not lost.unproven
     return Report(
-        old_site,
-        new_site,
+        switch.source,
+        switch.target,
         format_time(now_micros()),
         tuple(sorted(losses, key=lambda loss: (loss.at, loss.version))),
         # both sides of the cut must be known
@@ -155,8 +146,8 @@ def report_losses(
         cut_conversations(lost.events, _copied_stock(new, lost.events, own)) if whole else (),
         tuple(parted),
         {f"{topic}/{number}": offset for (topic, number), offset in own.items() if topic in EVENTS},
-        kind,
-        epoch,
+        switch.kind,
+        switch.epoch,
         _verdict(lost),
         tuple(lost.unproven),
         tuple(f"{topic}/{number}" for topic, number in lost.searched),

@@ -22,13 +22,13 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Message
 
-from contracts.kernel.records import Outcome, SwitchKind
+from contracts.kernel.records import Outcome, SiteSwitch, SwitchKind
 from contracts.topics import INPUTS, TOPICS
 from infra.base.errors import NotDone
 from infra.base.waiting import wait_until
 from infra.dr.comparison import record_digest
 from infra.dr.mirror import mirror_positions
-from infra.dr.plan import Show, control_at, split_partition
+from infra.dr.plan import Show, control_at, ends_of
 from infra.log.control import FENCE_TIMEOUT_MS
 from infra.log.event_log import kind_in_any_epoch, read_log
 from infra.log.topics import SERVICES, mirrored_topics
@@ -124,26 +124,17 @@ class Border:
     kept_from: int = 0
 
 
-def unmirrored(
-    old: str | None,
-    new: str,
-    old_site: str,
-    kind: SwitchKind,
-    epoch: int,
-    ends: Mapping[str, int],
-    show: Show,
-) -> Unmirrored:
-    """What the log at `old` (host:port) has and the one at `new` lacks, up to the recorded `ends` of its `epoch`.
+def unmirrored(old: str | None, new: str, switch: SiteSwitch, show: Show) -> Unmirrored:
+    """What the log at `old` (host:port) has and the one at `new` lacks, up to the ends that the switch recorded.
 
     `old` is None where the log is gone: then only the mirror's positions are known. Raises NotCaughtUp where a log
     cannot be read, TimeoutError where the new site does not respond.
     """
     show("the mirror's positions")
-    result, positions = Unmirrored(), mirror_positions(new, old_site)
+    result, positions = Unmirrored(), mirror_positions(new, switch.source)
     borders: dict[str, dict[int, Border]] = {topic: {} for topic in (*EVENTS, *OUTCOMES)}
     existing = partitions_by_topic(new)
-    for name, end in ends.items():
-        topic, number = split_partition(name)
+    for (topic, number), end in ends_of(switch).items():
         if topic in borders and number in existing.get(topic, ()):
             borders[topic][number] = Border(end)
     if old is None:
@@ -156,11 +147,11 @@ def unmirrored(
         return result
     for topic, own in borders.items():
         show(f"the ends of {topic}")
-        result.epoch = max(result.epoch, _look_at(new, topic, own, epoch))
+        result.epoch = max(result.epoch, _look_at(new, topic, own, switch.epoch))
     for topic, own in borders.items():
         show(topic)
         _Tail(old, topic, own, {n: at for (name, n), at in positions.items() if name == topic}).read(
-            result, kind, epoch
+            result, switch.kind, switch.epoch
         )
     return result
 

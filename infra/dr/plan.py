@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from contracts.kernel.records import SiteSwitch
 from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.log.control import READ_SECONDS, SiteSilent, read_site
@@ -16,6 +17,7 @@ from infra.stack.platform import platform_of
 from infra.stack.shop import ROUTED, ROUTER, addresses, http_ready
 from infra.stack.site import Site, home_settings
 from services.kernel.log.control import Control
+from services.kernel.log.reader import Partition
 
 Show = Callable[[str], None]
 
@@ -51,10 +53,9 @@ class Steps:
         self.done.append(SiteStep(name, time.monotonic() - began, doing.detail))
 
 
-def split_partition(partition: str) -> tuple[str, int]:
-    """`topic/partition` in its parts."""
-    topic, _, number = partition.rpartition("/")
-    return topic, int(number)
+def ends_of(switch: SiteSwitch) -> dict[Partition, int]:
+    """The offset of the last mirrored record of each partition at the target, -1 where there is none."""
+    return {(end.topic, end.partition): end.offset for end in switch.ends}
 
 
 def both_sites(settings: StackSettings) -> dict[str, Site]:
@@ -130,7 +131,9 @@ def entrance(settings: StackSettings) -> Entrance:
     home = home_settings(settings)
     if not http_ready(home.health_url(ROUTER), "live"):
         return Entrance(own, f"The router does not run. All addresses are those of {whose}.")
-    routed = {_variable(api): home.url(name) for api, name in ROUTED.items()}
+    routed = {
+        f"DAYBOOK_{api.removesuffix('-api').upper()}_URL": home.url(name) for api, name in ROUTED.items()
+    }
     return Entrance(
         own | routed, f"The APIs' addresses follow the active site. The others are those of {whose}."
     )
@@ -140,7 +143,3 @@ def active_site(sites: Mapping[str, Site]) -> Site | None:
     """The active site of the newest epoch; None where none responds."""
     name = newest_active(controls(sites))
     return None if name is None else sites[name]
-
-
-def _variable(api: str) -> str:
-    return f"DAYBOOK_{api.removesuffix('-api').upper()}_URL"

@@ -12,12 +12,12 @@ import time
 import asyncpg
 from confluent_kafka import KafkaException
 
-from contracts.kernel.records import HoldKind, SiteRole
+from contracts.kernel.records import HoldKind, SiteRole, SiteSwitch
 from infra.base.errors import NotDone
 from infra.base.waiting import wait_until
 from infra.dr.mirror import last_data, reset_internal, seed
 from infra.dr.overview import worker_health, workers
-from infra.dr.plan import Steps, control_at, split_partition
+from infra.dr.plan import Steps, control_at, ends_of
 from infra.log.control import (
     FENCE_TIMEOUT_MS,
     Address,
@@ -33,6 +33,7 @@ from infra.stack.mirror_settings import mirror_transactional_id
 from infra.stack.platform import platform_of
 from infra.stack.shop import MIRROR, OWNER, database_url
 from infra.stack.site import Site
+from services.kernel.log.reader import Partition
 from services.kernel.log.transactions import OwnershipLost, Transactions
 
 NOTHING = -1  # the offset before the first
@@ -43,14 +44,14 @@ _INSERT = """
 INSERT INTO promotion (epoch, topic, partition, ends_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"""
 
 
-def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[str, int]:
+def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[Partition, int]:
     """Keep the mirror at `site` down, fence it, and find the end of the mirrored log.
 
     It is killed: a clean stop takes seconds without writes and gains nothing, because its copy is proven complete
     or its source is gone. The fence ends its open transaction.
 
-    Returns the offset of the last record of each mirrored partition (`topic/partition`), -1 for an empty one. Raises
-    NotDone where it does not stop.
+    Returns the offset of the last record of each mirrored partition, -1 for an empty one. Raises NotDone where it does
+    not stop.
     """
     with steps.step("mirror stopped for good"):
         platform = platform_of(site.settings)
@@ -69,7 +70,7 @@ def stop_mirror(site: Site, source: Site, steps: Steps) -> dict[str, int]:
         topics = [topic for topic in catalogue().values() if topic.mirrored]
         every = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
         doing.detail = f"{len(ends)} of {len(every)} partitions hold records"
-    return {f"{topic}/{number}": ends.get((topic, number), NOTHING) for topic, number in every}
+    return {partition: ends.get(partition, NOTHING) for partition in every}
 
 
 def mirror_running(site: Site) -> bool:
@@ -78,16 +79,15 @@ def mirror_running(site: Site) -> bool:
     return mirror is not None and mirror.running
 
 
-def promote(
-    site: Site, source: Site, epoch: int, ends: dict[str, int], steps: Steps, write_block: HoldKind
-) -> None:
+def promote(site: Site, source: Site, switch: SiteSwitch, steps: Steps, write_block: HoldKind) -> None:
     """Write the role, wait for the workers, accept requests again. A second call continues where the first stopped.
 
     `write_block` refuses requests until the workers are active: `takeover` where logs may be incomplete,
     `quiesced` where they are complete.
     """
+    epoch = switch.epoch
     with steps.step("ends of the mirrored log kept") as doing:
-        doing.detail = _keep_ends(site, epoch, ends)
+        doing.detail = _keep_ends(site, switch)
     with steps.step(f"{site.name} active in epoch {epoch}") as doing:
         role = read_site(site.bootstrap).role
         if (role.role, role.epoch) != ("active", epoch):
@@ -116,9 +116,9 @@ def _active(site: Site, worker: str, epoch: int) -> bool:
     return ready and (body.get("status"), body.get("epoch")) == ("active", epoch)
 
 
-def _keep_ends(site: Site, epoch: int, ends: dict[str, int]) -> str:
+def _keep_ends(site: Site, switch: SiteSwitch) -> str:
     """For readers with tokens of lost writes. A database that is away does not stop the promotion."""
-    rows = [(epoch, *split_partition(partition), offset + 1) for partition, offset in ends.items()]
+    rows = [(switch.epoch, end.topic, end.partition, end.offset + 1) for end in switch.ends]
 
     async def insert() -> None:
         connection = await asyncpg.connect(database_url(site.settings, OWNER), timeout=DATABASE_SECONDS)
@@ -134,8 +134,8 @@ def _keep_ends(site: Site, epoch: int, ends: dict[str, int]) -> str:
     return f"{len(rows)} partitions"
 
 
-def start_reverse(source: Site, target: Site, ends: dict[str, int], steps: Steps) -> None:
-    """Mirror `source` into `target`, starting after the offsets `ends` (`topic/partition`, -1 for none).
+def start_reverse(source: Site, target: Site, switch: SiteSwitch, steps: Steps) -> None:
+    """Mirror `source` into `target`, starting after the ends of the mirrored log that the switch recorded.
 
     Up to there both logs must be equal. A mirror that already runs has its positions and stays unchanged.
     """
@@ -147,7 +147,7 @@ def start_reverse(source: Site, target: Site, ends: dict[str, int], steps: Steps
         if MIRROR not in target.journal.held():
             raise NotDone(f"the mirror at {target.name} is not held: `./daybook --site {target.name} status`")
         forgotten = reset_internal(target.bootstrap, source.name)
-        positions = {split_partition(partition): offset for partition, offset in ends.items() if offset >= 0}
+        positions = {partition: offset for partition, offset in ends_of(switch).items() if offset >= 0}
         seed(target.bootstrap, source.name, positions)
         platform.start(target, MIRROR)
         doing.detail = f"{len(positions)} positions, {len(forgotten)} old topics removed"

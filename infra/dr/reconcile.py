@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from contracts.kernel.records import LossReissued, LossWrittenOff, Outcome, OutcomeBatch
 from contracts.topics import TOPICS
 from infra.base.errors import DaybookError, NotDone
 from infra.base.files import write_whole
 from infra.dr.losses import Loss, LostRequest, Report
-from infra.dr.plan import split_partition
 from infra.log.event_log import EVENT_TOPICS, event_in_any_epoch
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.control import read_control
-from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
+from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end, sound
 from services.kernel.record.codec import decode, encode
 from services.kernel.record.envelope import ReplyAddress, now_micros, sent_again
 
@@ -218,7 +217,7 @@ class Desk:
         self._consumer = clients.follower(bootstrap, options={"fetch.wait.max.ms": 50, "log_level": 3})
         self._replies = {service: self._reply_to(service) for service in TOPICS}
         self._partitions = {topic: len(partitions_of(bootstrap, topic)) for topic in EVENT_TOPICS}
-        positions = [TopicPartition(*split_partition(name), offset) for name, offset in continued.items()]
+        positions = [_position(name, offset) for name, offset in continued.items()]
         self._consumer.assign([*map(self._end, self._replies.values()), *positions])
 
     def __enter__(self) -> Desk:
@@ -258,11 +257,7 @@ class Desk:
         deliver(self._producer, records, DELIVERY_SECONDS + 1)
 
     def _listen(self) -> None:
-        for record in self._consumer.consume(500, 0.05):
-            if (error := record.error()) is not None:
-                if not error.retriable():
-                    raise KafkaException(error)
-                continue
+        for record in sound(self._consumer.consume(500, 0.05)):
             self._receive(record)
 
     def _receive(self, record: Message) -> None:
@@ -285,3 +280,9 @@ class Desk:
         return TopicPartition(
             reply.topic, number, high_watermarks(self._bootstrap, reply.topic, [number])[number]
         )
+
+
+def _position(partition: str, offset: int) -> TopicPartition:
+    """`partition` is `topic/number`."""
+    topic, _, number = partition.rpartition("/")
+    return TopicPartition(topic, int(number), offset)

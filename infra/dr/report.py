@@ -19,7 +19,6 @@ from infra.base.settings import StackSettings
 from infra.dr.export import with_customers
 from infra.dr.incident import (
     SwitchHistory,
-    ends_of,
     read_report,
     record_following,
     situation,
@@ -60,16 +59,7 @@ def make_report(settings: StackSettings, show: Show, note: Show) -> Report:
         raise NotDone("there was no failover: nothing can be missing")
     old = sites[switch.source]
     with readable(old, show) as address:
-        report = report_losses(
-            address,
-            active.bootstrap,
-            old_site=old.name,
-            new_site=active.name,
-            kind=switch.kind,
-            epoch=switch.epoch,
-            ends=ends_of(switch),
-            progress=show,
-        )
+        report = report_losses(address, active.bootstrap, switch, show)
     kept = read_report(active.bootstrap, switch.epoch) if incident is not None else None
     if kept is not None and len(kept.unproven) < len(report.unproven):
         note(f"less of the old log can be read than before: this is the report of {kept.made_at}")

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from contracts.inventory.commands import ReceiveStock
+from contracts.kernel.records import PartitionEnd, SiteSwitch, SwitchKind
 from contracts.order.commands import CancelOrder, PlaceOrder, ShipOrder
 from contracts.order.events import Line
 from infra.log.topics import mirrored_topics
@@ -41,6 +42,14 @@ def ends(bootstrap: str) -> dict[Place, int]:
             offsets = [record.offset() for record in read_to_end(bootstrap, topic, {number: 0})]
             ends_by_partition[topic, number] = max(offsets, default=-1) + 1
     return ends_by_partition
+
+
+def switch(
+    source: str, target: str, kind: SwitchKind, epoch: int, last_offsets: Mapping[Place, int]
+) -> SiteSwitch:
+    """A switch that is done, with these ends of the mirrored log."""
+    recorded = tuple(PartitionEnd(*partition, offset) for partition, offset in last_offsets.items())
+    return SiteSwitch(epoch, kind, source, target, "promoted", recorded, 0)
 
 
 def mirror(

@@ -14,7 +14,6 @@ from contracts.kernel.records import SwitchKind
 from infra.base.waiting import wait_until
 from infra.dr.losses import Report, report_losses
 from infra.dr.mirror import MirrorMeter, last_data, reset_internal, seed
-from infra.dr.plan import split_partition
 from infra.log.event_log import read_log
 from infra.log.topics import catalogue, mirrored_topics
 from infra.stack.embedded.child import Child
@@ -24,12 +23,13 @@ from services.kernel.log.rule import Event
 from services.kernel.log.transactions import Transactions
 from tests.contract.log_rule_cases import TOPIC, event, opening
 from tests.foreign_records import write_log
+from tests.integration.sites import shop
 from tests.integration.sites.test_old_log import abort, refusal, write_answers
 from tests.ports import free_ports
 from tests.stack import site_broker
 
 SECONDS = 270.0  # a mirror beside other tests has taken more than two minutes for its first record
-Ends = dict[str, int]
+Ends = dict[shop.Place, int]
 
 
 @contextmanager
@@ -55,11 +55,11 @@ def ends_at(bootstrap: str) -> Ends:
     ends = last_data(bootstrap, mirrored_topics())
     topics = [topic for topic in catalogue().values() if topic.mirrored]
     every = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
-    return {f"{topic}/{number}": ends.get((topic, number), -1) for topic, number in every}
+    return {partition: ends.get(partition, -1) for partition in every}
 
 
 def report(old: tuple[str, str], new: tuple[str, str], kind: SwitchKind, epoch: int, ends: Ends) -> Report:
-    return report_losses(old[1], new[1], old_site=old[0], new_site=new[0], kind=kind, epoch=epoch, ends=ends)
+    return report_losses(old[1], new[1], shop.switch(old[0], new[0], kind, epoch, ends))
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def test_a_switch_that_lost_nothing_and_one_that_did(tmp_path: Path) -> None:
         write_log(second, [opening(2)])
         with writing(second, 301):
             reset_internal(first, "away")
-            seed(first, "away", {split_partition(name): end for name, end in ends.items() if end >= 0})
+            seed(first, "away", {partition: end for partition, end in ends.items() if end >= 0})
             with mirror(tmp_path / "back", away, home):
                 wait_until(lambda: last_of(first) > 310, "the new site's events come back", SECONDS)
                 write_answers(second, [refusal(number, 2) for number in range(5)])

@@ -6,13 +6,14 @@ import pytest
 
 from contracts.kernel.records import RecordJudged, SiteSwitch
 from infra.dr import incident
-from infra.dr.incident import ends_of, read_history, read_report, record_following, record_step, write_report
+from infra.dr.incident import read_history, read_report, record_following, record_step, write_report
 from infra.dr.losses import Report
+from infra.dr.plan import ends_of
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.journal import TOPIC, read_journal, write_journal
 
-ENDS = {"order.events/0": 41, "order.events/1": -1, "site.journal/0": 7}
+ENDS = {("order.events", 0): 41, ("order.events", 1): -1, ("site.journal", 0): 7}
 
 
 def test_the_steps_of_a_switch_are_kept_beside_decisions(two_brokers: tuple[str, str]) -> None:

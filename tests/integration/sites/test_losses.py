@@ -38,12 +38,10 @@ class Failover:
     old: str
     new: str
     outcomes: dict[str, Outcome]
-    ends: dict[str, int]
+    ends: dict[shop.Place, int]
 
     def losses(self) -> Report:
-        return report_losses(
-            self.old, self.new, old_site="home", new_site="away", kind="unplanned", epoch=2, ends=self.ends
-        )
+        return report_losses(self.old, self.new, shop.switch("home", "away", "unplanned", 2, self.ends))
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def failover(two_brokers: tuple[str, str], start_worker: Start) -> Reported:
         worker.end()
     shop.mirror(old, new, cuts)
     seed(new, "home", {partition: cut - 1 for partition, cut in cuts.items() if cut})
-    recorded = {f"{topic}/{number}": end - 1 for (topic, number), end in shop.ends(new).items()}
+    recorded = {partition: end - 1 for partition, end in shop.ends(new).items()}
     # what is no event, or not of the log, cannot be lost; what a forger wrote is listed like any event
     write_log(old, [entry.record for entry in planted() if not entry.stops])
     write_log(old, [event(1, OTHER, event_id="not a UUID"), opening(2)])

@@ -12,7 +12,6 @@ from contracts.kernel.records import Answer, Outcome, SwitchKind
 from infra.dr.losses import Report, report_losses
 from infra.dr.mirror import reset_internal, seed
 from infra.dr.old_log import UnprovenPart
-from infra.dr.plan import split_partition
 from services.kernel.log import reader
 from services.kernel.record.codec import encode
 from tests.contract.log_rule_cases import ELSEWHERE, NOW, OTHER, TOPIC, LogRecord, event, opening
@@ -58,20 +57,13 @@ class Logs:
     old: str
     new: str
     positions: dict[tuple[str, int], int]
-    ends: dict[str, int]
+    ends: dict[shop.Place, int]
 
     def report(
-        self, kind: SwitchKind = "unplanned", old: str | None = "", ends: dict[str, int] | None = None
+        self, kind: SwitchKind = "unplanned", old: str | None = "", ends: dict[shop.Place, int] | None = None
     ) -> Report:
-        return report_losses(
-            self.old if old == "" else old,
-            self.new,
-            old_site="home",
-            new_site="away",
-            kind=kind,
-            epoch=2,
-            ends=self.ends if ends is None else ends,
-        )
+        switch = shop.switch("home", "away", kind, 2, self.ends if ends is None else ends)
+        return report_losses(self.old if old == "" else old, self.new, switch)
 
     def seeded(self, positions: dict[tuple[str, int], int] | None = None) -> None:
         """The mirror at the new site has these positions, by default the true ones; None of them: no topic."""
@@ -90,7 +82,7 @@ def logs(two_brokers: tuple[str, str]) -> Logs:
     write_answers(old, [refusal(number, 1) for number in range(5)])
     cuts = shop.ends(old)
     shop.mirror(old, new, cuts)
-    ends = {f"{topic}/{number}": end - 1 for (topic, number), end in shop.ends(new).items()}
+    ends = {partition: end - 1 for partition, end in shop.ends(new).items()}
     lost = [event(MIRRORED + version, event_id=name) for version, name in enumerate(LOST, 1)]
     abort(old, lost)
     write_log(old, lost[:1])
@@ -167,7 +159,9 @@ def test_refusals_of_a_log_that_is_shorter_than_the_mirrors_position_are_unknown
 
 def test_a_partition_without_a_recorded_end_is_unknown(logs: Logs) -> None:
     logs.seeded()
-    report = logs.report(ends={name: end for name, end in logs.ends.items() if name != f"{TOPIC}/0"})
+    report = logs.report(
+        ends={partition: end for partition, end in logs.ends.items() if partition != (TOPIC, 0)}
+    )
     assert report.verdict == "unknown between these offsets"
     assert [(part.topic, part.partition, part.first) for part in report.unproven] == [(TOPIC, 0, 0)]
 
@@ -184,7 +178,7 @@ def test_a_log_that_is_gone_is_unknown_behind_the_mirrors_position(logs: Logs) -
 def test_what_came_back_is_not_lost_and_a_rebuilt_log_proves_nothing(logs: Logs) -> None:
     """The last test: it appends to the old log what the new site wrote, as the reversed mirror does."""
     logs.seeded()
-    own = {split_partition(name): end + 1 for name, end in logs.ends.items()}
+    own = {partition: end + 1 for partition, end in logs.ends.items()}
     shop.mirror(logs.new, logs.old, shop.ends(logs.new), own)
     assert lost_events(logs.report("planned")) == [*LOST, NEVER_MIRRORED]
     assert [loss.command_id for loss in logs.report("planned").acknowledged] == ["c-1-5"]
