@@ -70,11 +70,11 @@ def _run_kafka(folder: Path, node: ClassArchive, mirror: ClassArchive) -> None:
     ports = _free_ports(4)
     broker = lone_broker(folder / "broker", *ports[:2], internal_port=ports[2], authority=authority)
     address = broker.own_address
-    place = MirrorPlace(folder / "mirror", ports[3], "home", "away", address, address, ["order.events"])
+    copy = MirrorPlace(folder / "mirror", ports[3], "home", "away", address, address, ["order.events"])
     with _storing(node) as options, _running(broker.prepare(), folder, options) as child:
         child.wait_until(broker.ready, NODE_SECONDS)
-        with _storing(mirror) as options, _running(prepare_mirror(place), folder, options) as copier:
-            copier.wait_until(lambda: listening(place.port), NODE_SECONDS)
+        with _storing(mirror) as options, _running(prepare_mirror(copy), folder, options) as copier:
+            copier.wait_until(lambda: listening(copy.port), NODE_SECONDS)
 
 
 def _run_spark(archive: ClassArchive) -> None:

@@ -27,10 +27,10 @@ def test_a_broker_and_a_mirror_map_their_classes(tmp_path: Path) -> None:
     try:
         broker.wait_until(node.ready, SECONDS)
         assert class_archive(NODE, jars).file.name in mapped(broker.pid)
-        place = MirrorPlace(
+        copy = MirrorPlace(
             tmp_path / "mirror", third, "home", "away", node.address, node.address, ["order.events"]
         )
-        mirror = Child(prepare_mirror(place), tmp_path / "mirror.log")
+        mirror = Child(prepare_mirror(copy), tmp_path / "mirror.log")
         try:
             mirror.wait_until(lambda: listening(third), SECONDS)
             assert class_archive(MIRROR, jars).file.name in mapped(mirror.pid)
