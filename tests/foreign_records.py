@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka import Producer
 
 from contracts.kernel.records import RecordJudged, RecordVerdict
-from services.kernel.log.journal import write_journal
+from services.kernel.log.control import write_journal
 from services.kernel.log.rule import identity
 from services.kernel.record.envelope import now_micros, partition_of, read_headers
 from tests.contract.log_rule_cases import ELSEWHERE, NOW, TOPIC, LogRecord, event

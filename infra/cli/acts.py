@@ -24,8 +24,7 @@ from infra.dr.topic_copy import NotCopied
 from infra.log.control import PATIENT_SECONDS, READ_SECONDS
 from infra.stack.platform import platform_of
 from infra.stack.site import Site, home_settings
-from services.kernel.log.control import read_control
-from services.kernel.log.journal import TOPIC, write_journal
+from services.kernel.log.control import JOURNAL, read_control, write_journal
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.transactions import OwnershipLost
 from services.kernel.record.codec import Undecodable, decode
@@ -72,7 +71,7 @@ def recorded(act: str, subject: str, why: str = "", kafka: str = "") -> Iterator
     try:
         write("done", PATIENT_SECONDS)
     except FAILURES as error:
-        fail(f"`{act}` is done, but {TOPIC} has no record of it: {error}")
+        fail(f"`{act}` is done, but {JOURNAL} has no record of it: {error}")
 
 
 @contextmanager
@@ -108,7 +107,7 @@ def journal(kafka: Kafka = "") -> None:
     """Show what operators did: when, who by their random id, what, why, and how it ended."""
     table = Table("at", "who", "what", "of", "why", "outcome", whole=True)
     try:
-        for record in read_to_end(kafka or running_settings().kafka, TOPIC, {0: 0}):
+        for record in read_to_end(kafka or running_settings().kafka, JOURNAL, {0: 0}):
             with suppress(Undecodable):
                 if isinstance(acted := decode(record.value()), OperatorActed):
                     at = format_time(acted.acted_at)[:19] + "Z"

@@ -29,8 +29,7 @@ from infra.log.streams import (
     stopped_streams,
 )
 from infra.stack.site import peer
-from services.kernel.log.control import read_control
-from services.kernel.log.journal import read_journal
+from services.kernel.log.control import read_control, read_journal
 from services.kernel.log.rule import REASONS
 from services.kernel.record.envelope import format_time
 

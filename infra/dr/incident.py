@@ -22,8 +22,7 @@ from infra.dr.losses import Report
 from infra.dr.plan import both_sites, controls, newest_active
 from infra.log.control import READ_SECONDS
 from infra.stack.site import Site
-from services.kernel.log.control import Control
-from services.kernel.log.journal import TOPIC, write_journal
+from services.kernel.log.control import JOURNAL, Control, write_journal
 from services.kernel.log.reader import Partition, partitions_by_topic, read_to_end
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import now_micros
@@ -186,9 +185,9 @@ def read_report(bootstrap: str, epoch: int) -> Report | None:
 
 
 def _records(bootstrap: str) -> Iterable[object]:
-    if TOPIC not in partitions_by_topic(bootstrap):
+    if JOURNAL not in partitions_by_topic(bootstrap):
         return  # a shop that was never upgraded to this topic
-    for record in read_to_end(bootstrap, TOPIC, {0: 0}):
+    for record in read_to_end(bootstrap, JOURNAL, {0: 0}):
         try:
             yield decode(record.value())
         except Undecodable:  # foreign

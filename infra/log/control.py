@@ -31,12 +31,12 @@ from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.completion import Unsettled, settle, slot_partitions
 from services.kernel.log.control import (
     ALONE,
+    CONTROL,
     HOLD,
     INPUTS,
     LEASE,
     ROLE,
     STORAGE,
-    TOPIC,
     Control,
     ControlSource,
     read_control,
@@ -60,12 +60,12 @@ def write_role(bootstrap: str, role: SiteRole) -> None:
     own = read_control(bootstrap)
     skipped = range(own.role.epoch + 1, role.epoch) if own.named else ()
     for written in (*(SiteRole(role.site, "passive", epoch) for epoch in skipped), role):
-        _write(bootstrap, ROLE, encode(TOPIC, written))
+        _write(bootstrap, ROLE, encode(CONTROL, written))
 
 
 def write_hold(bootstrap: str, kind: HoldKind, epoch: int) -> None:
     """Block writes at the site, in this epoch."""
-    _write(bootstrap, HOLD, encode(TOPIC, SiteHold(kind, epoch, now_micros())))
+    _write(bootstrap, HOLD, encode(CONTROL, SiteHold(kind, epoch, now_micros())))
 
 
 def lift_hold(bootstrap: str) -> None:
@@ -75,7 +75,7 @@ def lift_hold(bootstrap: str) -> None:
 
 def write_alone(bootstrap: str, epoch: int) -> None:
     """Record that the other site cannot be active in this epoch: the site writes without proof until it sees it."""
-    _write(bootstrap, ALONE, encode(TOPIC, SiteAlone(epoch, now_micros())))
+    _write(bootstrap, ALONE, encode(CONTROL, SiteAlone(epoch, now_micros())))
 
 
 def lift_alone(bootstrap: str) -> None:
@@ -85,17 +85,17 @@ def lift_alone(bootstrap: str) -> None:
 
 def write_lease(bootstrap: str, seconds: int) -> None:
     """Let the other site write for so long after it has read this; 0: there is no lease."""
-    _write(bootstrap, LEASE, encode(TOPIC, SiteLease(seconds, now_micros())))
+    _write(bootstrap, LEASE, encode(CONTROL, SiteLease(seconds, now_micros())))
 
 
 def write_inputs(bootstrap: str, phase: InputPhase) -> None:
     """Move the site's inputs to this phase (ADR 20)."""
-    _write(bootstrap, INPUTS, encode(TOPIC, CommandInputs(phase, now_micros())))
+    _write(bootstrap, INPUTS, encode(CONTROL, CommandInputs(phase, now_micros())))
 
 
 def write_storage_block(bootstrap: str, folder: str, free_bytes: int, seconds: float = WRITE_SECONDS) -> None:
     """Refuse new commands: the disk of `folder` is nearly full."""
-    _write(bootstrap, STORAGE, encode(TOPIC, StorageBlock(folder, free_bytes, now_micros())), seconds)
+    _write(bootstrap, STORAGE, encode(CONTROL, StorageBlock(folder, free_bytes, now_micros())), seconds)
 
 
 def lift_storage_block(bootstrap: str, seconds: float = WRITE_SECONDS) -> None:
@@ -176,7 +176,7 @@ def _settle(bootstrap: str, layout: SlotLayout) -> None:
 
 
 def _write_layout(bootstrap: str, layout: SlotLayout) -> SlotLayout:
-    record = NewRecord(TOPIC, f"layout/{layout.service}", encode(TOPIC, layout), 0)
+    record = NewRecord(CONTROL, f"layout/{layout.service}", encode(CONTROL, layout), 0)
     deliver(clients.writer(bootstrap, {"log_level": 0}), [record], WRITE_SECONDS)
     return layout
 
@@ -188,7 +188,7 @@ def _write(bootstrap: str, key: str, value: bytes | None, seconds: float = WRITE
         "message.timeout.ms": int(seconds * 1000),
         "log_level": 0,
     }
-    deliver(clients.writer(bootstrap, options), [NewRecord(TOPIC, key, value, 0)], seconds + 1)
+    deliver(clients.writer(bootstrap, options), [NewRecord(CONTROL, key, value, 0)], seconds + 1)
 
 
 class Address(NamedTuple):

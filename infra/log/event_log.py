@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 
 from contracts.kernel.records import EpochsRecorded
-from services.kernel.log.control import read_control
-from services.kernel.log.journal import TOPIC as JOURNAL
-from services.kernel.log.journal import read_journal, write_journal
+from services.kernel.log.control import JOURNAL, read_control, read_journal, write_journal
 from services.kernel.log.reader import high_watermarks, partitions_by_topic, partitions_of, read_to_end
 from services.kernel.log.rule import (
     FIRST_EPOCH,

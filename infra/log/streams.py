@@ -13,7 +13,7 @@ from confluent_kafka import Message
 
 from contracts.kernel.records import RecordJudged, RecordVerdict
 from infra.base.errors import DaybookError
-from services.kernel.log.journal import read_journal, write_journal
+from services.kernel.log.control import read_journal, write_journal
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import (
     OPENING_KEY,

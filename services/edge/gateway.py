@@ -23,8 +23,7 @@ from contracts.topics import TOPICS
 from services.edge.problems import LogUnavailable, OutcomeUnknown, Overloaded, SiteUnavailable, Unavailable
 from services.edge.settings import ApiSettings
 from services.kernel.log import clients
-from services.kernel.log.control import TOPIC as CONTROL
-from services.kernel.log.control import Control
+from services.kernel.log.control import CONTROL, Control
 from services.kernel.log.proof import SiteProver
 from services.kernel.log.reader import high_watermarks
 from services.kernel.record.codec import Undecodable, decode, encode

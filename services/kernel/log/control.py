@@ -1,37 +1,49 @@
-"""`site.control`: the site's role and epoch, what holds its writers back, each service's slot layout, and the
-phase of the inputs."""
+"""The two topics of a site, which have one partition and few records: every process reads them whole and follows them.
+
+`site.control`: the site's role and epoch, what holds its writers back, each service's slot layout, and the phase of the
+inputs. `site.journal`: decisions on records of the log, changes of the active site, and operators' acts; mirrored, kept
+for ever, written by the active site.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from contracts.kafka_address import bootstrap_of
 from contracts.kernel.records import (
     CommandInputs,
+    EpochsRecorded,
+    LossReport,
+    OperatorActed,
+    RecordJudged,
     SiteAlone,
     SiteHold,
     SiteLease,
     SiteRole,
+    SiteSwitch,
     SlotLayout,
     StorageBlock,
 )
 from services.kernel.log import clients
+from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.foreign import foreign
 from services.kernel.log.reader import NotKnown, read_to_end
-from services.kernel.record.codec import Undecodable, decode
+from services.kernel.log.rule import Journal, Judged, stream_of
+from services.kernel.record.codec import Undecodable, decode, encode
 
 Phase: TypeAlias = Literal["commands", "inbox", "closed"]
 """How far a site's workers have moved from writing to the commands to writing to the inbox (ADR 20)."""
-TOPIC = "site.control"
+CONTROL, JOURNAL = "site.control", "site.journal"
 ROLE, HOLD, STORAGE, INPUTS = "role", "hold", "storage", "inputs"
 ALONE, LEASE = "alone", "lease"
 PHASES: Sequence[Phase] = ("commands", "inbox", "closed")
+WRITE_SECONDS = 20.0
 
 
 @dataclass
@@ -146,7 +158,7 @@ class Control:
 def read_control(bootstrap: str) -> Control:
     """The state of `site.control` at this moment."""
     control = Control()
-    for record in read_to_end(bootstrap, TOPIC, {0: 0}):
+    for record in read_to_end(bootstrap, CONTROL, {0: 0}):
         control.take(record.key(), record.value())
     return control
 
@@ -160,7 +172,7 @@ class ControlSource:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._start = TopicPartition(TOPIC, 0, OFFSET_BEGINNING)
+        self._start = TopicPartition(CONTROL, 0, OFFSET_BEGINNING)
         self._consumer: Consumer | None = None
 
     def read(self, seconds: float) -> Control:
@@ -174,7 +186,7 @@ class ControlSource:
                 self._consumer = clients.reader(self._bootstrap, backoff | options)
             _, end = self._consumer.get_watermark_offsets(self._start, timeout=seconds)
             if end == 0:
-                raise NotKnown(f"{TOPIC} at {bootstrap_of(self._bootstrap)} has no record yet")
+                raise NotKnown(f"{CONTROL} at {bootstrap_of(self._bootstrap)} has no record yet")
             self._consumer.assign([self._start])
             return self._read_to(self._consumer, end, until)
         except NotKnown:
@@ -200,7 +212,7 @@ class ControlSource:
                     raise KafkaException(error)
                 elif record.offset() >= end:
                     return control
-        raise NotKnown(f"{TOPIC} at {bootstrap_of(self._bootstrap)} could not be read in time")
+        raise NotKnown(f"{CONTROL} at {bootstrap_of(self._bootstrap)} could not be read in time")
 
 
 class ControlWatch:
@@ -212,24 +224,104 @@ class ControlWatch:
         threading.Thread(target=self._follow, name="control", daemon=True).start()
 
     def _follow(self) -> None:
-        """Runs as long as the process. While the broker is unreachable, nothing changes."""
-        partition, seen = TopicPartition(TOPIC, 0, 0), Control()
-        consumer = clients.reader(self._bootstrap, clients.LASTING)
-        consumer.assign([partition])
-        while True:
-            record = consumer.poll(1)
-            if record is None:
-                continue
-            if record.error() is None:
-                if not seen.take(record.key(), record.value()):
-                    foreign(record, "not_ours")
-                # The end that came with the last records: the event for it comes half a second later.
-                _, end = consumer.get_watermark_offsets(partition, cached=True)
-                whole = record.offset() + 1 >= end
-            else:
-                whole = record.error().code() == KafkaError._PARTITION_EOF
+        seen = Control()
+        for record, whole in _followed(self._bootstrap, CONTROL):
+            if record is not None and not seen.take(record.key(), record.value()):
+                foreign(record, "not_ours")
             if whole:
                 self.control = replace(seen, layouts=dict(seen.layouts))
+
+
+def _followed(bootstrap: str, topic: str) -> Iterator[tuple[Message | None, bool]]:
+    """The records of a site's topic from the first one on, for the process's life, each with whether the topic has no
+    more at this moment; without a record where only that is new. While the broker is unreachable, nothing comes."""
+    partition = TopicPartition(topic, 0, 0)
+    consumer = clients.reader(bootstrap, clients.LASTING)
+    consumer.assign([partition])
+    while True:
+        record = consumer.poll(1)
+        if record is None:
+            continue
+        if record.error() is None:
+            # The end that came with the last records: the event for it comes half a second later.
+            _, end = consumer.get_watermark_offsets(partition, cached=True)
+            yield record, record.offset() + 1 >= end
+        elif record.error().code() == KafkaError._PARTITION_EOF:
+            yield None, True
+
+
+def with_record(journal: Journal, value: bytes | None) -> Journal:
+    """The journal with one more record. What is not a decision of ours changes nothing: a foreign record here
+    must not stop a reader."""
+    try:
+        match decode(value):
+            case RecordJudged() as judged:
+                return with_judgement(journal, judged)
+            case EpochsRecorded(topic=topic, epochs=epochs):
+                return replace(journal, epochs={**journal.epochs, topic: frozenset(epochs)})
+            case _:
+                return journal
+    except Undecodable:
+        return journal
+
+
+def with_judgement(journal: Journal, judged: RecordJudged) -> Journal:
+    """The journal with one more decision."""
+    about = Judged(judged.stream, judged.version, judged.event_id, judged.digest)
+    number = journal.count + 1
+    return replace(
+        journal,
+        verdicts={**journal.verdicts, about: judged.verdict},
+        streams={**journal.streams, judged.stream: number},
+        count=number,
+    )
+
+
+def read_journal(bootstrap: str) -> Journal:
+    """The decisions that are recorded at this moment."""
+    journal = Journal()
+    for record in read_to_end(bootstrap, JOURNAL, {0: 0}):
+        journal = with_record(journal, record.value())
+    return journal
+
+
+class JournalWatch:
+    """Follows `site.journal` in its own thread: `journal` is its newest state, never a half-read one."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.journal = read_journal(bootstrap)
+        self._bootstrap = bootstrap
+        self._looked_at: Journal | None = None
+        threading.Thread(target=self._follow, name="journal", daemon=True).start()
+
+    def news(self, honoured: Journal, topic: str) -> bool:
+        """Whether there is a decision on records of an events topic that `honoured` does not contain."""
+        now = self.journal
+        if now is self._looked_at:
+            return False
+        self._looked_at, streams = now, stream_of(topic, "")
+        return now.epochs.get(topic) != honoured.epochs.get(topic) or any(
+            about.stream.startswith(streams) and honoured.verdicts.get(about) != verdict
+            for about, verdict in now.verdicts.items()
+        )
+
+    def _follow(self) -> None:
+        seen = Journal()
+        for record, whole in _followed(self._bootstrap, JOURNAL):
+            if record is not None:
+                seen = with_record(seen, record.value())
+            if whole:
+                self.journal = seen
+
+
+def write_journal(
+    bootstrap: str,
+    records: Iterable[tuple[str, RecordJudged | EpochsRecorded | SiteSwitch | LossReport | OperatorActed]],
+) -> None:
+    """Append records (key and value). Raises TimeoutError where the broker does not take them."""
+    producer = clients.writer(bootstrap, {"message.timeout.ms": int(WRITE_SECONDS * 1000), "log_level": 0})
+    new = (NewRecord(JOURNAL, key, encode(JOURNAL, record), 0) for key, record in records)
+    deliver(producer, new, WRITE_SECONDS + 1)
 
 
 def transactional_ids(service: str, slot: int) -> Sequence[str]:

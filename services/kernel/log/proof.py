@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from prometheus_client import Gauge
 
 from services.kernel.log import clients
-from services.kernel.log.control import TOPIC, Control, ControlSource
+from services.kernel.log.control import CONTROL, Control, ControlSource
 from services.kernel.log.reader import NotKnown
 
 GAP_SECONDS = 2.0
@@ -116,7 +116,7 @@ class SiteProver:
         while True:
             began = boot_seconds()
             try:
-                self._admin.list_topics(TOPIC, CONTACT_SECONDS)
+                self._admin.list_topics(CONTROL, CONTACT_SECONDS)
                 self._proof.contact(began, boot_seconds())
             except KafkaException:
                 pass  # a gap, if it lasts

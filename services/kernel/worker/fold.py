@@ -16,9 +16,8 @@ from confluent_kafka import Message, Producer
 
 from contracts.kernel.records import EpochOpened, Outcome, RecordJudged, Remembered
 from contracts.topics import SERVICE_OF, TOPICS
+from services.kernel.log.control import JOURNAL, with_judgement
 from services.kernel.log.foreign import answer_of, foreign, place_of
-from services.kernel.log.journal import TOPIC as JOURNAL
-from services.kernel.log.journal import with_judgement
 from services.kernel.log.reader import events_follower, high_watermarks, read_to_end, sound
 from services.kernel.log.rule import (
     OPENING_KEY,

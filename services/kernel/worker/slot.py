@@ -22,8 +22,14 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from contracts.topics import INPUTS, TOPICS
 from services.kernel.errors import KernelError
 from services.kernel.log.completion import Unsettled, settle, slot_partitions
-from services.kernel.log.control import Control, Phase, read_control, snapshot_id, transactional_ids
-from services.kernel.log.journal import read_journal
+from services.kernel.log.control import (
+    Control,
+    Phase,
+    read_control,
+    read_journal,
+    snapshot_id,
+    transactional_ids,
+)
 from services.kernel.log.reader import (
     LogTail,
     NotKnown,

@@ -27,8 +27,7 @@ from services.kernel.exit_codes import (
     EXIT_STOOD_DOWN,
     EXIT_STOPPED,
 )
-from services.kernel.log.control import Control, ControlWatch, read_control
-from services.kernel.log.journal import JournalWatch
+from services.kernel.log.control import Control, ControlWatch, JournalWatch, read_control
 from services.kernel.log.proof import SiteProver
 from services.kernel.log.reader import events_follower, sound
 from services.kernel.log.transactions import Aborted, Fenced, OwnershipLost

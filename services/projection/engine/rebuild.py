@@ -22,7 +22,7 @@ from typing import Any, Generic
 
 import asyncpg
 
-from services.kernel.log.journal import read_journal
+from services.kernel.log.control import read_journal
 from services.kernel.log.reader import partition_counts
 from services.kernel.log.rule import Journal
 from services.projection.engine.database import create_tables, pool

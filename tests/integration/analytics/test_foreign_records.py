@@ -17,7 +17,7 @@ from analytics.replay import Replay, replay
 from contracts.inventory.events import StockReceived
 from infra.log.topics import catalogue
 from infra.log.topics import create_topics as create_catalogue_topics
-from services.kernel.log.journal import TOPIC as JOURNAL
+from services.kernel.log.control import JOURNAL
 from services.kernel.log.rule import Journal, Reading, Step
 from tests.contract.log_rule_cases import LogRecord
 from tests.foreign_records import EVENTS, judge, planted, write_log

@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from contracts.kernel.records import SiteHold, SiteRole, SlotLayout
-from services.kernel.log.control import TOPIC as CONTROL
-from services.kernel.log.journal import TOPIC as JOURNAL
+from services.kernel.log.control import CONTROL, JOURNAL
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
 from tests.integration.api.processes import PATIENCE, process

@@ -20,8 +20,7 @@ from infra.lab.checker.evidence import read_evidence
 from infra.log import parked
 from infra.log.parked import Parked, parked_commands
 from infra.log.topics import create_topics
-from services.kernel.log.control import Control
-from services.kernel.log.journal import TOPIC as JOURNAL
+from services.kernel.log.control import JOURNAL, Control
 from services.kernel.log.reader import read_to_end
 from services.kernel.record.codec import decode, encode
 from services.kernel.record.envelope import (

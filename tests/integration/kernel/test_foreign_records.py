@@ -16,7 +16,7 @@ from infra.base.waiting import wait_until
 from infra.log.control import lift_hold, write_hold, write_role
 from infra.log.topics import catalogue, create_topics
 from services.kernel.exit_codes import EXIT_JUDGED
-from services.kernel.log.journal import write_journal
+from services.kernel.log.control import write_journal
 from services.kernel.log.reader import read_to_end
 from services.kernel.log.rule import OPENING_KEY, digest_of
 from services.kernel.record.envelope import now_micros, partition_of

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from contracts.kernel.records import RecordJudged, RecordVerdict
-from services.kernel.log.journal import write_journal
+from services.kernel.log.control import write_journal
 from services.kernel.log.rule import identity
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import partition_of, uuid7, write_headers

@@ -29,8 +29,7 @@ from contracts.order.events import (
 )
 from infra.base.waiting import wait_until
 from services.kernel.log import clients
-from services.kernel.log.control import TOPIC as CONTROL
-from services.kernel.log.journal import TOPIC as JOURNAL
+from services.kernel.log.control import CONTROL, JOURNAL
 from services.kernel.log.reader import partition_counts
 from services.kernel.log.rule import OPENING_KEY
 from services.kernel.record.codec import encode

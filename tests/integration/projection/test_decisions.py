@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from contracts.kernel.records import RecordJudged, RecordVerdict
 from contracts.order.events import OrderConfirmed
-from services.kernel.log.journal import write_journal
+from services.kernel.log.control import write_journal
 from services.kernel.log.rule import identity
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import uuid7

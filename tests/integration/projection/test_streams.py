@@ -18,8 +18,7 @@ from infra.log.control import write_role
 from infra.log.streams import stream_lines
 from infra.log.topics import create_topics
 from infra.stack.compose.engine import Container
-from services.kernel.log.control import Control
-from services.kernel.log.journal import read_journal
+from services.kernel.log.control import Control, read_journal
 from services.projection.engine.parked_keys import parked_keys
 from tests.integration.projection.bad_records import FOREIGN, STOPS, Planted
 from tests.integration.projection.conftest import Shop

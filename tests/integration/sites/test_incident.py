@@ -11,7 +11,7 @@ from infra.dr.losses import Report
 from infra.dr.plan import ends_of
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
-from services.kernel.log.journal import TOPIC, read_journal, write_journal
+from services.kernel.log.control import JOURNAL, read_journal, write_journal
 
 ENDS = {("order.events", 0): 41, ("order.events", 1): -1, ("site.journal", 0): 7}
 
@@ -23,7 +23,7 @@ def test_the_steps_of_a_switch_are_kept_beside_decisions(two_brokers: tuple[str,
     begun = record_step(
         bootstrap, SiteSwitch(5, "unplanned", "home", "away", "begun", (), 0), "stopped", ENDS
     )
-    deliver(clients.writer(bootstrap), [NewRecord(TOPIC, "switch/5", b"not ours", 0)], 20)
+    deliver(clients.writer(bootstrap), [NewRecord(JOURNAL, "switch/5", b"not ours", 0)], 20)
     record_step(bootstrap, begun, "promoted")
     history = read_history(bootstrap)
     assert [step.step for step in history.steps] == ["stopped", "promoted"]

@@ -6,7 +6,7 @@ import pytest
 
 from contracts.kernel.records import SiteAlone, SiteHold, SiteRole, StorageBlock
 from services.edge.problems import SiteUnavailable
-from services.kernel.log.control import ALONE, HOLD, ROLE, STORAGE, TOPIC, Control
+from services.kernel.log.control import ALONE, CONTROL, HOLD, ROLE, STORAGE, Control
 from services.kernel.log.proof import claimed_epoch
 from services.kernel.record.codec import encode
 
@@ -18,7 +18,7 @@ Step = tuple[str, SiteRole | SiteHold | SiteAlone | StorageBlock | None]
 def after(steps: Sequence[Step]) -> Control:
     control = Control()
     for key, record in steps:
-        control.take(key.encode(), None if record is None else encode(TOPIC, record))
+        control.take(key.encode(), None if record is None else encode(CONTROL, record))
     return control
 
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from contracts.kernel.records import SiteRole, SlotLayout
 from services.kernel.log import clients
-from services.kernel.log.control import TOPIC, Control, ControlWatch
+from services.kernel.log.control import CONTROL, Control, ControlWatch
 from services.kernel.record.codec import encode
 
 
@@ -60,11 +60,11 @@ class _Broker:
 
 
 def role(offset: int, epoch: int) -> _Record:
-    return _Record(offset, b"role", encode(TOPIC, SiteRole("home", "active", epoch)))
+    return _Record(offset, b"role", encode(CONTROL, SiteRole("home", "active", epoch)))
 
 
 def layout(offset: int, service: str) -> _Record:
-    return _Record(offset, f"layout/{service}".encode(), encode(TOPIC, SlotLayout(service, 1, 1)))
+    return _Record(offset, f"layout/{service}".encode(), encode(CONTROL, SlotLayout(service, 1, 1)))
 
 
 def followed(monkeypatch: pytest.MonkeyPatch, *script: tuple[_Record, int]) -> list[tuple[int, list[str]]]:

@@ -20,7 +20,7 @@ from contracts.kernel.records import SiteAlone, SiteHold, SiteLease, SiteRole
 from infra.dr import plan, promotion
 from infra.log.control import Address, SiteSilent
 from services.kernel.log import proof
-from services.kernel.log.control import ALONE, HOLD, LEASE, ROLE, TOPIC, Control
+from services.kernel.log.control import ALONE, CONTROL, HOLD, LEASE, ROLE, Control
 from services.kernel.record.codec import encode
 
 HOP = 0.002
@@ -80,7 +80,7 @@ class Model:
         if (site, visible) not in self._controls:
             control = self._controls[site, visible] = Control()
             for _, key, record in records[:visible]:
-                assert control.take(key.encode(), encode(TOPIC, record))
+                assert control.take(key.encode(), encode(CONTROL, record))
         return self._controls[site, visible]
 
     def begin(self, step: Step) -> None:
