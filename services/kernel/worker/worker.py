@@ -52,30 +52,6 @@ RECORD_SECONDS = 1.0
 log = structlog.get_logger()
 
 
-class Standby:
-    """Keeps a slot warm: `run_once` folds what came, until the site becomes active and the slot is opened."""
-
-    def __init__(self, slot: Slot[Any, Any, Any]) -> None:
-        slot.stand_by()
-        self._slot = slot
-        self._consumer = events_follower(slot.config.bootstrap, slot.fold.positions)
-
-    def run_once(self) -> int:
-        """Fold what has come; how many records. Raises KafkaException."""
-        records = sound(self._consumer.consume(BATCH, IDLE_SECONDS))
-        if records:
-            with self._slot.lock:
-                for record in records:
-                    self._slot.fold.take(record)
-                for partition in self._slot.partitions.values():
-                    partition.expire(now_micros())
-                    partition.evict_unchanged(BATCH)
-        return len(records)
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
 class RecordsJudged(KernelError):
     """An operator decided on records of this service: their keys are folded anew at the next start."""
 
@@ -90,7 +66,7 @@ def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings, me
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        _work(aggregate, settings, metrics, stop)
+        _Worker(aggregate, settings, metrics, stop).run()
     except LayoutChanged as error:
         log.warning("layout_changed", reason=str(error), next="the supervisor starts this slot again")
         return EXIT_LAYOUT
@@ -111,161 +87,158 @@ def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings, me
     return EXIT_STOPPED
 
 
-def _work(
-    aggregate: Aggregate[Any, Any, Any],
-    settings: WorkerSettings,
-    metrics: WorkerMetrics,
-    stop: threading.Event,
-) -> None:
-    watch, journal = ControlWatch(settings.kafka), JournalWatch(settings.kafka)
-    layout = _own_layout(aggregate.name, settings.slot, watch, metrics, stop)
-    if layout is None:
-        return
-    config = SlotConfig(
-        bootstrap=settings.kafka,
-        slot=settings.slot,
-        layout=layout.number,
-        slots=layout.slots,
-        transaction_timeout_ms=settings.transaction_timeout_ms,
-        window=Window(settings.retry_window_hours, ANSWERS_PER_PARTITION),
-        snapshot_seconds=settings.snapshot_seconds,
-    )
-    slot: Slot[Any, Any, Any] = Slot(aggregate, config, lambda error: _end_process(error, slot, watch))
-    if not watch.control.writing:
-        _stand_by(slot, watch, journal, metrics, stop)
-    if not stop.is_set():
-        try:
-            _run_loop(slot, settings, watch, journal, metrics, stop)
-        except Fenced as error:
-            if (reason := _why_fenced(slot, watch)) is not None:
-                raise reason(str(error)) from error
-            raise
-    slot.close()
+class _Worker:
+    """One slot's process: the records of its site, and what it does while the site is passive or active."""
 
+    def __init__(
+        self,
+        aggregate: Aggregate[Any, Any, Any],
+        settings: WorkerSettings,
+        metrics: WorkerMetrics,
+        stop: threading.Event,
+    ) -> None:
+        self._aggregate, self._settings, self._metrics, self._stop = aggregate, settings, metrics, stop
+        self._watch, self._journal = ControlWatch(settings.kafka), JournalWatch(settings.kafka)
 
-def _own_layout(
-    service: str, slot: int, watch: ControlWatch, metrics: WorkerMetrics, stop: threading.Event
-) -> SlotLayout | None:
-    """Wait until the service's layout is open and has this slot. Returns None where the process is stopped before."""
-    while not stop.is_set():
-        layout = watch.control.layout(service)
-        if layout.number > 0 and slot < layout.slots:
-            metrics.placed(layout.number)
-            return layout
-        metrics.waiting(
-            f"{service} has {layout.slots} slots, none of them is number {slot}"
-            if layout.number > 0
-            else "the slot layout is being changed: if that was interrupted, run the same command again"
+    def run(self) -> None:
+        """Returns when the process is stopped. Raises what `run_worker` maps to exit codes."""
+        if (layout := self._own_layout()) is None:
+            return
+        settings = self._settings
+        config = SlotConfig(
+            bootstrap=settings.kafka,
+            slot=settings.slot,
+            layout=layout.number,
+            slots=layout.slots,
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            window=Window(settings.retry_window_hours, ANSWERS_PER_PARTITION),
+            snapshot_seconds=settings.snapshot_seconds,
         )
-        stop.wait(LAYOUT_SECONDS)
-    return None
+        slot: Slot[Any, Any, Any] = Slot(
+            self._aggregate, config, lambda error: self._end_process(error, slot)
+        )
+        if not self._watch.control.writing:
+            self._stand_by(slot)
+        if not self._stop.is_set():
+            try:
+                self._run_loop(slot)
+            except Fenced as error:
+                if (reason := self._why_fenced(slot)) is not None:
+                    raise reason(str(error)) from error
+                raise
+        slot.close()
 
+    def _own_layout(self) -> SlotLayout | None:
+        """Wait until the service's layout is open and has this slot. Returns None if the process is stopped before."""
+        service, slot = self._aggregate.name, self._settings.slot
+        while not self._stop.is_set():
+            layout = self._watch.control.layout(service)
+            if layout.number > 0 and slot < layout.slots:
+                self._metrics.placed(layout.number)
+                return layout
+            self._metrics.waiting(
+                f"{service} has {layout.slots} slots, none of them is number {slot}"
+                if layout.number > 0
+                else "the slot layout is being changed: if that was interrupted, run the same command again"
+            )
+            self._stop.wait(LAYOUT_SECONDS)
+        return None
 
-def _require_layout(slot: Slot[Any, Any, Any], control: Control) -> None:
-    """Raises `LayoutChanged` as soon as the partitions are to be shared in another way."""
-    latest = control.layout(slot.aggregate.name)
-    if latest.number != slot.config.layout:
-        raise LayoutChanged(f"layout {slot.config.layout} is followed by {latest.number}")
+    def _stand_by(self, slot: Slot[Any, Any, Any]) -> None:
+        """Fold the mirrored log, to keep the slot warm, until the site becomes active."""
+        slot.stand_by()
+        consumer = events_follower(self._settings.kafka, slot.fold.positions)
+        keep_what_is_here()
+        self._metrics.standing_by(slot.restore_seconds, slot.fold.positions)
+        log.info("standing_by", service=slot.aggregate.name, seconds=slot.restore_seconds)
+        while not self._stop.is_set() and not self._watch.control.writing:
+            if records := sound(consumer.consume(BATCH, IDLE_SECONDS)):
+                with slot.lock:
+                    for record in records:
+                        slot.fold.take(record)
+                    for partition in slot.partitions.values():
+                        partition.expire(now_micros())
+                        partition.evict_unchanged(BATCH)
+            self._check(slot, self._watch.control)
+        consumer.close()
 
+    def _run_loop(self, slot: Slot[Any, Any, Any]) -> None:
+        aggregate, settings, metrics, watch = self._aggregate, self._settings, self._metrics, self._watch
+        metrics.activating()
+        why_not = self._proof()
+        seconds = settings.transaction_timeout_ms / 1000
+        end_when_stuck(
+            settings.kafka, slot.transactions, seconds, lambda error: self._end_process(error, slot)
+        )
+        inputs = slot.open()
+        keep_what_is_here()
+        executor = Executor(
+            aggregate,
+            slot.partitions,
+            slot.counts,
+            slot.epoch,
+            lambda: read_control(settings.kafka).role.epoch,
+            lambda: watch.control.phase,
+        )
+        if slot.taking_over:
+            resent = take_over(slot, executor, settings.takeover_hours)
+            log.info("taken_over", service=aggregate.name, epoch=slot.epoch, asks=resent)
+        metrics.restored(slot.restore_seconds, slot.epoch, slot.committed)
+        sizes = {number: len(partition) for number, partition in slot.partitions.items()}
+        log.info(
+            "slot_ready",
+            service=aggregate.name,
+            slot=settings.slot,
+            entities=sizes,
+            seconds=slot.restore_seconds,
+        )
+        windows = settings.window_ms / 1000, settings.redrive_seconds
+        loop = CommandLoop(slot, inputs, executor, metrics, *windows, why_not)
+        while not self._stop.is_set():
+            control = watch.control
+            if not control.writing or control.role.epoch != slot.epoch:
+                raise StoodDown(f"the site is {control.role.role} in epoch {control.role.epoch}")
+            if why_not():
+                self._stop.wait(IDLE_SECONDS)
+            else:
+                loop.run_once()
+            self._check(slot, control)
+        inputs.close()
 
-def _stand_by(
-    slot: Slot[Any, Any, Any],
-    watch: ControlWatch,
-    journal: JournalWatch,
-    metrics: WorkerMetrics,
-    stop: threading.Event,
-) -> None:
-    """Fold the mirrored log until the site becomes active."""
-    standby = Standby(slot)
-    keep_what_is_here()
-    metrics.standing_by(slot.restore_seconds, slot.fold.positions)
-    log.info("standing_by", service=slot.aggregate.name, seconds=slot.restore_seconds)
-    while not stop.is_set() and not watch.control.writing:
-        standby.run_once()
-        _require_layout(slot, watch.control)
-        _require_honoured(slot, journal)
-        metrics.ticked()
-    standby.close()
+    def _proof(self) -> Callable[[], str]:
+        """Why the worker must not write now. With one site it always may."""
+        settings = self._settings
+        if not settings.peer_kafka:
+            return lambda: ""
+        about = settings.kafka, settings.peer_kafka, lambda: self._watch.control, settings.lease_seconds
+        return SiteProver(*about).why_not
 
+    def _check(self, slot: Slot[Any, Any, Any], control: Control) -> None:
+        """After each turn of a loop. Raises `LayoutChanged` as soon as the partitions are to be shared in another way,
+        and `RecordsJudged` for decisions on this service's records that its fold does not know."""
+        latest = control.layout(self._aggregate.name)
+        if latest.number != slot.config.layout:
+            raise LayoutChanged(f"layout {slot.config.layout} is followed by {latest.number}")
+        if self._journal.news(slot.fold.journal, TOPICS[self._aggregate.name].events):
+            raise RecordsJudged(self._aggregate.name)
+        self._metrics.ticked()
 
-def _run_loop(
-    slot: Slot[Any, Any, Any],
-    settings: WorkerSettings,
-    watch: ControlWatch,
-    journal: JournalWatch,
-    metrics: WorkerMetrics,
-    stop: threading.Event,
-) -> None:
-    aggregate = slot.aggregate
-    metrics.activating()
-    why_not = _proof(settings, watch)
-    seconds = settings.transaction_timeout_ms / 1000
-    end_when_stuck(settings.kafka, slot.transactions, seconds, lambda error: _end_process(error, slot, watch))
-    inputs = slot.open()
-    keep_what_is_here()
-    executor = Executor(
-        aggregate,
-        slot.partitions,
-        slot.counts,
-        slot.epoch,
-        lambda: read_control(settings.kafka).role.epoch,
-        lambda: watch.control.phase,
-    )
-    if slot.taking_over:
-        resent = take_over(slot, executor, settings.takeover_hours)
-        log.info("taken_over", service=aggregate.name, epoch=slot.epoch, asks=resent)
-    metrics.restored(slot.restore_seconds, slot.epoch, slot.committed)
-    sizes = {number: len(partition) for number, partition in slot.partitions.items()}
-    log.info(
-        "slot_ready", service=aggregate.name, slot=settings.slot, entities=sizes, seconds=slot.restore_seconds
-    )
-    windows = settings.window_ms / 1000, settings.redrive_seconds
-    loop = CommandLoop(slot, inputs, executor, metrics, *windows, why_not)
-    while not stop.is_set():
-        control = watch.control
-        if not control.writing or control.role.epoch != slot.epoch:
-            raise StoodDown(f"the site is {control.role.role} in epoch {control.role.epoch}")
-        if why_not():
-            stop.wait(IDLE_SECONDS)
-        else:
-            loop.run_once()
-        _require_layout(slot, control)
-        _require_honoured(slot, journal)
-        metrics.ticked()
-    inputs.close()
+    def _why_fenced(self, slot: Slot[Any, Any, Any]) -> type[KernelError] | None:
+        """Why the process was shut out: its site was demoted, or the layout was changed. The record of that precedes
+        the fence, but may be read after it. None where the slot has another owner."""
+        until = time.monotonic() + RECORD_SECONDS
+        while time.monotonic() < until:
+            if not self._watch.control.writing:
+                return StoodDown
+            if self._watch.control.layout(self._aggregate.name).number != slot.config.layout:
+                return LayoutChanged
+            time.sleep(0.02)
+        return None
 
-
-def _proof(settings: WorkerSettings, watch: ControlWatch) -> Callable[[], str]:
-    """Why the worker must not write now. With one site it always may."""
-    if not settings.peer_kafka:
-        return lambda: ""
-    about = settings.kafka, settings.peer_kafka, lambda: watch.control, settings.lease_seconds
-    return SiteProver(*about).why_not
-
-
-def _require_honoured(slot: Slot[Any, Any, Any], watch: JournalWatch) -> None:
-    """Raises `RecordsJudged` for decisions on this service's records that its fold does not know."""
-    if watch.news(slot.fold.journal, TOPICS[slot.aggregate.name].events):
-        raise RecordsJudged(slot.aggregate.name)
-
-
-def _why_fenced(slot: Slot[Any, Any, Any], watch: ControlWatch) -> type[KernelError] | None:
-    """Why the process was shut out: its site was demoted, or the layout was changed. The record of that precedes the
-    fence, but may be read after it. None where the slot has another owner."""
-    until = time.monotonic() + RECORD_SECONDS
-    while time.monotonic() < until:
-        if not watch.control.writing:
-            return StoodDown
-        if watch.control.layout(slot.aggregate.name).number != slot.config.layout:
-            return LayoutChanged
-        time.sleep(0.02)
-    return None
-
-
-def _end_process(error: BaseException, slot: Slot[Any, Any, Any], watch: ControlWatch) -> None:
-    """Another thread knows that the slot is lost: the loop must not take one more command."""
-    reason = _why_fenced(slot, watch) if isinstance(error, Fenced) else None
-    log.error("ownership_lost", reason=str(error), next="the supervisor starts this slot again")
-    os._exit(
-        EXIT_STOOD_DOWN if reason is StoodDown else EXIT_LAYOUT if reason is LayoutChanged else EXIT_LOST
-    )
+    def _end_process(self, error: BaseException, slot: Slot[Any, Any, Any]) -> None:
+        """Another thread knows that the slot is lost: the loop must not take one more command."""
+        reason = self._why_fenced(slot) if isinstance(error, Fenced) else None
+        log.error("ownership_lost", reason=str(error), next="the supervisor starts this slot again")
+        os._exit(
+            EXIT_STOOD_DOWN if reason is StoodDown else EXIT_LAYOUT if reason is LayoutChanged else EXIT_LOST
+        )
