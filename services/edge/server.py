@@ -7,9 +7,16 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import structlog
 import uvicorn
@@ -58,11 +65,15 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, beside: AbstractAsyncContextManager[None]) -> None:
         super().__init__(config)
-        self._beside = beside
+        self._beside, self._running = beside, AsyncExitStack()
 
-    async def main_loop(self) -> None:
-        async with self._beside:
-            await super().main_loop()
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        await self._running.enter_async_context(self._beside)
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        await self._running.aclose()
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.stop_requested = True
