@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from infra.dr.old_log import EVENTS, OUTCOMES, Unmirrored
 from infra.log.event_log import read_log
-from services.kernel.log.foreign import answer_of
 from services.kernel.log.reader import Partition, read_to_end
-from services.kernel.log.rule import Event
+from services.kernel.log.rule import Event, answer_of
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ from infra.stack.platform import platform_of
 from infra.stack.site import Site
 from services.kernel.log.completion import Unsettled, settle, slot_partitions
 from services.kernel.log.control import read_control, transactional_ids
-from services.kernel.log.foreign import answer_of
 from services.kernel.log.reader import (
     Partition,
     high_watermarks,
@@ -45,7 +44,7 @@ from services.kernel.log.reader import (
     partitions_of,
     read_to_end,
 )
-from services.kernel.log.rule import FIRST_EPOCH, Event, Foreign, epoch_after
+from services.kernel.log.rule import FIRST_EPOCH, Event, Foreign, answer_of, epoch_after
 from services.kernel.log.transactions import OwnershipLost, Transactions
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Metadata

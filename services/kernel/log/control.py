@@ -32,9 +32,8 @@ from contracts.kernel.records import (
 )
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
-from services.kernel.log.foreign import foreign
 from services.kernel.log.reader import NotKnown, read_to_end
-from services.kernel.log.rule import Journal, Judged, stream_of
+from services.kernel.log.rule import Journal, Judged, foreign, stream_of
 from services.kernel.record.codec import Undecodable, decode, encode
 
 Phase: TypeAlias = Literal["commands", "inbox", "closed"]

@@ -4,7 +4,7 @@ The answer depends on the log before the record in its partition and on the deci
 on `site.control`, a clock or the reader's own version (docs/adr/0017). `analytics/log_rule.py` says the same
 in Spark; `tests/contract/log_rule_cases.py` is the table that tests both.
 
-- *Foreign*: not a record of our log. Every reader skips it, counts it and names it once.
+- *Foreign*: not a record of our log. Every reader skips it, counts it and names it once (`foreign`).
 - *Opening*: the first record of a write epoch in the partition. A log begins in epoch 1.
 - *Event*: `step` says whether it is the next of its stream. If not, the stream has forked: that key stops.
 """
@@ -18,7 +18,12 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
-from contracts.kernel.records import EpochOpened, RecordVerdict
+import structlog
+from confluent_kafka import Message
+from prometheus_client import Counter
+
+from contracts.kernel.records import Answer, EpochOpened, RecordVerdict
+from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Metadata, partition_of, read_event_headers
 
 FIRST_EPOCH = 1
@@ -26,6 +31,10 @@ OPENING_KEY = "#epoch"  # no entity is called so: ids begin with a letter or a d
 LONGEST_KEY = 2000  # bytes; PostgreSQL's index entries end at 2704
 STREAMS: Mapping[str, str] = {"order.events": "order", "inventory.events": "stock"}
 """What the streams of an events topic are called in tokens and in decisions."""
+
+FOREIGN = Counter("daybook_foreign_records", "Records that are not of our log, skipped", ["topic"])
+
+log = structlog.get_logger()
 
 Headers: TypeAlias = Iterable[tuple[str, bytes | str | None]]
 
@@ -216,3 +225,24 @@ def home_of(key: str, partitions: int) -> int:
 def _verdict(topic: str, metadata: Metadata, value: bytes | None, journal: Journal) -> RecordVerdict | None:
     judged = journal.streams and stream_of(topic, metadata.subject) in journal.streams
     return journal.verdicts.get(identity(topic, metadata, value)) if judged else None
+
+
+def answer_of(record: Message) -> Answer | None:
+    """The recorded outcome that a record of an answers topic contains; None where the record is foreign."""
+    try:
+        recorded = decode(record.value())
+    except Undecodable:
+        return None
+    key = (record.key() or b"").decode(errors="replace")
+    return recorded if isinstance(recorded, Answer) and recorded.outcome.subject == key else None
+
+
+def foreign(record: Message, reason: str) -> None:
+    """Called by a reader that skips a record, once for each time that it reads it."""
+    FOREIGN.labels(record.topic()).inc()
+    log.warning("foreign_record", position=place_of(record), reason=reason, next="`daybook streams list`")
+
+
+def place_of(record: Message) -> str:
+    """Topic, partition and offset, as the commands take them."""
+    return f"{record.topic()}/{record.partition()}/{record.offset()}"

@@ -17,7 +17,6 @@ from confluent_kafka import Message, Producer
 from contracts.kernel.records import EpochOpened, Outcome, RecordJudged, Remembered
 from contracts.topics import SERVICE_OF, TOPICS
 from services.kernel.log.control import JOURNAL, with_judgement
-from services.kernel.log.foreign import answer_of, foreign, place_of
 from services.kernel.log.reader import events_follower, high_watermarks, read_to_end, sound
 from services.kernel.log.rule import (
     OPENING_KEY,
@@ -26,9 +25,12 @@ from services.kernel.log.rule import (
     Journal,
     Kind,
     Step,
+    answer_of,
     epoch_after,
+    foreign,
     identity,
     kind_of,
+    place_of,
     step,
 )
 from services.kernel.log.transactions import Transactions, produce

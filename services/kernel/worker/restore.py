@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 from contracts.topics import TOPICS
 from services.kernel.errors import KernelError
-from services.kernel.log.foreign import foreign
 from services.kernel.log.reader import high_watermarks, read_to_end
-from services.kernel.log.rule import FIRST_EPOCH, Journal, home_of, stream_of
+from services.kernel.log.rule import FIRST_EPOCH, Journal, foreign, home_of, stream_of
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
 from services.kernel.worker.entities import Partition

@@ -15,7 +15,7 @@ from prometheus_client import Counter, Histogram
 
 from services.kernel.collector import keep_what_is_here
 from services.kernel.log.control import JournalWatch
-from services.kernel.log.foreign import FOREIGN
+from services.kernel.log.rule import FOREIGN
 from services.projection.engine.database import WRITER_SETTINGS, pool, require_migrated
 from services.projection.engine.decisions import Decisions
 from services.projection.engine.parked_keys import retry_readable
