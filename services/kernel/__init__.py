@@ -16,3 +16,7 @@ KernelError
 ├── Undecodable
 └── VersionGap
 """
+
+
+class KernelError(Exception):
+    """The base of what the kernel raises. Its subclasses describe what happened and what follows."""

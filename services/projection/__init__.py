@@ -18,3 +18,7 @@ ProjectionError
 ├── StreamForked
 └── UnsupportedVersion
 """
+
+
+class ProjectionError(Exception):
+    """Everything that the projection raises; the docstring above shows the tree."""

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from services.kernel.errors import KernelError
+from services.kernel import KernelError
 from services.kernel.log import clients
 
 Result = TypeVar("Result")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from services.kernel.errors import KernelError
+from services.kernel import KernelError
 from services.kernel.log import clients
 from services.kernel.record.codec import Record
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, TypeVar
 
-from services.kernel.errors import KernelError
+from services.kernel import KernelError
 
 Command = TypeVar("Command")
 State = TypeVar("State")

@@ -24,7 +24,7 @@ from contracts.lock import load_lock
 from contracts.records import ENCODERS, RECORDS
 from contracts.topics import INBOXES
 from contracts.upcasters import upcast
-from services.kernel.errors import KernelError
+from services.kernel import KernelError
 from services.kernel.record.envelope import (
     SYSTEM,
     UNKNOWN,

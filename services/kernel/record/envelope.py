@@ -17,7 +17,7 @@ from functools import lru_cache
 from random import getrandbits
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from services.kernel.errors import KernelError
+from services.kernel import KernelError
 
 Body = TypeVar("Body")
 Headers = list[tuple[str, bytes]]

@@ -9,7 +9,7 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
-from services.kernel.errors import KernelError
+from services.kernel import KernelError
 
 
 class MalformedToken(KernelError, ValueError):

@@ -8,7 +8,7 @@ from typing import Any
 
 from contracts.kernel.records import Outcome, OutcomeBatch
 from contracts.topics import INBOXES, SERVICE_OF, TOPICS
-from services.kernel.errors import KernelError
+from services.kernel import KernelError
 from services.kernel.log.control import Phase
 from services.kernel.log.rule import home_of
 from services.kernel.model.process import OutgoingCommand

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from contracts.topics import TOPICS
-from services.kernel.errors import KernelError
+from services.kernel import KernelError
 from services.kernel.log.reader import high_watermarks, read_to_end
 from services.kernel.log.rule import FIRST_EPOCH, Journal, foreign, home_of, stream_of
 from services.kernel.model.process import Aggregate

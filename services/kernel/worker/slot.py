@@ -20,7 +20,7 @@ import structlog
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from contracts.topics import INPUTS, TOPICS
-from services.kernel.errors import KernelError
+from services.kernel import KernelError
 from services.kernel.log.completion import Unsettled, settle, slot_partitions
 from services.kernel.log.control import (
     Control,

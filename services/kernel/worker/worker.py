@@ -17,8 +17,8 @@ from confluent_kafka import KafkaException
 
 from contracts.kernel.records import SlotLayout
 from contracts.topics import TOPICS
+from services.kernel import KernelError
 from services.kernel.collector import keep_what_is_here
-from services.kernel.errors import KernelError
 from services.kernel.exit_codes import (
     EXIT_GAP,
     EXIT_JUDGED,

@@ -28,6 +28,7 @@ from services.kernel.log.rule import (
     home_of,
     identity,
 )
+from services.projection import ProjectionError
 from services.projection.engine.position import (
     CHANNEL,
     JUDGE,
@@ -48,7 +49,6 @@ from services.projection.engine.read_model import (
     record_of,
 )
 from services.projection.engine.row_fold import apply_run, fold, park, skipped_versions
-from services.projection.errors import ProjectionError
 
 # Reading a long stream leaves the transaction idle. A transaction's time can be removed in it, but not moved.
 _READS_THE_LOG = "SET LOCAL idle_in_transaction_session_timeout = '60s'; SET LOCAL transaction_timeout = 0"

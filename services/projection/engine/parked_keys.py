@@ -10,10 +10,10 @@ import msgspec
 
 from services.kernel.log.rule import Event, Judged, digest_of, stream_of
 from services.kernel.record.envelope import Malformed, Metadata, read_headers
+from services.projection import ProjectionError
 from services.projection.engine.position import CHANNEL, lock_positions, notification
 from services.projection.engine.read_model import Arrival, Connection, ReadModel, Record, decode_arrival
 from services.projection.engine.row_fold import apply_run
-from services.projection.errors import ProjectionError
 
 PORTION = 500  # events of a key per transaction; the projection waits for it
 # Steps from key to key in the index: there are few keys, but one may have 100,000s of parked events.

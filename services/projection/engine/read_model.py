@@ -19,7 +19,7 @@ from confluent_kafka import Message
 from services.kernel.log.rule import FIRST_EPOCH, Event, Foreign, Journal, Kind, epoch_after, kind_of
 from services.kernel.record.codec import decode
 from services.kernel.record.envelope import Envelope, Metadata
-from services.projection.errors import ProjectionError
+from services.projection import ProjectionError
 
 Connection: TypeAlias = "asyncpg.Connection[Any] | asyncpg.pool.PoolConnectionProxy[Any]"
 TopicPartition = tuple[str, int]

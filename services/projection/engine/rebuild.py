@@ -25,6 +25,7 @@ import asyncpg
 from services.kernel.log.control import read_journal
 from services.kernel.log.reader import partition_counts
 from services.kernel.log.rule import Journal
+from services.projection import ProjectionError
 from services.projection.engine.database import create_tables, pool
 from services.projection.engine.position import (
     CHANNEL,
@@ -45,7 +46,6 @@ from services.projection.engine.read_model import (
     Versioned,
 )
 from services.projection.engine.runs import BatchReader, Progress, Runs, catch_up
-from services.projection.errors import ProjectionError
 
 STEP = 10_000  # events of one partition decoded in memory at a time
 INDEX_SECONDS = 3600.0

@@ -13,10 +13,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Assignment
 
 from services.kernel.log import clients
+from services.projection import ProjectionError
 from services.projection.engine.position import log_truncated
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch, Record, TooManyParked, TopicPartition, record_of
-from services.projection.errors import ProjectionError
 
 FETCH = 5000
 RUN_BYTES = 8 * 2**20  # of values; decoded, an order of many lines takes twenty times as much

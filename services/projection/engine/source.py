@@ -22,11 +22,11 @@ from faust.types import TP, ConsumerMessage
 
 from services.kernel.log.clients import Connection
 from services.kernel.log.reader import partition_counts
+from services.projection import ProjectionError
 from services.projection.engine.position import LogReplaced, log_truncated, require_positions_in_log
 from services.projection.engine.projector import Projector
 from services.projection.engine.read_model import Batch, OtherCode, ReadModel, Stopped
 from services.projection.engine.settings import ProjectionSettings
-from services.projection.errors import ProjectionError
 
 PINNED: Mapping[type, tuple[str, ...]] = {
     driver.AIOKafkaConsumerThread: ("_create_worker_consumer", "_commit", "_ensure_consumer"),
