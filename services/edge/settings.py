@@ -76,7 +76,7 @@ class ApiSettings(ProcessSettings):
 
     `replica`: its own partition of `<service>.outcomes`. `hash_key`: a secret of at least 16 characters,
     the same for all replicas and over restarts, with which requests are fingerprinted. `query_url`: where
-    Location points. `peer_url`, `peer_kafka`: this API and the broker at the other site, where there are two.
+    Location points. `peer_url`: this API at the other site, where there are two.
     `both_sites_seconds`: how long a write with `Durability: both-sites` waits for the other site, after its outcome.
     `loss_budget_seconds`: writes are refused while the other site lacks one that was acknowledged longer ago; 0: none
     is. `max_pending`: commands that wait for their outcome, more get 503. `former_keys_hours`: for so long after its
@@ -89,7 +89,6 @@ class ApiSettings(ProcessSettings):
     hash_key: Annotated[SecretStr, Field(min_length=16)]
     query_url: str = "http://127.0.0.1:27403"
     peer_url: str = ""
-    peer_kafka: str = ""
     both_sites_seconds: Positive = 2.0
     loss_budget_seconds: Annotated[float, Field(ge=0)] = 0.0
     wait_seconds: Positive = 10.0

@@ -96,9 +96,9 @@ def _admin(bootstrap: str) -> AdminClient:
     return clients.admin(bootstrap, clients.LASTING | {"log_level": 0})
 
 
-def partition_counts(bootstrap: str, timeout: float = 30) -> dict[str, int]:
+def partition_counts(bootstrap: str) -> dict[str, int]:
     """How many partitions each topic has."""
-    return {topic: len(numbers) for topic, numbers in partitions_by_topic(bootstrap, timeout).items()}
+    return {topic: len(numbers) for topic, numbers in partitions_by_topic(bootstrap).items()}
 
 
 def newest_times(bootstrap: str, topic: str) -> list[int]:

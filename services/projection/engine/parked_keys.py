@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from services.kernel.log.rule import Event, Judged, digest_of, stream_of
+from services.kernel.log.rule import Event, Judged, identity, stream_of
 from services.kernel.record.envelope import Malformed, Metadata, read_headers
 from services.projection import ProjectionError
 from services.projection.engine.position import CHANNEL, lock_positions, notification
@@ -186,8 +186,7 @@ def _arrival(row: Mapping[str, Any], verdicts: Mapping[Judged, Any]) -> Arrival:
         metadata = read_headers(record.headers)
     except Malformed:
         return Arrival(record, row["key"], _NO_EVENT, None, row["reason"])
-    stream = stream_of(record.topic, metadata.subject)
-    judged = Judged(stream, metadata.version, metadata.id, digest_of(record.value))
+    judged = identity(record.topic, metadata, record.value)
     return decode_arrival(record, Event(metadata, verdicts.get(judged)))
 
 
