@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
 from io import BytesIO
-from typing import Any, NamedTuple, TypeAlias, get_args, get_type_hints
+from typing import Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
 from confluent_kafka import Message
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
@@ -134,27 +134,20 @@ def _plain(schema: Any) -> Any:
             return schema
 
 
-def _parts(record: type) -> list[tuple[str, type | None]]:
-    """The fields that are not plain: a record (its class) or a sequence (its items' class, or None)."""
-    fields: list[tuple[str, type | None]] = []
+def _parts(record: type) -> Iterator[tuple[str, bool, Callable[[dict[str, Any]], Any] | None]]:
+    """The fields that are not plain: name, whether it is a sequence, and what builds the record or its items (None:
+    plain items)."""
     for name, hint in get_type_hints(record).items():
-        if isinstance(hint, type) and hasattr(hint, "TYPE"):
-            fields.append((name, hint))
-        elif getattr(hint, "__origin__", None) is tuple:
-            item = get_args(hint)[0]
-            fields.append((name, item if hasattr(item, "TYPE") else None))
-    return fields
-
-
-def _is_sequence(record: type, name: str) -> bool:
-    return getattr(get_type_hints(record)[name], "__origin__", None) is tuple
+        many = get_origin(hint) is tuple
+        part = get_args(hint)[0] if many else hint
+        inner = _builder(part) if hasattr(part, "TYPE") else None
+        if many or inner is not None:
+            yield name, many, inner
 
 
 def _builder(record: type) -> Callable[[dict[str, Any]], Any]:
     """Puts an instance around the decoded dictionary: a frozen dataclass's constructor takes far longer."""
-    parts = [
-        (name, _is_sequence(record, name), _builder(part) if part else None) for name, part in _parts(record)
-    ]
+    parts = list(_parts(record))
     new, adopt = object.__new__, object.__setattr__
 
     def build_plain(fields: dict[str, Any]) -> Any:
