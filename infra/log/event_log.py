@@ -21,7 +21,7 @@ from services.kernel.log.rule import (
     Kind,
     Opening,
     epoch_after,
-    kind_of,
+    kind_of_message,
 )
 from services.kernel.record.envelope import LARGEST_NUMBER, Metadata, now_micros
 
@@ -82,16 +82,7 @@ def read_log(
         if keys is not None and record.key() not in keys and record.key() != OPENING_KEY.encode():
             continue
         number = record.partition()
-        kind = kind_of(
-            record.key(),
-            record.value(),
-            record.headers(),
-            topic=name or topic,
-            partition=number,
-            partitions=len(numbers),
-            epoch=opened[number],
-            journal=decided,
-        )
+        kind = kind_of_message(record, len(numbers), opened[number], decided, topic=name)
         opened[number] = epoch_after(kind, opened[number])
         yield record, kind
 
@@ -109,16 +100,7 @@ def foreign_records(bootstrap: str) -> list[SkippedRecord]:
 def kind_in_any_epoch(record: Message, partitions: int) -> Kind:
     """The kind of a record for a reader that begins in the middle of the log. It cannot know which epoch is open,
     so every epoch counts as open."""
-    return kind_of(
-        record.key(),
-        record.value(),
-        record.headers(),
-        topic=record.topic(),
-        partition=record.partition(),
-        partitions=partitions,
-        epoch=FIRST_EPOCH,
-        journal=_EVERY_EPOCH,
-    )
+    return kind_of_message(record, partitions, FIRST_EPOCH, _EVERY_EPOCH)
 
 
 def event_in_any_epoch(record: Message, partitions: int) -> Metadata | None:

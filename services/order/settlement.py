@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from contracts.order.events import OrderCancelled, OrderConfirmed, OrderExpired, OrderRejected
 from services.kernel.log import clients
 from services.kernel.log.reader import high_watermarks, partitions_of
-from services.kernel.log.rule import Event, Journal, kind_of
+from services.kernel.log.rule import Event, Journal, kind_of_message
 
 TOPIC = "order.events"
 MAX_WATCHED = 1000
@@ -159,16 +159,7 @@ def _settlements(records: Iterable[Message], partitions: int, epoch: int) -> Ite
             if not error.retriable():
                 raise KafkaException(error)
             continue
-        kind = kind_of(
-            record.key(),
-            record.value(),
-            record.headers(),
-            topic=TOPIC,
-            partition=record.partition(),
-            partitions=partitions,
-            epoch=epoch,
-            journal=NO_DECISIONS,
-        )
+        kind = kind_of_message(record, partitions, epoch, NO_DECISIONS)
         if isinstance(kind, Event) and kind.metadata.type in STATUS_OF:
             meta = kind.metadata
             yield meta.subject, Settlement(STATUS_OF[meta.type], meta.version, meta.id, meta.epoch)

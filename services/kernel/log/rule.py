@@ -135,6 +135,22 @@ def kind_of(
     return Foreign("decided") if verdict == "foreign" else Event(metadata, verdict)
 
 
+def kind_of_message(
+    record: Message, partitions: int, epoch: int, journal: Journal, *, topic: str = ""
+) -> Kind:
+    """`kind_of` for a message. `topic`: its topic's name in decisions, where it is read from a copy of that topic."""
+    return kind_of(
+        record.key(),
+        record.value(),
+        record.headers(),
+        topic=topic or record.topic(),
+        partition=record.partition(),
+        partitions=partitions,
+        epoch=epoch,
+        journal=journal,
+    )
+
+
 def epoch_after(kind: Kind, epoch: int) -> int:
     """The epoch that is open behind a record. An epoch that was recorded at an upgrade opens with its first
     event."""

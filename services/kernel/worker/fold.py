@@ -29,7 +29,7 @@ from services.kernel.log.rule import (
     epoch_after,
     foreign,
     identity,
-    kind_of,
+    kind_of_message,
     place_of,
     step,
 )
@@ -139,16 +139,7 @@ class Fold(Generic[State]):
                 self._of_stream(record, partition, kind)
 
     def _kind(self, record: Message, epoch: int) -> Kind:
-        return kind_of(
-            record.key(),
-            record.value(),
-            record.headers(),
-            topic=self._events,
-            partition=record.partition(),
-            partitions=self._count,
-            epoch=epoch,
-            journal=self.journal,
-        )
+        return kind_of_message(record, self._count, epoch, self.journal)
 
     def _of_stream(self, record: Message, partition: Partition[State], event: Event) -> None:
         key, read, offset = event.metadata.subject, partition.read, record.offset()
