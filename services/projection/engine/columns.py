@@ -24,24 +24,21 @@ def columns(rows: Iterable[Any], names: Sequence[str]) -> list[list[Any]]:
     return [list(map(attrgetter(name), rows)) for name in names]
 
 
-def unnest(types: Mapping[str, str]) -> str:
-    """`(a, b) SELECT a, b FROM unnest($1::…[], $2::…[])` for the columns and their types."""
-    names = ", ".join(types)
-    arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types.values(), start=1))
-    return f"({names}) SELECT {names} FROM unnest({arrays}) AS n({names})"
+def unnest(types: Mapping[str, str], lists: Sequence[str] = ()) -> str:
+    """`(a, b) SELECT a, b FROM unnest($1::…[], $2::…[])` for the columns and their types. `lists` are text[] columns
+    passed as jsonb after the others, because arrays of arrays would have to be rectangular."""
+    parameters = {**types, **dict.fromkeys(lists, "jsonb")}
+    names = ", ".join(parameters)
+    arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(parameters.values(), start=1))
+    values = ", ".join(
+        f"ARRAY(SELECT jsonb_array_elements_text({name}))" if name in lists else name for name in parameters
+    )
+    return f"({names}) SELECT {values} FROM unnest({arrays}) AS n({names})"
 
 
 def upsert(table: str, types: Mapping[str, str], *key: str, lists: Sequence[str] = ()) -> str:
-    """Inserts or replaces rows by `key`. `lists` are text[] columns passed as jsonb after the others, because
-    arrays of arrays would have to be rectangular."""
-    parameters = {**types, **dict.fromkeys(lists, "jsonb")}
-    arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(parameters.values(), start=1))
-    expressions = [
-        f"ARRAY(SELECT jsonb_array_elements_text({name}))" if name in lists else name for name in parameters
-    ]
-    names = ", ".join(parameters)
-    changes = ", ".join(f"{name} = excluded.{name}" for name in parameters if name not in key)
+    """Inserts or replaces rows by `key`. The columns are those of `unnest`."""
+    changes = ", ".join(f"{name} = excluded.{name}" for name in (*types, *lists) if name not in key)
     return (
-        f"INSERT INTO {table} ({names}) SELECT {', '.join(expressions)} FROM unnest({arrays}) AS n({names}) "
-        f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+        f"INSERT INTO {table} {unnest(types, lists)} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
     )
