@@ -50,6 +50,7 @@ from services.projection.engine.runs import BatchReader, Progress, Runs, catch_u
 STEP = 10_000  # events of one partition decoded in memory at a time
 INDEX_SECONDS = 3600.0
 CLOSE = 2000  # so few events between the two positions may delay the projection
+_FAST = {"synchronous_commit": "off"}  # of those who write: the switch makes everything durable
 _LOCK = "SELECT pg_try_advisory_lock(hashtext($1))"
 _POSITIONS = "SELECT * FROM position WHERE read_model = $1"
 _TABLES_BY_NAME = ("parked", "skipped", "judged")
@@ -132,7 +133,7 @@ async def replay_into(
     """
     async with AsyncExitStack() as stack:
         connections = await stack.enter_async_context(pool(database_url, len(models) + 2))
-        writers = await stack.enter_async_context(fast_writers(database_url))
+        writers = await stack.enter_async_context(pool(database_url, 1, _FAST))
         locked: dict[str, Connection] = {}
         live: dict[str, dict[TopicPartition, int]] = {}
         for model in models:
@@ -170,7 +171,7 @@ async def roll_back(
     `NothingToRollBack`, `AlreadyRebuilding`, `LogReplaced`."""
     async with (
         pool(database_url, 2) as connections,
-        fast_writers(database_url) as writers,
+        pool(database_url, 1, _FAST) as writers,
         rebuild_lock(connections, model) as connection,
     ):
         previous = previous_of(model)
@@ -211,13 +212,6 @@ async def rebuild_lock(connections: asyncpg.Pool[Any], model: ReadModel[Any]) ->
         if not await connection.fetchval(_LOCK, f"daybook rebuild {model.name}"):
             raise AlreadyRebuilding(f"{model.name} is being rebuilt")
         yield connection
-
-
-@asynccontextmanager
-async def fast_writers(database_url: str) -> AsyncIterator[asyncpg.Pool[Any]]:
-    """Opens connections without synchronous commit: the switch makes everything durable."""
-    async with pool(database_url, 1, {"synchronous_commit": "off"}) as writers:
-        yield writers
 
 
 async def begin(connection: Connection, model: ReadModel[Any], journal: Journal) -> dict[TopicPartition, int]:
