@@ -69,7 +69,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
-        await self._running.enter_async_context(self._beside)
+        if not self.should_exit:  # then there is no shutdown either
+            await self._running.enter_async_context(self._beside)
 
     async def shutdown(self, sockets: Any = None) -> None:
         await self._running.aclose()
