@@ -29,7 +29,7 @@ ORDERS, QUICK_ORDERS = int(os.environ.get("DAYBOOK_BENCH_ORDERS", "250000")), 12
 MORE_ORDERS = 1_000
 WINDOWS = 3
 OURS, ANEW = "what has changed", "made anew"
-SAMPLE_SECONDS = 0.5
+SAMPLE_SECONDS = 1.0
 
 
 def run(effort: Effort, say: Say) -> list[Measured]:
@@ -51,7 +51,7 @@ def run(effort: Effort, say: Say) -> list[Measured]:
         f"13 marts after {MORE_ORDERS:,} orders, {events:,} events", "s", windows, lower_is_better=True
     )
     fresh.notes.append("the lake's update comes before: " + ", ".join(f"{s:.1f} s" for s in shop.updates))
-    fresh.notes.append(f"Spark's JVM and its Python workers at most {memory.most:,.0f} MiB resident together")
+    fresh.notes.append(f"Spark's JVM and its Python workers at most {memory.most:,.0f} MiB together")
     fresh.reach("≤10 s", fresh.spread().median, 10.0, at_least=False)
     written = Measured(f"lake write of whole lives, {events:,} events", "events/s", copied)
     written.reach("≥60,000/s", written.spread().median, 60_000)
@@ -102,7 +102,8 @@ def _timed(work: Callable[[], None]) -> float:
 
 
 class _Memory(Background):
-    """`most` is what Spark's JVM and its Python workers held together at most, in MiB."""
+    """`most` is what Spark's JVM and its Python workers held together at most, in MiB. What workers share, because they
+    were forked, counts once (Linux: PSS)."""
 
     def __init__(self) -> None:
         super().__init__("memory")
@@ -112,4 +113,4 @@ class _Memory(Background):
         while not self._stopping.wait(SAMPLE_SECONDS):
             with suppress(psutil.NoSuchProcess):  # a worker ended meanwhile
                 family = (self._jvm, *self._jvm.children(recursive=True))
-                self.most = max(self.most, sum(process.memory_info().rss for process in family) / 2**20)
+                self.most = max(self.most, sum(process.memory_full_info().pss for process in family) / 2**20)
