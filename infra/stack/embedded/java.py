@@ -143,11 +143,13 @@ def spark_archive() -> ClassArchive:
 
 
 def spark_environment() -> dict[str, str]:
-    """The paths of Java and Spark's jars, and options of Spark's JVM. Raises DaybookError."""
+    """The paths of Java and Spark's jars, and options of Spark's JVM beside the caller's own. Raises DaybookError."""
+    own = os.environ.get("SPARK_SUBMIT_OPTS", "").split()
+    options = [option for option in spark_archive().options if option not in own]
     return {
         "JAVA_HOME": str(java_home_for_spark()),
         "DAYBOOK_SPARK_JARS": str(jars_folder("spark")),
-        "SPARK_SUBMIT_OPTS": " ".join(spark_archive().options),
+        "SPARK_SUBMIT_OPTS": " ".join([*own, *options]),
     }
 
 
