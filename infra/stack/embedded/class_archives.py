@@ -26,17 +26,12 @@ from infra.stack.embedded.java import (
     class_archive,
     find_java,
     jars_folder,
+    one_at_a_time,
     replaced_at_once,
     spark_archive,
     spark_environment,
 )
-from infra.stack.embedded.kafka import (
-    MIRROR,
-    NODE,
-    NODE_SECONDS,
-    lone_broker,
-    prepare_mirror,
-)
+from infra.stack.embedded.kafka import MIRROR, NODE, NODE_SECONDS, lone_broker, prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace
 
 STORE_SECONDS = 300.0
@@ -47,8 +42,13 @@ def store_kafka() -> None:
     """Makes the archives of a broker and of MirrorMaker2, unless they are there. Raises DaybookError, OSError."""
     jars = jars_folder("kafka")
     node, mirror = class_archive(NODE, jars), class_archive(MIRROR, jars)
-    if not (node.file.exists() and mirror.file.exists()):
+    with one_at_a_time("classes"):
+        if node.file.exists() and mirror.file.exists():
+            return
         print("storing the classes of Kafka, with which it starts faster (once, half a minute)", flush=True)
+        # One is left of a run that was interrupted: a JVM that maps an archive writes none.
+        for archive in (node, mirror):
+            archive.file.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix="daybook-classes-") as folder:
             _run_kafka(Path(folder), node, mirror)
 
