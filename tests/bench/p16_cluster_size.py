@@ -23,8 +23,9 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from infra.base.ports import HOST
 from infra.base.waiting import wait_until
+from infra.identity.authority import Authority
 from infra.lab.cluster.administration import DURABLE, Layout, create_assigned, delete_topics, read_layout
-from infra.lab.cluster.cluster import BROKERS, CONTROLLERS, Cluster, timed
+from infra.lab.cluster.cluster import BROKERS, CONTROLLERS, INTERNAL_PORTS, PORTS, Cluster, timed
 from infra.stack.embedded.kafka import Node
 from services.kernel.log import clients
 from services.kernel.log.reader import high_watermarks
@@ -42,7 +43,9 @@ REPLICAS = (3, 1, 5)
 FIVE = (*BROKERS, 4, 5)
 QUEUED = 20_000  # records ahead of each producer
 # Kafka refuses two listeners with one port, even at two addresses.
-REPLICATION_HOST, REPLICATION_PORTS = "127.0.0.2", 30
+REPLICATION_HOST, REPLICATION_PORTS = "127.0.0.2", 40
+# Of a broker's listeners from its port: for users, for clients with the brokers' certificate, for replication.
+DISTANCES = (0, INTERNAL_PORTS - PORTS, REPLICATION_PORTS)
 MIB = 2**20
 
 
@@ -53,21 +56,25 @@ class ReplicatingApart(Cluster):
         node = super()._node(number)
         if number in CONTROLLERS:
             return node
-        apart = node.port + REPLICATION_PORTS
-        listeners = f"PLAINTEXT://{HOST}:{node.port},REPLICATION://{REPLICATION_HOST}:{apart}"
-        protocols = (f"{name}:PLAINTEXT" for name in ("PLAINTEXT", "REPLICATION", "CONTROLLER"))
+        as_before, apart = (
+            node.properties(),
+            f"REPLICATION://{REPLICATION_HOST}:{node.port + REPLICATION_PORTS}",
+        )
         own = {
-            "listeners": listeners,
-            "advertised.listeners": listeners,
-            "listener.security.protocol.map": ",".join(protocols),
+            "listeners": f"{as_before['listeners']},{apart}",
+            "advertised.listeners": f"{as_before['advertised.listeners']},{apart}",
+            "listener.security.protocol.map": f"{as_before['listener.security.protocol.map']},REPLICATION:SSL",
             "inter.broker.listener.name": "REPLICATION",
+            "listener.name.replication.ssl.client.auth": "required",
+            # The certificates of brokers are for 127.0.0.1.
+            "listener.name.replication.ssl.endpoint.identification.algorithm": "",
         }
         return replace(node, own={**node.own, **own})
 
     def connected(self, host: str) -> int:
         """The connections that brokers have opened to brokers at this address."""
         brokers = self.nodes.keys() - CONTROLLERS
-        ports = {self.nodes[number].port + more for number in brokers for more in (0, REPLICATION_PORTS)}
+        ports = {self.nodes[number].port + more for number in brokers for more in DISTANCES}
         return sum(
             link.raddr[0].endswith(host) and link.raddr[1] in ports  # Java's are IPv6 addresses
             for number in brokers
@@ -82,7 +89,9 @@ class ReplicatingApart(Cluster):
 def run(effort: Effort, say: Say) -> list[Measured]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="daybook-bench-")))
-        cluster = stack.enter_context(ReplicatingApart(folder, free_base()))
+        authority = Authority(folder / "identities")
+        authority.prepare([])
+        cluster = stack.enter_context(ReplicatingApart(folder / "cluster", free_base(), authority))
         rows = _by_partitions(cluster, PARTITIONS[: 2 if effort.quick else None], say)
         rows += _by_clients(cluster, effort, say)
         rows += _by_threads(cluster, effort, say)
@@ -95,7 +104,9 @@ def _by_partitions(cluster: ReplicatingApart, counts: Sequence[int], say: Say) -
     created, elected, whole, memory = ({f"{count:,}": list[Window]() for count in counts} for _ in range(4))
     for count in counts:
         name, topic = f"{count:,}", f"p16-{count}"
-        created[name].append(Window(timed(partial(create_assigned, cluster.admin, topic, _on_all(count)))))
+        created[name].append(
+            Window(timed(partial(create_assigned, cluster.bootstrap, topic, _on_all(count))))
+        )
         lost, others = BROKERS[0], BROKERS[1:]
         led = sum(1 for led_topic, _ in cluster.layout().led_by(lost) if led_topic == topic)
         cluster.kill(lost)
@@ -130,7 +141,7 @@ def _counting_on(cluster: Cluster, number: int) -> int:
 
 def _layout(cluster: Cluster) -> Layout:
     """As a broker says that was not away: a new client has asked no other one yet."""
-    return read_layout(clients.admin(cluster.nodes[BROKERS[1]].address, {"log_level": 0}))
+    return read_layout(clients.admin(cluster.nodes[BROKERS[1]].own_address, {"log_level": 0}))
 
 
 def _by_clients(cluster: ReplicatingApart, effort: Effort, say: Say) -> list[Measured]:
@@ -179,7 +190,7 @@ def _by_replicas(cluster: ReplicatingApart, effort: Effort, say: Say) -> list[Me
         cluster.add(number, f"rack-{number}")
     for count in REPLICAS:
         durable = {**DURABLE, "min.insync.replicas": str(math.ceil(count / 2))}
-        create_assigned(cluster.admin, f"p16-replicas-{count}", [FIVE[:count]], durable)
+        create_assigned(cluster.bootstrap, f"p16-replicas-{count}", [FIVE[:count]], durable)
 
     def contenders(measure: Callable[..., Window]) -> list[Contender]:
         return [
@@ -262,7 +273,7 @@ class Traffic:
         self._cluster, self._topic, self._seconds = cluster, topic, seconds
 
     def __enter__(self) -> Traffic:
-        create_assigned(self._cluster.admin, self._topic, _on_all(SPREAD))
+        create_assigned(self._cluster.bootstrap, self._topic, _on_all(SPREAD))
         return self
 
     def __exit__(self, *_: object) -> None:

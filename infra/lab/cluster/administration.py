@@ -10,17 +10,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import msgspec
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+from contracts.kafka_address import bootstrap_of, identity_file, secured
 from infra.base.errors import DaybookError, NotReady
 from infra.base.settings import CLUSTER
 from infra.base.waiting import wait_until
 from infra.log.topics import catalogue, create_topics, ensure_site, leaderless, settings_in_force
 from infra.stack.embedded.java import classpath, find_java
 from infra.stack.embedded.kafka import kafka_environment
+from infra.stack.mirror_settings import property_lines
 from services.kernel.log import clients
+from services.kernel.log.clients import Connection
 
 REPLICAS, IN_SYNC = CLUSTER, CLUSTER - 1
 DURABLE = {"min.insync.replicas": str(IN_SYNC), "unclean.leader.election.enable": "false"}
@@ -43,18 +47,30 @@ class NotDurable(NotReady):
     """The cluster runs and would lose records; the text has a line for each setting that is wrong."""
 
 
-def run_tool(main: str, *arguments: str, seconds: float = TOOL_SECONDS, jars: str = "kafka") -> str:
-    """The output of a command-line program of Kafka, the Java class `main` of a set of jars. Raises ToolFailed."""
+def run_tool(main: str, address: str, *arguments: str, to: str = "server", jars: str = "kafka") -> str:
+    """The output of a command-line program of Kafka, the Java class `main` of a set of jars.
+
+    `address` is that of the brokers, or, with `to` controller, of the controllers. Raises ToolFailed.
+    """
     # It lives for seconds: code that compiles fast halves them.
     java = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
-    command = [*java, "-cp", classpath(jars), main, *arguments]
-    name = main.rpartition(".")[2]
-    try:
-        done = subprocess.run(
-            command, env=kafka_environment(), capture_output=True, text=True, timeout=seconds, check=False
-        )
-    except subprocess.TimeoutExpired as slow:
-        raise ToolFailed(f"{name} took longer than {seconds:.0f} s") from slow
+    name, connection = main.rpartition(".")[2], Connection(address)
+    with NamedTemporaryFile("w", suffix=".properties") as options:  # only its owner may read it
+        options.write(property_lines(connection.java()))
+        options.flush()
+        where = (f"--bootstrap-{to}", connection.bootstrap, "--command-config", options.name)
+        command = [*java, "-cp", classpath(jars), main, *where, *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                env=kafka_environment(),
+                capture_output=True,
+                text=True,
+                timeout=TOOL_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as slow:
+            raise ToolFailed(f"{name} took longer than {TOOL_SECONDS:.0f} s") from slow
     if done.returncode:
         output = (done.stdout + done.stderr).strip()[-2000:]
         raise ToolFailed(f"{name} ended with {done.returncode}:\n{output}")
@@ -111,22 +127,24 @@ def read_layout(admin: AdminClient) -> Layout:
 
 
 def create_assigned(
-    admin: AdminClient, name: str, replicas: Sequence[Sequence[int]], config: Mapping[str, str] = DURABLE
+    bootstrap: str, name: str, replicas: Sequence[Sequence[int]], config: Mapping[str, str] = DURABLE
 ) -> None:
     """Create a topic whose partitions are on these brokers, the preferred leader first, and wait until every broker
     has its metadata. Raises KafkaException, TimeoutError."""
     assignment = [list(brokers) for brokers in replicas]
     new = NewTopic(name, len(assignment), replica_assignment=assignment, config=dict(config))
-    for future in admin.create_topics([new]).values():
+    for future in clients.admin(bootstrap).create_topics([new]).values():
         future.result(SECONDS)
-    _await_leaders(admin, [name])
+    _await_leaders(bootstrap, [name])
 
 
-def _await_leaders(admin: AdminClient, names: Collection[str]) -> None:
+def _await_leaders(bootstrap: str, names: Collection[str]) -> None:
     """Wait until every broker names a leader for each partition of these topics. Raises TimeoutError."""
-    for broker in admin.list_topics(timeout=SECONDS).brokers.values():
+    identity = identity_file(bootstrap)
+    for broker in clients.admin(bootstrap).list_topics(timeout=SECONDS).brokers.values():
         address = f"{broker.host}:{broker.port}"
-        wait_until(partial(_has_leaders, address, names), f"broker {broker.id} has all leaders", SECONDS)
+        own = address if identity is None else secured(address, identity)
+        wait_until(partial(_has_leaders, own, names), f"broker {broker.id} has all leaders", SECONDS)
 
 
 def _has_leaders(address: str, names: Collection[str]) -> bool:
@@ -152,7 +170,7 @@ def reassign(bootstrap: str, plan: Mapping[tuple[str, int], Sequence[int]], fold
     file = folder / "reassignment.json"
     file.write_bytes(msgspec.json.encode({"version": 1, "partitions": moves}))
     began = time.monotonic()
-    options = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(file))
+    options = (bootstrap, "--reassignment-json-file", str(file))
     run_tool(REASSIGN, *options, "--execute")
     while "still in progress" in run_tool(REASSIGN, *options, "--verify"):
         if time.monotonic() > began + REASSIGN_SECONDS:
@@ -177,7 +195,7 @@ def _elect(bootstrap: str, kind: str, *which: str) -> None:
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            run_tool(ELECTION, "--bootstrap-server", bootstrap, "--election-type", kind, *which)
+            run_tool(ELECTION, bootstrap, "--election-type", kind, *which)
             return
         except ToolFailed as error:
             if attempt == ATTEMPTS or "TimeoutException" not in str(error):
@@ -187,7 +205,7 @@ def _elect(bootstrap: str, kind: str, *which: str) -> None:
 def create_replicated(bootstrap: str) -> None:
     """Create the topics that are missing, and the site's first records."""
     create_topics(bootstrap, catalogue(CLUSTER))
-    _await_leaders(clients.admin(bootstrap), catalogue(CLUSTER))
+    _await_leaders(bootstrap, catalogue(CLUSTER))
     ensure_site(bootstrap)
 
 
@@ -206,7 +224,7 @@ class Quorum:
 
 def read_quorum(controllers: str) -> Quorum:
     """Raises ToolFailed where no controller leads."""
-    output = run_tool(QUORUM, "--bootstrap-controller", controllers, "describe", "--status")
+    output = run_tool(QUORUM, controllers, "describe", "--status", to="controller")
     about = dict(re.findall(r"^(LeaderId|MaxFollowerLagTimeMs):\s+(-?\d+)$", output, re.MULTILINE))
     return Quorum(int(about["LeaderId"]), int(about["MaxFollowerLagTimeMs"]))
 
@@ -214,14 +232,14 @@ def read_quorum(controllers: str) -> Quorum:
 def metadata_version(bootstrap: str, jars: str) -> str:
     """The version in which the controllers write the cluster's metadata, like 4.3-IV0. Older jars do not know the
     names of newer ones. Raises ToolFailed."""
-    output = run_tool(FEATURES, "--bootstrap-server", bootstrap, "describe", jars=jars)
+    output = run_tool(FEATURES, bootstrap, "describe", jars=jars)
     (version,) = re.findall(r"metadata\.version\s.*FinalizedVersionLevel:\s*(\S+)", output)
     return str(version)
 
 
 def upgrade_metadata(bootstrap: str, release: str, jars: str) -> None:
     """Let the controllers write as this release does: no node can go back after it. Raises ToolFailed."""
-    run_tool(FEATURES, "--bootstrap-server", bootstrap, "upgrade", "--release-version", release, jars=jars)
+    run_tool(FEATURES, bootstrap, "upgrade", "--release-version", release, jars=jars)
 
 
 def require_durable(bootstrap: str, controllers: str, folder: Path) -> None:
@@ -257,10 +275,10 @@ def _brokers(admin: AdminClient) -> Iterator[str]:
 def _controllers(addresses: str, evidence: Path) -> Iterator[str]:
     """Controllers respond only to Kafka's own programs: a section for each of them."""
     about = ("--entity-type", "brokers", "--describe", "--all")
-    output = run_tool(CONFIGS, "--bootstrap-controller", addresses, *about)
+    output = run_tool(CONFIGS, addresses, *about, to="controller")
     evidence.write_text(output)
     _, *sections = re.split(r"^All configs for broker (\d+) are:$", output, flags=re.MULTILINE)
-    missing = addresses.count(",") + 1 - len(sections) // 2
+    missing = bootstrap_of(addresses).count(",") + 1 - len(sections) // 2
     if missing:
         yield f"{missing} controllers do not report their settings"
     for number, section in zip(sections[::2], sections[1::2], strict=True):

@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from contracts.kafka_address import secured
 from infra.base.errors import NotReady
 from infra.base.ports import HOST, require_free
 from infra.base.waiting import wait_until
+from infra.identity.authority import BROKER, Authority
 from infra.lab.cluster.administration import (
     Layout,
     create_replicated,
@@ -28,7 +30,8 @@ from infra.stack.embedded.kafka import Node, first_voters, kept_cluster_id
 from services.kernel.log import clients
 
 BROKERS, CONTROLLERS = (1, 2, 3), (11, 12, 13)
-PORTS = 50  # distance of a node's port from the base of the ports, without the node's number
+# Distances of a node's port, and of a broker's listener for brokers, from the base of the ports, without its number.
+PORTS, INTERNAL_PORTS = 50, 70
 READY_SECONDS = 180.0
 
 _BROKER = {
@@ -41,10 +44,14 @@ _BROKER = {
 
 
 class Cluster:
-    """The nodes of one cluster, by number. A node's state stays in its folder."""
+    """The nodes of one cluster, by number. A node's state stays in its folder.
 
-    def __init__(self, folder: Path, port_base: int) -> None:
-        self.folder = folder
+    With an `authority` it is secured, and `bootstrap` and `controllers` are the addresses for whoever has the brokers'
+    certificate, who may do everything; the shop's users connect to `for_users`.
+    """
+
+    def __init__(self, folder: Path, port_base: int, authority: Authority | None = None) -> None:
+        self.folder, self._authority = folder, authority
         self._base = port_base
         self._children: dict[int, Child] = {}
         self._cluster_id = kept_cluster_id(folder)
@@ -53,12 +60,17 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """The first three brokers: clients find the others by themselves."""
-        return ",".join(self.nodes[number].address for number in BROKERS)
+        return self._certified(BROKERS, INTERNAL_PORTS if self._authority else PORTS)
 
     @property
     def controllers(self) -> str:
-        """The addresses of the controllers, for the nodes and for Kafka's own programs."""
-        return ",".join(self._address(number) for number in CONTROLLERS)
+        """The controllers, for Kafka's own programs."""
+        return self._certified(CONTROLLERS, PORTS)
+
+    @property
+    def for_users(self) -> str:
+        """`host:port` of each of the first three brokers, separated by commas."""
+        return self._addresses(BROKERS, PORTS)
 
     @property
     def admin(self) -> AdminClient:
@@ -158,7 +170,7 @@ class Cluster:
     def await_in_sync(self) -> None:
         """Wait until every broker says that every replica is in sync again: one that has just returned may still say
         what was true before. Raises NotReady."""
-        brokers = [node.address for number, node in self.nodes.items() if number not in CONTROLLERS]
+        brokers = [node.own_address for number, node in self.nodes.items() if number not in CONTROLLERS]
         self._wait(lambda: not any(map(_is_behind, brokers)), "all replicas are in sync")
 
     def await_quorum(self) -> None:
@@ -181,17 +193,26 @@ class Cluster:
         wait_until(done_by_living_nodes, what, READY_SECONDS, every=POLL_SECONDS * 4, error=NotReady)
 
     def _node(self, number: int) -> Node:
-        port, quorum = self._base + PORTS + number, (self.controllers, self._cluster_id)
+        port, quorum = self._base + PORTS + number, (self._addresses(CONTROLLERS, PORTS), self._cluster_id)
+        security: dict[str, Any] = {"authority": self._authority}
         if number in CONTROLLERS:
             folder = self.folder / f"controller-{number}"
-            addresses = {controller: self._address(controller) for controller in CONTROLLERS}
+            addresses = {controller: self._addresses([controller], PORTS) for controller in CONTROLLERS}
             voters = first_voters(self._cluster_id, addresses)
-            return Node(number, "controller", folder, port, *quorum, voters, heap_megabytes=128)
-        folder, own = self.folder / f"broker-{number}", _own(number)
-        return Node(number, "broker", folder, port, *quorum, rack=f"rack-{number}", own=own)
+            return Node(number, "controller", folder, port, *quorum, voters, heap_megabytes=128, **security)
+        folder = self.folder / f"broker-{number}"
+        if self._authority is not None:
+            security["internal_port"] = self._base + INTERNAL_PORTS + number
+        return Node(
+            number, "broker", folder, port, *quorum, rack=f"rack-{number}", own=_own(number), **security
+        )
 
-    def _address(self, number: int) -> str:
-        return f"{HOST}:{self._base + PORTS + number}"
+    def _addresses(self, numbers: Sequence[int], ports: int) -> str:
+        return ",".join(f"{HOST}:{self._base + ports + number}" for number in numbers)
+
+    def _certified(self, numbers: Sequence[int], ports: int) -> str:
+        addresses = self._addresses(numbers, ports)
+        return secured(addresses, self._authority.identity(BROKER)) if self._authority else addresses
 
 
 def _own(number: int) -> Mapping[str, str]:

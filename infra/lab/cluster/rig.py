@@ -10,14 +10,17 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
+from contracts.kafka_address import bootstrap_of
 from infra.base.errors import NotReady
 from infra.base.journal import Phase, StackJournal
 from infra.base.settings import StackSettings
 from infra.base.waiting import wait_until
+from infra.identity.authority import Authority
 from infra.lab.cluster.cluster import Cluster
 from infra.lab.load.shop import LoneSite, await_rest
 from infra.stack.embedded.stack import members
 from infra.stack.embedded.supervisor import Supervisor, broker_was_away
+from infra.stack.security import INTERNAL, apply_security, prepare_identities
 
 PROCESSES = (
     "postgres",
@@ -36,16 +39,13 @@ SITE = LoneSite.site
 
 
 class ClusterSettings(StackSettings):
-    """Those of a single site without security, on the brokers of the cluster: `bootstrap`, a list."""
+    """Those of a single site, on the brokers of the cluster: lists of their listeners for users, and for brokers."""
 
     bootstrap: Annotated[str, Field(min_length=1)]
+    internal: Annotated[str, Field(min_length=1)]
 
-    @property
-    def secured(self) -> bool:
-        return False
-
-    def bootstrap_of(self, _: str) -> str:
-        return self.bootstrap
+    def bootstrap_of(self, kind: str) -> str:
+        return self.internal if kind == INTERNAL else self.bootstrap
 
 
 class ClusterRig(LoneSite):
@@ -55,9 +55,15 @@ class ClusterRig(LoneSite):
     """
 
     def __init__(self, folder: Path, port_base: int) -> None:
-        self.cluster = Cluster(folder / "cluster", port_base)
+        home = folder / "shop"
+        self.cluster = Cluster(
+            folder / "cluster", port_base, Authority(StackSettings(home=home).kafka_identities)
+        )
         self.settings = ClusterSettings(
-            home=folder / "shop", port_base=port_base, bootstrap=self.cluster.bootstrap
+            home=home,
+            port_base=port_base,
+            bootstrap=self.cluster.for_users,
+            internal=bootstrap_of(self.cluster.bootstrap),
         )
         self.journal = StackJournal(self.settings.home)
         self._supervisor: Supervisor | None = None
@@ -65,7 +71,13 @@ class ClusterRig(LoneSite):
         self._restarts_before = Counter[str]()
 
     def __enter__(self) -> Self:
+        prepare_identities(self.settings)
         self.cluster.__enter__()
+        try:
+            apply_security(self.settings)
+        except BaseException:
+            self.cluster.end()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -41,7 +41,7 @@ def new_topic(
     """Create a topic, by default with one partition on all brokers. Returns its name, which begins with `drill.` and
     `name`; the next drill deletes it."""
     topic = f"{TOPICS_PREFIX}{name}-{time.time_ns():x}"
-    create_assigned(cluster.admin, topic, replicas, config)
+    create_assigned(cluster.bootstrap, topic, replicas, config)
     return topic
 
 

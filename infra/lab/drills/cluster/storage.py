@@ -216,7 +216,7 @@ def _quota(course: Course[ClusterRig], _: None) -> None:
     course.show("a quota")
     report, cluster = course.report, course.rig.cluster
     topic = new_topic(cluster, "quota")
-    alter = ("--bootstrap-server", cluster.bootstrap, "--alter")
+    alter = (cluster.bootstrap, "--alter")
     client = ("--entity-type", "clients", "--entity-name", CLIENT)
     free = _rate(cluster.bootstrap, topic)
     run_tool(CONFIGS, *alter, "--add-config", f"producer_byte_rate={QUOTA_BYTES}", *client)
