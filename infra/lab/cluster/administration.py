@@ -133,7 +133,8 @@ def create_assigned(
     has its metadata. Raises KafkaException, TimeoutError."""
     assignment = [list(brokers) for brokers in replicas]
     new = NewTopic(name, len(assignment), replica_assignment=assignment, config=dict(config))
-    for future in clients.admin(bootstrap).create_topics([new]).values():
+    admin = clients.admin(bootstrap)  # its futures end with it
+    for future in admin.create_topics([new]).values():
         future.result(SECONDS)
     _await_leaders(bootstrap, [name])
 
