@@ -1,9 +1,9 @@
-"""Money in the tables is a decimal, in the log and in the marts a number of micros.
+"""Money is a decimal in whatever is written for others to read, and a number of micros in the log and while jobs count.
 
 Both are exact: `MONEY` has room for every 64-bit number of micros.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,20 +15,20 @@ FIELDS = frozenset({"gross", "refund", "unit_price", "amount"})
 Leaf = Callable[[str, DataType, Column], Column]
 
 
-def with_decimals(events: DataFrame) -> DataFrame:
-    """Events of the log, with every field of FIELDS as MONEY, also in structs and lists."""
-    return _converted(events, _decimal)
-
-
-def with_micros(events: DataFrame) -> DataFrame:
-    """The same back."""
-    return _converted(events, _micros)
-
-
-def _decimal(name: str, kind: DataType, value: Column) -> Column:
+def with_decimals(rows: DataFrame, fields: Collection[str] = FIELDS) -> DataFrame:
+    """Events of the log, or rows of a mart, with `fields` of micros as MONEY, also in structs and lists."""
     micro = F.lit("0.000001").cast("decimal(7,6)")
-    money = name in FIELDS and isinstance(kind, LongType)
-    return (value.cast("decimal(19,0)") * micro).cast(MONEY) if money else value
+
+    def decimal(name: str, kind: DataType, value: Column) -> Column:
+        money = name in fields and isinstance(kind, LongType)
+        return (value.cast("decimal(19,0)") * micro).cast(MONEY) if money else value
+
+    return _converted(rows, decimal)
+
+
+def with_micros(rows: DataFrame) -> DataFrame:
+    """The same back."""
+    return _converted(rows, _micros)
 
 
 def _micros(_name: str, kind: DataType, value: Column) -> Column:

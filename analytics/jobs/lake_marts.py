@@ -16,6 +16,7 @@ from analytics.lake.tables import Commit, read_exceptions
 from analytics.log_rule import Exceptions
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import ADDED, FOLLOWING, SomeEvents, computed, refreshed
+from analytics.money import with_micros
 from analytics.offsets import Offsets
 
 ORDERS = "orders"
@@ -111,7 +112,7 @@ class LakeMarts:
         )
 
     def _read(self, name: str) -> DataFrame:
-        return self._session.read.parquet(str(self._out / name))
+        return with_micros(self._session.read.parquet(str(self._out / name)))
 
     def _changed(self, base: Commit) -> DataFrame:
         """The orders and SKUs with an event that was copied after `base`."""

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame
 from analytics.errors import AnalyticsError
 from analytics.marts.catalogue import LOG_FILE, MARTS, Mart
 from analytics.marts.checks import check
+from analytics.money import with_decimals
 from analytics.terminal import Table
 
 SHOWN_ROWS = 5
@@ -55,12 +57,12 @@ class OutputReading:
 
 
 def write(frame: DataFrame, mart: Mart, reading: OutputReading, folder: Path) -> None:
-    """Writes Parquet files in the order of the grain, and LOG_FILE; they replace `folder` together, once all that
-    `marts.yaml` says of the rows holds. Raises Unfit, and Occupied where `folder` has something else in it."""
+    """Writes Parquet files in the order of the grain, money as decimals, and LOG_FILE; they replace `folder` together,
+    once all that `marts.yaml` says of the rows holds. Raises Unfit, and Occupied where `folder` has something else."""
     if folder.exists() and any(folder.iterdir()) and not (folder / LOG_FILE).exists():
         raise Occupied(f"{folder} has something else in it than a mart: choose another folder with --out")
     with replaced(folder) as fresh:
-        frame.sort(*mart.grain).write.parquet(str(fresh))
+        with_decimals(frame, mart.money).sort(*mart.grain).write.parquet(str(fresh))
         rules = check(mart, fresh, _read_alike(folder, reading))
         content = msgspec.json.encode({"mart": mart.name, "rules": rules} | msgspec.to_builtins(reading))
         (fresh / LOG_FILE).write_bytes(msgspec.json.format(content, indent=1))
@@ -86,22 +88,22 @@ def read_earlier(folder: Path) -> OutputReading:
 
 
 def preview(mart: Mart, folder: Path) -> Table:
-    """Returns the first rows and columns of an output, money as decimals."""
+    """Returns the first rows and columns of an output."""
     rows = dataset(folder)
     columns = rows.schema.names[:SHOWN_COLUMNS]
     more = len(rows.schema.names) - len(columns)
     title = f"{mart.name}, rows: {rows.count_rows():,}" + (f", columns not shown: {more}" if more else "")
     shown = rows.head(SHOWN_ROWS, columns=columns).to_pylist()
-    cells = ([_text(value, column in mart.money) for column, value in row.items()] for row in shown)
+    cells = (list(map(_text, row.values())) for row in shown)
     return Table(*columns, rows=cells, title=title, title_justify="left")
 
 
-def _text(value: Any, money: bool) -> str:
+def _text(value: Any) -> str:
     match value:
         case None:
             return "–"
-        case int() if money:
-            return f"{value / 1e6:,.2f}"
+        case Decimal():
+            return f"{value:,.2f}"
         case float():
             return f"{value:.3f}"
         case _:

@@ -50,7 +50,8 @@ class Sources:
 class Column(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"doc": "is", "refers_to": "in"}
 ):
-    """`money`: micros. `one_of`: all values that there are. `refers_to`: `mart.column`, which has each of them."""
+    """`money`: micros, which are decimals where the mart is written. `one_of`: all values that there are. `refers_to`:
+    `mart.column`, which has each of them."""
 
     doc: str
     optional: bool = False
@@ -88,7 +89,7 @@ class Mart:
 
     @property
     def money(self) -> frozenset[str]:
-        """The columns that are micros."""
+        """The columns that are micros until the mart is written."""
         return frozenset(name for name, column in self.definition.columns.items() if column.money)
 
     @property
@@ -101,7 +102,7 @@ class Mart:
 
 
 def money_columns(mart: str) -> frozenset[str]:
-    """The columns of a mart that are micros; of a folder that is no mart, none."""
+    """The columns of a mart that are money; of a folder that is no mart, none."""
     return MARTS[mart].money if mart in MARTS else frozenset()
 
 

@@ -98,7 +98,7 @@ def _section(mart: Mart, built: Mapping[str, Any] | None) -> Iterator[str]:
 def _description(name: str, column: Column, mart: Mart) -> str:
     text = column.doc
     if column.money:
-        text += ", in millionths of the currency"
+        text += ", in the currency of the row"
     if column.one_of:
         text += f"; one of {', '.join(map(str, column.one_of))}"
     if column.refers_to:

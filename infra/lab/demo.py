@@ -15,7 +15,7 @@ from infra.lab.load.clients import Urls
 from infra.lab.load.shop import CLIENT_SECONDS, Shop
 from infra.lab.retail.expectation import ExpectedDay, RetailExpectation
 from infra.lab.retail.plan import LoadPlan
-from infra.lab.retail.steps import Place, Step, request_of
+from infra.lab.retail.steps import MICROS, Place, Step, request_of
 
 PAGE = 500
 
@@ -119,7 +119,7 @@ def mart_differences(folder: Path, expected: RetailExpectation) -> list[tuple[st
     days = {day for day, _ in expected.days}
     mart = {
         (str(row["day"]), row["country"]): ExpectedDay(
-            row["orders"], row["units"], row["gross"], row["returned"]
+            row["orders"], row["units"], int(row["gross"] * MICROS), int(row["returned"] * MICROS)
         )
         for row in pq.read_table(folder).to_pylist()
         if str(row["day"]) in days

@@ -2,7 +2,7 @@
 --
 -- The rules are those of docs/reference/real-input.md, written a second time on purpose: `infra/lab/retail` is what is
 -- checked. `sheet` has the rows of the file, all as text, with their `place`; the marts are views of their names. The
--- variables `first` and `last` are the loaded days. Money is micros of a pound.
+-- variables `first` and `last` are the loaded days. Money is a decimal of pounds.
 
 CREATE MACRO never_stocked(sku) AS sku IN ('84880', '22922', '85067', '21062');
 CREATE MACRO month_of(day) AS date_trunc('month', day)::DATE;
@@ -10,7 +10,7 @@ CREATE MACRO is_loaded(day) AS day BETWEEN getvariable('first') AND getvariable(
 
 CREATE TABLE entry AS
 SELECT InvoiceNo AS number, place, upper(trim(StockCode)) AS sku, Quantity::BIGINT AS units,
-    (UnitPrice::DECIMAL(18, 6) * 1000000)::BIGINT AS price, InvoiceDate::TIMESTAMP AS moment,
+    UnitPrice::DECIMAL(18, 6) AS price, InvoiceDate::TIMESTAMP AS moment,
     nullif(split_part(CustomerID, '.', 1), '') AS customer, Country AS country,
     NOT regexp_full_match(
         upper(trim(StockCode)), 'POST|DOT|[MDSB]|C2|CRUK|PADS|AMAZONFEE|BANK CHARGES|GIFT_.*') AS goods

@@ -23,6 +23,7 @@ from analytics.lake.tables import read_commits, read_exceptions
 from analytics.lake.writer import update
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import FOLLOWING
+from analytics.money import with_decimals
 from infra.base.waiting import wait_until
 from tests.integration.analytics.growing_shop import GrowingShop
 from tests.integration.analytics.log_writer import Topics, write_raw, writer
@@ -56,7 +57,9 @@ class Shop:
         whole = Sources(open_lake(self.spark, self.lake))
         whole.orders.persist()
         for name in names:
-            rows = MARTS[name].build(whole).sort(*MARTS[name].grain).toArrow().to_pylist()
+            mart = MARTS[name]
+            made = with_decimals(mart.build(whole), mart.money)
+            rows = made.sort(*mart.grain).toArrow().to_pylist()
             assert rows, f"{name} has rows"
             assert self.rows(name) == rows, name
         whole.orders.unpersist()

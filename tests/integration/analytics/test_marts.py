@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.types import is_decimal
 from pyspark.sql import SparkSession
 
 from analytics.jobs.marts import Selection, events, publish, sources
@@ -12,6 +13,7 @@ from analytics.jobs.outputs import OutputReading, SetAside, preview, read_earlie
 from analytics.lake.tables import NotRecorded
 from analytics.lake.writer import update
 from analytics.marts.catalogue import LOG_FILE, MARTS, Sources
+from analytics.money import with_decimals
 from analytics.offsets import AheadOfLog, stable_ends
 from analytics.replay import Replay
 from tests.integration.analytics.log_writer import (
@@ -59,10 +61,12 @@ def test_every_mart_is_written_with_how_far_it_was_read(
     for name, mart in MARTS.items():
         write(mart.build(made_of), mart, reading, tmp_path / name)
         table = pq.read_table(tmp_path / name)
+        assert all(is_decimal(table.schema.field(money).type) for money in mart.money), name
         keys = list(zip(*(table.column(key).to_pylist() for key in mart.grain), strict=True))
         assert len(set(keys)) == len(keys), f"{name} has its grain"
         assert keys == sorted(keys), f"{name} is in the order of its grain"
-        assert mart.build(from_lake).sort(*mart.grain).toArrow().to_pylist() == table.to_pylist(), name
+        decimals = with_decimals(mart.build(from_lake), mart.money)
+        assert decimals.sort(*mart.grain).toArrow().to_pylist() == table.to_pylist(), name
         assert preview(mart, tmp_path / name).row_count == min(5, len(keys))
         counts[name] = len(keys)
     made_of.orders.unpersist()
