@@ -37,6 +37,7 @@ REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
+UNREGISTER = "org.apache.kafka.tools.ClusterTool unregister"
 
 
 class ToolFailed(DaybookError):
@@ -48,9 +49,10 @@ class NotDurable(NotReady):
 
 
 def run_tool(main: str, address: str, *arguments: str, to: str = "server", jars: str = "kafka") -> str:
-    """The output of a command-line program of Kafka, the Java class `main` of a set of jars.
+    """The output of a command-line program of Kafka, the Java class `main` (with a subcommand whose options follow it).
 
-    `address` is that of the brokers, or, with `to` controller, of the controllers. Raises ToolFailed.
+    `address` is that of the brokers, or, with `to` controller, of the controllers; `jars` a set of `infra/jars.lock`.
+    Raises ToolFailed.
     """
     # It lives for seconds: code that compiles fast halves them.
     java = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
@@ -59,7 +61,7 @@ def run_tool(main: str, address: str, *arguments: str, to: str = "server", jars:
         options.write(property_lines(connection.java()))
         options.flush()
         where = (f"--bootstrap-{to}", connection.bootstrap, "--command-config", options.name)
-        command = [*java, "-cp", classpath(jars), main, *where, *arguments]
+        command = [*java, "-cp", classpath(jars), *main.split(), *where, *arguments]
         try:
             done = subprocess.run(
                 command,

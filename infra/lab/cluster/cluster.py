@@ -18,12 +18,14 @@ from infra.base.ports import HOST, require_free
 from infra.base.waiting import wait_until
 from infra.identity.authority import BROKER, Authority
 from infra.lab.cluster.administration import (
+    UNREGISTER,
     Layout,
     create_replicated,
     elect_preferred,
     read_layout,
     read_quorum,
     require_durable,
+    run_tool,
 )
 from infra.stack.embedded.child import POLL_SECONDS, Child
 from infra.stack.embedded.kafka import Node, first_voters, kept_cluster_id
@@ -144,12 +146,14 @@ class Cluster:
         self.await_members([*BROKERS, number])
 
     def remove(self, number: int) -> None:
-        """Stop a broker for good; no partition may have a replica on it. Raises NotReady where one has."""
+        """Stop a broker for good, and have the controllers forget it: as long as they know it, they wait for it at an
+        upgrade. No partition may have a replica on it. Raises NotReady where one has, and ToolFailed."""
         partitions = self.layout().partitions
         left = [partition for partition, replicas in partitions.items() if number in replicas.all]
         if left:
             raise NotReady(f"broker {number} still has replicas, of {left[0]} for one")
         self.stop(number)
+        run_tool(UNREGISTER, self.bootstrap, "--id", str(number))
         del self.nodes[number], self._children[number]
 
     def pid(self, number: int) -> int:
