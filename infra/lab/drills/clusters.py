@@ -17,7 +17,7 @@ from infra.stack.shop import MIRROR
 from services.kernel.log import clients
 
 LOOK_SECONDS, WHOLE_SECONDS = 0.05, 180.0
-RATE = 10.0  # commands per second: twelve nodes and both shops may share a small machine
+RATE = 4.0  # commands per second: twelve nodes and both shops may share a small machine
 Observed = TypeVar("Observed")
 
 

@@ -51,6 +51,7 @@ from services.kernel.log.control import ControlWatch
 # `daybook up --active` sets it: the other site is not contacted.
 FORCE_ACTIVE = "DAYBOOK_TOLD_ACTIVE"
 GUARD = ShopProcess("guard", "infra.dr.guard")
+MIRROR_SECONDS = 600.0
 SECRET_VARIABLES = ("DAYBOOK_DATABASE_URL", "DAYBOOK_HASH_KEY")
 
 
@@ -185,7 +186,8 @@ def _mirror(settings: StackSettings, source: Site) -> Member:
         (mirror.port,),
         prepare,
         lambda: mirror_ready(mirror),
-        seconds=NODE_SECONDS,  # on two busy cores it copies its first record after 120 s
+        # Between clusters on two busy cores it copies its first record after four minutes, and would start again.
+        seconds=MIRROR_SECONDS,
         # only the guard can tell
         alive=lambda: health(settings.health_url("guard"), "mirror") != 503,
         awaited=False,
