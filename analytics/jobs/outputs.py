@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +93,15 @@ def preview(mart: Mart, folder: Path) -> Table:
     more = len(rows.schema.names) - len(columns)
     title = f"{mart.name}, rows: {rows.count_rows():,}" + (f", columns not shown: {more}" if more else "")
     shown = rows.head(SHOWN_ROWS, columns=columns).to_pylist()
-    cells = (list(map(_text, row.values())) for row in shown)
+    cells = ([_text(value, column in mart.money) for column, value in row.items()] for row in shown)
     return Table(*columns, rows=cells, title=title, title_justify="left")
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, money: bool) -> str:
     match value:
         case None:
             return "–"
-        case Decimal():
+        case _ if money:
             return f"{value:,.2f}"
         case float():
             return f"{value:.3f}"

@@ -47,9 +47,7 @@ def connect(
     """A view for each event type, `events_raw`, `commits`, and `events_lost` once a log was replaced; one for each mart
     in the folder `marts`, whose columns `money(mart)` are micros if an earlier version wrote them; `calendar`, a row
     per day from the first order to the last one; and `articles`, if there is a CSV file with sku and description.
-
-    Raises NoLake.
-    """
+    Raises NoLake."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     connection.execute("SET TimeZone = 'UTC'")
     commit = read_commits(lake)[-1]

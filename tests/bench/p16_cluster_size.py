@@ -56,19 +56,13 @@ class ReplicatingApart(Cluster):
         node = super()._node(number)
         if number in CONTROLLERS:
             return node
-        as_before, apart = (
-            node.properties(),
-            f"REPLICATION://{REPLICATION_HOST}:{node.port + REPLICATION_PORTS}",
-        )
-        own = {
-            "listeners": f"{as_before['listeners']},{apart}",
-            "advertised.listeners": f"{as_before['advertised.listeners']},{apart}",
-            "listener.security.protocol.map": f"{as_before['listener.security.protocol.map']},REPLICATION:SSL",
-            "inter.broker.listener.name": "REPLICATION",
-            "listener.name.replication.ssl.client.auth": "required",
-            # The certificates of brokers are for 127.0.0.1.
-            "listener.name.replication.ssl.endpoint.identification.algorithm": "",
-        }
+        before, port = node.properties(), node.port + REPLICATION_PORTS
+        apart, names = f"REPLICATION://{REPLICATION_HOST}:{port}", ("listeners", "advertised.listeners")
+        own = {name: f"{before[name]},{apart}" for name in names}
+        own["listener.security.protocol.map"] = f"{before['listener.security.protocol.map']},REPLICATION:SSL"
+        own["inter.broker.listener.name"] = "REPLICATION"
+        own["listener.name.replication.ssl.client.auth"] = "required"
+        own["listener.name.replication.ssl.endpoint.identification.algorithm"] = ""  # certified for 127.0.0.1
         return replace(node, own={**node.own, **own})
 
     def connected(self, host: str) -> int:

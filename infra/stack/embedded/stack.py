@@ -51,7 +51,7 @@ from services.kernel.log.control import ControlWatch
 # `daybook up --active` sets it: the other site is not contacted.
 FORCE_ACTIVE = "DAYBOOK_TOLD_ACTIVE"
 GUARD = ShopProcess("guard", "infra.dr.guard")
-MIRROR_SECONDS = 600.0
+MIRROR_SECONDS = 600.0  # on two busy cores, between clusters, it copies its first record after four minutes
 SECRET_VARIABLES = ("DAYBOOK_DATABASE_URL", "DAYBOOK_HASH_KEY")
 
 
@@ -186,7 +186,6 @@ def _mirror(settings: StackSettings, source: Site) -> Member:
         (mirror.port,),
         prepare,
         lambda: mirror_ready(mirror),
-        # Between clusters on two busy cores it copies its first record after four minutes, and would start again.
         seconds=MIRROR_SECONDS,
         # only the guard can tell
         alive=lambda: health(settings.health_url("guard"), "mirror") != 503,
