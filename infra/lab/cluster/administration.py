@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,19 +49,25 @@ class NotDurable(NotReady):
     """The cluster runs and would lose records; the text has a line for each setting that is wrong."""
 
 
-def run_tool(main: str, address: str, *arguments: str, to: str = "server", jars: str = "kafka") -> str:
-    """The output of a command-line program of Kafka, the Java class `main` (with a subcommand whose options follow it).
+@contextmanager
+def connection_file(address: str) -> Iterator[str]:
+    """A file with what a program of Kafka needs to connect, for the time of the block; only its owner may read it."""
+    with NamedTemporaryFile("w", suffix=".properties") as file:
+        file.write(property_lines(Connection(address).java()))
+        file.flush()
+        yield file.name
 
-    `address` is that of the brokers, or, with `to` controller, of the controllers; `jars` a set of `infra/jars.lock`.
-    Raises ToolFailed.
+
+def run_tool(main: str, address: str, *arguments: str, to: str = "server", jars: str = "kafka") -> str:
+    """The output of a program of Kafka: the Java class `main` (and a subcommand whose options follow) of a set of jars.
+
+    `address` is that of the brokers, or, with `to` controller, of the controllers. Raises ToolFailed.
     """
     # It lives for seconds: code that compiles fast halves them.
     java = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
-    name, connection = main.rpartition(".")[2], Connection(address)
-    with NamedTemporaryFile("w", suffix=".properties") as options:  # only its owner may read it
-        options.write(property_lines(connection.java()))
-        options.flush()
-        where = (f"--bootstrap-{to}", connection.bootstrap, "--command-config", options.name)
+    name = main.rpartition(".")[2]
+    with connection_file(address) as options:
+        where = (f"--bootstrap-{to}", bootstrap_of(address), "--command-config", options)
         command = [*java, "-cp", classpath(jars), *main.split(), *where, *arguments]
         try:
             done = subprocess.run(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -48,13 +48,12 @@ _BROKER = {
 class Cluster:
     """The nodes of one cluster, by number. A node's state stays in its folder.
 
-    With an `authority` it is secured, and `bootstrap` and `controllers` are the addresses for whoever has the brokers'
-    certificate, who may do everything; the shop's users connect to `for_users`.
+    `bootstrap` and `controllers` are the addresses for whoever has the brokers' certificate, by `authority`, and so may
+    do everything; the shop's users connect to `for_users`.
     """
 
-    def __init__(self, folder: Path, port_base: int, authority: Authority | None = None) -> None:
-        self.folder, self._authority = folder, authority
-        self._base = port_base
+    def __init__(self, folder: Path, port_base: int, authority: Authority) -> None:
+        self.folder, self._base, self._authority = folder, port_base, authority
         self._children: dict[int, Child] = {}
         self._cluster_id = kept_cluster_id(folder)
         self.nodes = {number: self._node(number) for number in (*CONTROLLERS, *BROKERS)}
@@ -62,7 +61,7 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """The first three brokers: clients find the others by themselves."""
-        return self._certified(BROKERS, INTERNAL_PORTS if self._authority else PORTS)
+        return self._certified(BROKERS, INTERNAL_PORTS)
 
     @property
     def controllers(self) -> str:
@@ -198,25 +197,21 @@ class Cluster:
 
     def _node(self, number: int) -> Node:
         port, quorum = self._base + PORTS + number, (self._addresses(CONTROLLERS, PORTS), self._cluster_id)
-        security: dict[str, Any] = {"authority": self._authority}
         if number in CONTROLLERS:
             folder = self.folder / f"controller-{number}"
             addresses = {controller: self._addresses([controller], PORTS) for controller in CONTROLLERS}
             voters = first_voters(self._cluster_id, addresses)
-            return Node(number, "controller", folder, port, *quorum, voters, heap_megabytes=128, **security)
-        folder = self.folder / f"broker-{number}"
-        if self._authority is not None:
-            security["internal_port"] = self._base + INTERNAL_PORTS + number
-        return Node(
-            number, "broker", folder, port, *quorum, rack=f"rack-{number}", own=_own(number), **security
-        )
+            node = Node(number, "controller", folder, port, *quorum, voters, heap_megabytes=128)
+        else:
+            folder, internal = self.folder / f"broker-{number}", self._base + INTERNAL_PORTS + number
+            node = Node(number, "broker", folder, port, *quorum, internal_port=internal, own=_own(number))
+        return replace(node, authority=self._authority, rack=f"rack-{number}")
 
     def _addresses(self, numbers: Sequence[int], ports: int) -> str:
         return ",".join(f"{HOST}:{self._base + ports + number}" for number in numbers)
 
     def _certified(self, numbers: Sequence[int], ports: int) -> str:
-        addresses = self._addresses(numbers, ports)
-        return secured(addresses, self._authority.identity(BROKER)) if self._authority else addresses
+        return secured(self._addresses(numbers, ports), self._authority.identity(BROKER))
 
 
 def _own(number: int) -> Mapping[str, str]:

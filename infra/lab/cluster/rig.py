@@ -56,9 +56,8 @@ class ClusterRig(LoneSite):
 
     def __init__(self, folder: Path, port_base: int) -> None:
         home = folder / "shop"
-        self.cluster = Cluster(
-            folder / "cluster", port_base, Authority(StackSettings(home=home).kafka_identities)
-        )
+        authority = Authority(StackSettings(home=home).kafka_identities)
+        self.cluster = Cluster(folder / "cluster", port_base, authority)
         self.settings = ClusterSettings(
             home=home,
             port_base=port_base,

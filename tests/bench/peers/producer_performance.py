@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tempfile
 
+from infra.lab.cluster.administration import connection_file
 from infra.stack.embedded.java import classpath, find_java
-from infra.stack.mirror_settings import property_lines
-from services.kernel.log.clients import Connection
 from tests.bench.harness import Unmeasurable, Window
 
 _SUMMARY = re.compile(r"^\d+ records sent, ([0-9.]+) records/sec", re.MULTILINE)
@@ -16,11 +14,9 @@ _SUMMARY = re.compile(r"^\d+ records sent, ([0-9.]+) records/sec", re.MULTILINE)
 
 def produce(address: str, topic: str, count: int, record_bytes: int) -> Window:
     """Write `count` records of `record_bytes`; the figure that it reports excludes the JVM's start."""
-    with tempfile.NamedTemporaryFile("w", suffix=".properties") as connection:  # only its owner reads it
-        connection.write(property_lines(Connection(address).java()))
-        connection.flush()
+    with connection_file(address) as connection:
         done = subprocess.run(
-            _command(connection.name, topic, count, record_bytes),
+            _command(connection, topic, count, record_bytes),
             capture_output=True,
             text=True,
             check=False,

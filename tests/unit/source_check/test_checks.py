@@ -76,12 +76,7 @@ def marts() -> dict[str, list[dict[str, Any]]]:
         "customers": [
             row(
                 "customer_id first_day last_day orders units gross",
-                "17850",
-                MONDAY,
-                MONDAY,
-                1,
-                3,
-                Decimal("25.500000"),
+                *("17850", MONDAY, MONDAY, 1, 3, Decimal("25.500000")),
             )
         ],
         "customer_cohorts": [row("cohort months_later customers gross", MARCH, 0, 1, Decimal("25.500000"))],
