@@ -72,6 +72,8 @@ def run_drill(tmp_path: Path) -> RunDrill:
 
 
 def whole(pair: Pair) -> bool:
+    if not all(map(pair.platform.up, pair.sites.values())):
+        return False  # its roles are awaited for a minute
     try:
         _, passive, _ = pair.roles()
     except DrillFailed:

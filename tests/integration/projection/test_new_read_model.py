@@ -18,7 +18,9 @@ from infra.lab.drills.judgement import digests
 from services.kernel.record.tokens import Token
 from services.projection.engine.parked_keys import parked_keys
 from services.projection.engine.read_model import ReadModel
+from services.projection.engine.roles import AUDITOR, open_database
 from services.projection.read_models import READ_MODELS, read_model
+from tests.integration.infra.test_database_roles import PASSWORDS, address
 from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import (
     WITH_OTHER_MODELS,
@@ -212,7 +214,10 @@ async def test_the_comparison_of_two_sites_reads_every_table(shop: Shop) -> None
     named = {
         f"{model.name}.{table}" for model in READ_MODELS for table in await tables(shop.connection, model)
     }
-    assert {key.partition(" ")[0] for key in await digests(shop.database_url)} == named
+    await open_database(shop.connection, PASSWORDS, READ_MODELS)
+    # the role of the drills, which may only read
+    auditor = address(shop.database_url, AUDITOR, PASSWORDS[AUDITOR])
+    assert {key.partition(" ")[0] for key in await digests(auditor)} == named
 
 
 async def all_but_it(shop: Shop, events: list[Event]) -> bool:
