@@ -1,20 +1,14 @@
-"""The small campaign: each drill once or twice, on two whole sites, under load."""
+"""The small campaign: a loss, the way back and a switchover, on two whole sites, under load. `full` has all drills."""
 
 import pytest
 
 from infra.lab.drills.drill import DrillFailed
-from infra.lab.drills.mirror import mirror_crash
 from infra.lab.drills.pair import Kind, Pair
 from infra.lab.drills.switchover import FAILBACK, PLANNED
 from infra.lab.drills.takeover import unplanned
 from tests.dr.conftest import RunDrill
 
 pytestmark = pytest.mark.timeout(900)
-
-
-def test_a_mirror_that_is_killed_twice_doubles_nothing(pair: Pair, run_drill: RunDrill) -> None:
-    report = run_drill(mirror_crash(), pair)
-    assert report.figures["records in aborted transactions"] > 0
 
 
 def test_a_site_dies_and_every_write_is_accounted_for(pair: Pair, run_drill: RunDrill) -> None:
@@ -40,10 +34,6 @@ def test_a_healthy_shop_keeps_its_second_copy(pair: Pair) -> None:
     _, passive, _ = pair.roles()
     refuses(pair, "is a healthy copy", "site", "rebuild", passive.name, "--confirm", passive.name)
     refuses(pair, "nothing was changed: add", "site", "rebuild", passive.name, "--force")
-
-
-def test_a_site_that_was_only_frozen_stands_down(pair: Pair, run_drill: RunDrill) -> None:
-    run_drill(unplanned(Kind.FROZEN), pair, 1)
 
 
 def refuses(pair: Pair, reason: str, *arguments: str) -> None:

@@ -39,10 +39,9 @@ from services.kernel.record.codec import Undecodable, decode, encode
 Phase: TypeAlias = Literal["commands", "inbox", "closed"]
 """How far a site's workers have moved from writing to the commands to writing to the inbox (ADR 20)."""
 CONTROL, JOURNAL = "site.control", "site.journal"
-ROLE, HOLD, STORAGE, INPUTS = "role", "hold", "storage", "inputs"
-ALONE, LEASE = "alone", "lease"
+ROLE, HOLD, STORAGE, INPUTS, ALONE, LEASE = "role", "hold", "storage", "inputs", "alone", "lease"
 PHASES: Sequence[Phase] = ("commands", "inbox", "closed")
-WRITE_SECONDS = 20.0
+WRITE_SECONDS, CONNECT_SECONDS = 20.0, 10.0
 
 
 @dataclass
@@ -165,14 +164,15 @@ def read_control(bootstrap: str) -> Control:
 class ControlSource:
     """Reads the whole topic at each `read`: it has few records, and a rebuilt site starts from the first again.
 
-    After a failure it makes a new client. The old one would wait for ever at a rebuilt broker, whose leader
-    epochs start again: the client takes them for outdated.
+    A client that fails is replaced once it has had time to connect, which is slow on a busy machine: it would wait for
+    ever at a rebuilt broker, whose leader epochs start again and seem outdated to it.
     """
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._start = TopicPartition(CONTROL, 0, OFFSET_BEGINNING)
         self._consumer: Consumer | None = None
+        self._connected_by = 0.0
 
     def read(self, seconds: float) -> Control:
         """The site's control records. Raises `NotKnown` where they cannot be read within `seconds`."""
@@ -183,16 +183,17 @@ class ControlSource:
                 backoff = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
                 options = {"fetch.wait.max.ms": 10, "socket.timeout.ms": 5000, "log_level": 0}
                 self._consumer = clients.reader(self._bootstrap, backoff | options)
+                self._connected_by = time.monotonic() + CONNECT_SECONDS
             _, end = self._consumer.get_watermark_offsets(self._start, timeout=seconds)
             if end == 0:
                 raise NotKnown(f"{CONTROL} at {bootstrap_of(self._bootstrap)} has no record yet")
             self._consumer.assign([self._start])
             return self._read_to(self._consumer, end, until)
-        except NotKnown:
-            self.close()
-            raise
-        except KafkaException as error:
-            self.close()
+        except (NotKnown, KafkaException) as error:
+            if time.monotonic() > self._connected_by:
+                self.close()
+            if isinstance(error, NotKnown):
+                raise
             raise NotKnown(f"{bootstrap_of(self._bootstrap)}: {error.args[0].str()}") from error
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ class SiteProver:
     def __init__(
         self, bootstrap: str, peer_bootstrap: str, control: Callable[[], Control], lease_seconds: int
     ) -> None:
-        self._control, self._peer = control, peer_bootstrap
+        self._control, self._source = control, ControlSource(peer_bootstrap)
         # Errors are what it looks for: they are not logged.
         self._admin = clients.admin(bootstrap, clients.LASTING | {"log_level": 0})
         self._proof = SiteProof(lease_seconds)
@@ -133,11 +133,10 @@ class SiteProver:
             time.sleep(COMPARE_EVERY_SECONDS)
 
     def _read_peer(self) -> None:
-        """With a new client each time, because between two comparisons the other site may be rebuilt."""
-        source, began = ControlSource(self._peer), boot_seconds()
+        """With a new client after each success: between two comparisons the other site may be rebuilt."""
+        began = boot_seconds()
         try:
-            self._proof.compared(began, source.read(COMPARE_SECONDS))
+            self._proof.compared(began, self._source.read(COMPARE_SECONDS))
+            self._source.close()
         except (NotKnown, KafkaException):
             pass  # it remains unproven, which is logged once
-        finally:
-            source.close()
