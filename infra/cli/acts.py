@@ -107,7 +107,7 @@ def journal(kafka: Kafka = "") -> None:
     """Show what operators did: when, who by their random id, what, why, and how it ended."""
     table = Table("at", "who", "what", "of", "why", "outcome", whole=True)
     try:
-        for record in read_to_end(kafka or running_settings().kafka, JOURNAL, {0: 0}):
+        for record in read_to_end(kafka or running_settings().kafka, JOURNAL):
             with suppress(Undecodable):
                 if isinstance(acted := decode(record.value()), OperatorActed):
                     at = format_time(acted.acted_at)[:19] + "Z"

@@ -187,7 +187,7 @@ def read_report(bootstrap: str, epoch: int) -> Report | None:
 def _records(bootstrap: str) -> Iterable[object]:
     if JOURNAL not in partitions_by_topic(bootstrap):
         return  # a shop that was never upgraded to this topic
-    for record in read_to_end(bootstrap, JOURNAL, {0: 0}):
+    for record in read_to_end(bootstrap, JOURNAL):
         try:
             yield decode(record.value())
         except Undecodable:  # foreign

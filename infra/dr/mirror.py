@@ -126,9 +126,10 @@ class _Positions:
         """The committed positions; empty before the mirror's first start."""
         if not self._partitions and not self._assign(until):
             return {}
+        todo, assigned = set(self._partitions), self._consumer.assignment()
+        self._consumer.resume(assigned)
         # Seeking to the end makes each partition report its end once more.
-        todo = set(self._partitions)
-        for partition in self._consumer.position(self._consumer.assignment()):
+        for partition in self._consumer.position(assigned):
             if partition.offset >= 0:
                 self._consumer.seek(partition)
         while todo:
@@ -137,6 +138,7 @@ class _Positions:
                     todo.discard(record.partition())
                 else:
                     self._take(record.key(), record.value())
+        self._consumer.pause(assigned)  # at its end it would fetch a hundred times a second
         return self._reached
 
     def close(self) -> None:

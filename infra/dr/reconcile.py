@@ -192,7 +192,7 @@ def _streams(report: Report) -> dict[tuple[str, str], int]:
 def decisions(bootstrap: str) -> dict[str, Decision]:
     """The newest decision about each command, by its id."""
     newest: dict[str, Decision] = {}
-    for record in read_to_end(bootstrap, TOPIC, {0: 0}):
+    for record in read_to_end(bootstrap, TOPIC):
         decision = decode(record.value())
         newest[decision.command_id] = decision
     return newest

@@ -136,7 +136,7 @@ def unopened(bootstrap: str, topic: str, last: int) -> tuple[int, ...]:
     numbers = partitions_of(bootstrap, topic)
     opened = {number: {FIRST_EPOCH} for number in numbers}
     epochs: set[int] = set()
-    for record in read_to_end(bootstrap, topic, dict.fromkeys(numbers, 0)):
+    for record in read_to_end(bootstrap, topic):
         match kind_in_any_epoch(record, len(numbers)):
             case Opening(epoch=epoch):
                 opened[record.partition()].add(epoch)

@@ -19,7 +19,7 @@ from infra.base.errors import DaybookError, NotDone
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.control import read_control
-from services.kernel.log.reader import partitions_of, read_to_end
+from services.kernel.log.reader import read_to_end
 from services.kernel.log.transactions import LARGEST_RECORD
 from services.kernel.record.codec import Undecodable, decode, messages_of, topic_of
 from services.kernel.record.envelope import Malformed, sent_again, write_headers
@@ -61,8 +61,7 @@ def parked_commands(bootstrap: str) -> list[Parked]:
     """The parked commands, oldest first."""
     by_position: dict[str, Parked] = {}
     for topic in (own.parked for own in TOPICS.values()):
-        starts = dict.fromkeys(partitions_of(bootstrap, topic), 0)
-        for record in read_to_end(bootstrap, topic, starts):
+        for record in read_to_end(bootstrap, topic):
             position = (record.key() or b"").decode(errors="replace")
             by_position.pop(position, None)
             with suppress(Undecodable):  # a foreign record

@@ -150,7 +150,7 @@ def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
     first: dict[str, Any] = {"role": SiteRole(site, "passive" if site == "away" else "active", 1)} | {
         f"layout/{service}": SlotLayout(service, 1, 1) for service in SERVICES
     }
-    present = {record.key().decode() for record in read_to_end(bootstrap, CONTROL, {0: 0})}
+    present = {record.key().decode() for record in read_to_end(bootstrap, CONTROL)}
     if not present and not _has_commands(bootstrap):
         first["inputs"] = CommandInputs("closed", now_micros())
     absent = [key for key in first if key not in present]

@@ -137,10 +137,7 @@ def read_sent(bootstrap: str) -> list[Sent]:
     if any(_begins_late(bootstrap, topic, numbers) for topic, numbers in partitions.items()):
         return []
     return [
-        sent
-        for topic, numbers in partitions.items()
-        for record in read_to_end(bootstrap, topic, dict.fromkeys(numbers, 0))
-        for sent in sent_in(record)
+        sent for topic in partitions for record in read_to_end(bootstrap, topic) for sent in sent_in(record)
     ]
 
 

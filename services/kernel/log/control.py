@@ -156,7 +156,7 @@ class Control:
 def read_control(bootstrap: str) -> Control:
     """The state of `site.control` at this moment."""
     control = Control()
-    for record in read_to_end(bootstrap, CONTROL, {0: 0}):
+    for record in read_to_end(bootstrap, CONTROL):
         control.take(record.key(), record.value())
     return control
 
@@ -188,7 +188,9 @@ class ControlSource:
             if end == 0:
                 raise NotKnown(f"{CONTROL} at {bootstrap_of(self._bootstrap)} has no record yet")
             self._consumer.assign([self._start])
-            return self._read_to(self._consumer, end, until)
+            control = self._read_to(self._consumer, end, until)
+            self._consumer.unassign()  # at the end of a topic it would fetch a hundred times a second
+            return control
         except (NotKnown, KafkaException) as error:
             if time.monotonic() > self._connected_by:
                 self.close()
@@ -280,7 +282,7 @@ def with_judgement(journal: Journal, judged: RecordJudged) -> Journal:
 def read_journal(bootstrap: str) -> Journal:
     """The decisions that are recorded at this moment."""
     journal = Journal()
-    for record in read_to_end(bootstrap, JOURNAL, {0: 0}):
+    for record in read_to_end(bootstrap, JOURNAL):
         journal = with_record(journal, record.value())
     return journal
 

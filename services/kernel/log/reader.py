@@ -126,32 +126,27 @@ def offsets_at(bootstrap: str, topic: str, moment: int, timeout: float = 30) -> 
 def read_to_end(
     bootstrap: str,
     topic: str,
-    starts: Mapping[int, int],
+    starts: Mapping[int, int] | None = None,
     ends: Mapping[int, int] | None = None,
     *,
     committed_only: bool = True,
     until: Callable[[Message], bool] = lambda _: False,
     timeout: float = 60,
 ) -> Iterator[Message]:
-    """Every record of `topic` from `starts` (partition → offset) to `ends` (default: the ends at the call).
+    """Every record of `topic` from `starts` (partition → offset; default: all of it) to `ends` (default: those at the
+    call).
 
     A start that retention or compaction has passed begins at the first record left. A partition ends early, before
     the first record of which `until` is true. Raises `NotCaughtUp` when nothing moves for `timeout` seconds.
     """
+    starts = dict.fromkeys(partitions_of(bootstrap, topic), 0) if starts is None else starts
     reach = dict(ends if ends is not None else high_watermarks(bootstrap, topic, list(starts)))
     todo = {partition for partition, start in starts.items() if reach[partition] > start}
     if not todo:
         return
-    consumer = clients.reader(
-        bootstrap,
-        clients.LASTING
-        | {
-            "isolation.level": "read_committed" if committed_only else "read_uncommitted",
-            "fetch.wait.max.ms": 10,
-            "queued.min.messages": 100_000,
-            "check.crcs": False,
-        },
-    )
+    isolation = {"isolation.level": "read_committed" if committed_only else "read_uncommitted"}
+    options = {"fetch.wait.max.ms": 10, "queued.min.messages": 100_000, "check.crcs": False}
+    consumer = clients.reader(bootstrap, clients.LASTING | isolation | options)
     try:
         consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in todo])
         yield from _drain(consumer, todo, reach, timeout, until)

@@ -24,6 +24,7 @@ from services.kernel.record.tokens import Token
 from services.projection.engine.database import QUERY_SECONDS, query_connection
 from services.projection.engine.position import CHANNEL, EVERY_KEY, require_own_tables
 from services.projection.engine.read_model import Connection, Lineage, OtherCode, ReadModel
+from services.projection.engine.row_fold import skipped_versions
 from services.projection.read_models import ORDERS, READ_MODELS, STOCK
 
 RECONNECT_SECONDS = 0.5
@@ -194,6 +195,8 @@ class Visibility:
                 hidden = customer and model is ORDERS and row is None
                 if not hidden and await stale(connection, model, key):
                     raise key_parked(model, key, f"version {token.version} of {token.stream}")
+                if (key, token.version) in await skipped_versions(connection, model.name, [key]):
+                    return True  # the operator who skipped it has decided that these rows do without it
                 if await self._epoch_ended(connection, guard, key, token.epoch):
                     raise _lost(token)
                 return token.version == 0

@@ -11,7 +11,7 @@ import pytest
 
 from services.kernel.record.codec import encode
 from services.kernel.record.tokens import Token
-from services.projection.engine.parked_keys import parked_keys, retry
+from services.projection.engine.parked_keys import parked_keys, retry, skip
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, SALES_DAILY, STOCK
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until
@@ -130,3 +130,20 @@ async def test_a_parked_write_is_not_reported_as_lost(shop: Shop, api: httpx.Asy
     )
     refused = await api.get("/orders/victim", headers=token(victim[-1], "order"))
     assert (refused.status_code, refused.json()["code"]) == (503, "key_parked")
+
+
+async def test_a_token_of_a_skipped_event_waits_for_nothing(shop: Shop, api: httpx.AsyncClient) -> None:
+    victim = order_life("victim", random.Random(11))
+    shop.writer.write(victim[:1])
+    write_unreadable(shop, "order.events", victim[1])
+    await parked(shop, len(OF_ORDERS))
+    for model in OF_ORDERS:
+        await skip(shop.connection, model, "victim", "a test")
+    began = time.monotonic()
+    for path in ("/orders/victim", "/orders", "/orders/victim/history"):
+        shown = await api.get(path, headers=token(victim[1], "order"))
+        assert marks(shown) == (None, None)
+    assert time.monotonic() - began < WAIT, "it waited for what does not come"
+    assert (await api.get("/orders/victim")).json()["version"] == 1
+    later = await api.get("/orders/victim", headers=token(victim[2], "order"), params={"wait": "1s"})
+    assert (later.status_code, later.json()["code"]) == (503, "not_yet_visible")

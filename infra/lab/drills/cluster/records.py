@@ -93,8 +93,7 @@ class TopicContent:
 
 def count(bootstrap: str, topic: str) -> TopicContent:
     """Read the whole topic. Raises NotCaughtUp, KafkaException."""
-    starts = dict.fromkeys(partitions_of(bootstrap, topic), 0)
-    return TopicContent(Counter(int(record.value()) for record in read_to_end(bootstrap, topic, starts)))
+    return TopicContent(Counter(int(record.value()) for record in read_to_end(bootstrap, topic)))
 
 
 def readable_events(bootstrap: str) -> tuple[set[str], list[str]]:

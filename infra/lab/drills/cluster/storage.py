@@ -22,7 +22,7 @@ from infra.log.topics import catalogue
 from services.edge.problems import MAX_BODY_BYTES
 from services.edge.requests import MAX_LINES
 from services.kernel.log import clients
-from services.kernel.log.reader import offsets_at, partitions_of, read_to_end
+from services.kernel.log.reader import offsets_at, read_to_end
 from services.kernel.log.transactions import produce
 
 PATIENCE = 120.0
@@ -166,8 +166,7 @@ def _large_orders(course: Course[ClusterRig], _: None) -> None:
     refused = beyond.status_code == 413
     report.promise(f"one whose body is {limit + 1:,} bytes", "413 at the edge", _status(beyond), refused)
     topic, bootstrap = "order.events", rig.cluster.bootstrap
-    starts = dict.fromkeys(partitions_of(bootstrap, topic), 0)
-    own = (record for record in read_to_end(bootstrap, topic, starts) if record.key() == name.encode())
+    own = (record for record in read_to_end(bootstrap, topic) if record.key() == name.encode())
     largest = max((len(record.value()) for record in own), default=0)
     report.promise("its largest event in the log", "there", f"{largest:,} bytes", largest > 0)
     rig.await_rest()
