@@ -14,18 +14,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from infra.base.waiting import TooLate, wait_until
@@ -33,7 +27,7 @@ from infra.log.topics import mirrored_topics
 from infra.stack.mirror_settings import CANARY, positions_topic
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
-from services.kernel.log.reader import WINDOW, LogTail, NotKnown, high_watermarks, partitions_of, read_to_end
+from services.kernel.log.reader import WINDOW, LogTail, NotKnown, high_watermarks, partitions_of
 
 Partition = tuple[str, int]
 """Topic and partition."""
@@ -168,11 +162,8 @@ class _Positions:
 
 def mirror_positions(target_bootstrap: str, source: str) -> Mapping[Partition, int]:
     """The source offset of the last mirrored record of each partition. Raises TimeoutError."""
-    positions = _Positions(target_bootstrap, source)
-    try:
+    with closing(_Positions(target_bootstrap, source)) as positions:
         return positions.read(time.monotonic() + SECONDS)
-    finally:
-        positions.close()
 
 
 def mirror_lag(source_bootstrap: str, target_bootstrap: str, source: str, seconds: float = 30.0) -> MirrorLag:
@@ -244,25 +235,31 @@ def seed(target: str, source_name: str, positions: Mapping[Partition, int]) -> N
 
 
 def last_data(bootstrap: str, topics: Sequence[str]) -> dict[Partition, int]:
-    """The offset of the last committed record of each partition; a partition without records is absent."""
+    """The offset of the last committed record of each partition; a partition without records is absent.
 
-    def last_of(topic: str) -> dict[Partition, int]:
-        ends = high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
-        offsets = {(topic, number): _last(bootstrap, topic, number, end) for number, end in ends.items()}
-        return {partition: offset for partition, offset in offsets.items() if offset is not None}
-
-    with ThreadPoolExecutor(len(topics)) as pool:  # writes are paused meanwhile
-        return {partition: offset for last in pool.map(last_of, topics) for partition, offset in last.items()}
-
-
-def _last(bootstrap: str, topic: str, number: int, end: int) -> int | None:
-    """Reads the end of the partition first, and further back only behind many aborted records."""
-    span = TAIL
-    while True:
-        start = max(0, end - span)
-        offsets = [
-            record.offset() for record in read_to_end(bootstrap, topic, {number: start}, {number: end})
-        ]
-        if offsets or start == 0:
-            return max(offsets, default=None)
-        span *= 10
+    One client reads all of them: connecting takes longest, and writes are paused meanwhile. It reads the ends first,
+    and further back only behind many aborted records. Raises TimeoutError.
+    """
+    ends = {
+        (topic, number): end
+        for topic in topics
+        for number, end in high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).items()
+    }
+    last, span, until = dict[Partition, int](), TAIL, time.monotonic() + SECONDS
+    consumer = clients.reader(bootstrap, {"fetch.wait.max.ms": 10, "log_level": 0})
+    try:
+        while ends:
+            consumer.assign([TopicPartition(*at, max(0, end - span)) for at, end in ends.items()])
+            reading = set(ends)
+            while reading:
+                for record in _records(consumer, until):
+                    partition = (record.topic(), record.partition())
+                    if record.error() is None:
+                        last[partition] = record.offset()
+                    elif record.offset() >= ends[partition]:
+                        reading.discard(partition)
+            ends = {at: end for at, end in ends.items() if at not in last and end > span}
+            span *= 10
+    finally:
+        consumer.close()
+    return last
