@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from infra.dr.mirror import last_data, mirror_positions, reset_internal, seed
+from infra.dr.mirror import TAIL, last_data, mirror_positions, reset_internal, seed
 from infra.stack.embedded.child import Child
 from infra.stack.embedded.kafka import prepare_mirror
 from infra.stack.mirror_settings import MirrorPlace, positions_topic
@@ -69,6 +69,22 @@ def start_mirror() -> Iterator[list[Child]]:
     yield started
     for child in started:
         child.kill()
+
+
+def test_the_last_record_is_found_behind_many_aborted_ones(kafka: str) -> None:
+    for future in (
+        AdminClient({"bootstrap.servers": kafka})
+        .create_topics([NewTopic(name, 2, 1) for name in (TOPIC, "no-letters")])
+        .values()
+    ):
+        future.result(30)
+    write(kafka, ["gone"] * 5, "writer", commit=False)
+    assert last_data(kafka, [TOPIC, "no-letters"]) == {}
+    write(kafka, OLD, "writer")
+    before = last_data(kafka, [TOPIC, "no-letters"])
+    assert before == {(TOPIC, number): 4 - number + len(OLD) // 2 - 1 for number in (0, 1)}
+    write(kafka, ["gone"] * 5 * TAIL, "writer", commit=False)
+    assert last_data(kafka, [TOPIC, "no-letters"]) == before
 
 
 @pytest.mark.full
