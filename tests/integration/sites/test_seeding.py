@@ -72,11 +72,8 @@ def start_mirror() -> Iterator[list[Child]]:
 
 
 def test_the_last_record_is_found_behind_many_aborted_ones(kafka: str) -> None:
-    for future in (
-        AdminClient({"bootstrap.servers": kafka})
-        .create_topics([NewTopic(name, 2, 1) for name in (TOPIC, "no-letters")])
-        .values()
-    ):
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for future in admin.create_topics([NewTopic(name, 2, 1) for name in (TOPIC, "no-letters")]).values():
         future.result(30)
     write(kafka, ["gone"] * 5, "writer", commit=False)
     assert last_data(kafka, [TOPIC, "no-letters"]) == {}
