@@ -12,7 +12,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from infra.base.waiting import wait_until
 from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
-from tests.dr.bare import await_still, broker, ends, mirror, mirror_place
+from tests.dr.full.bare import await_still, broker, ends, mirror, mirror_place
 
 KEPT_FOR_A_DAY, COMPACTED = "order.answers", "site.reconciliation"
 COMPACTION_SECONDS = 120.0

@@ -14,7 +14,7 @@ from infra.dr.comparison import SiteComparison, compare
 from infra.stack.mirror_settings import MirrorPlace
 from services.kernel.log.transactions import transactional_producer
 from services.kernel.record.envelope import Metadata, now_micros, partition_of, uuid7, write_headers
-from tests.dr.bare import ATTEMPTS, await_still, broker, ends, mirror, mirror_place
+from tests.dr.full.bare import ATTEMPTS, await_still, broker, ends, mirror, mirror_place
 
 TOPIC = "order.events"
 PER_TRANSACTION = 200
