@@ -17,13 +17,7 @@ from contracts.topics import TOPICS
 from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
 from infra.dr.export import with_customers
-from infra.dr.incident import (
-    SwitchHistory,
-    read_report,
-    record_following,
-    situation,
-    write_report,
-)
+from infra.dr.incident import SwitchHistory, read_report, record_following, situation, write_report
 from infra.dr.losses import Loss, Report, report_losses
 from infra.dr.old_log import readable
 from infra.dr.plan import Show, newest_active

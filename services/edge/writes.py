@@ -33,12 +33,7 @@ from services.edge.durability import THIS_SITE, Durability, Mark, PeerLog, mark_
 from services.edge.gateway import Gateway
 from services.edge.identity import KEYS_UNAVAILABLE, TOKENS, caller
 from services.edge.limits import RATE_LIMITED, TOO_MANY_PENDING
-from services.edge.middleware import (
-    COMMAND_KEY,
-    CORRELATION_PATTERN,
-    CorrelationMiddleware,
-    ProvenResponses,
-)
+from services.edge.middleware import COMMAND_KEY, CORRELATION_PATTERN, CorrelationMiddleware, ProvenResponses
 from services.edge.problems import (
     EDGE,
     EDGE_OF_BODIES,

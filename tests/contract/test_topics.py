@@ -4,13 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from contracts.kernel.records import SiteRole
 from infra.base.waiting import wait_until

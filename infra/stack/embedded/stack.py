@@ -20,12 +20,7 @@ from infra.log.topics import Unsafe, catalogue, mirrored_topics
 from infra.stack.database import database_open
 from infra.stack.embedded.child import Program
 from infra.stack.embedded.kafka import NODE_SECONDS, Node, mirror_ready, prepare_mirror, site_nodes
-from infra.stack.embedded.postgres import (
-    PostgresPlace,
-    postgres_ready,
-    postgres_responds,
-    prepare_postgres,
-)
+from infra.stack.embedded.postgres import PostgresPlace, postgres_ready, postgres_responds, prepare_postgres
 from infra.stack.mirror_settings import MirrorPlace
 from infra.stack.security import apply_security, starting_address
 from infra.stack.shop import (

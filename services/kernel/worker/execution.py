@@ -25,13 +25,7 @@ from services.kernel.record.codec import (
     own_headers,
     received,
 )
-from services.kernel.record.envelope import (
-    LARGEST_NUMBER,
-    UNKNOWN,
-    Malformed,
-    Metadata,
-    uuid7,
-)
+from services.kernel.record.envelope import LARGEST_NUMBER, UNKNOWN, Malformed, Metadata, uuid7
 from services.kernel.worker.addresses import LaterEpoch, Routing, answerable, later_epoch, require_address
 from services.kernel.worker.entities import Entity, Partition, Staged, StagedEvent, unexpected
 

@@ -7,15 +7,7 @@ from pyspark.sql import SparkSession
 from analytics.replay import replay
 from contracts.lock import load_lock
 from contracts.order.events import Charge, Line, OrderPlaced
-from tests.integration.analytics.log_writer import (
-    Topics,
-    commit,
-    framed,
-    headers,
-    write,
-    write_raw,
-    writer,
-)
+from tests.integration.analytics.log_writer import Topics, commit, framed, headers, write, write_raw, writer
 
 AT = 1_300_000_000_000_001
 V1, V2 = load_lock().ids(OrderPlaced.TYPE)

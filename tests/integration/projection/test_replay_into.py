@@ -20,12 +20,7 @@ from infra.log.lake_runs import lake_for
 from services.projection.engine import rebuild
 from services.projection.engine.parked_keys import parked_keys
 from services.projection.engine.rebuild import replay_into
-from services.projection.read_models import (
-    ORDERS,
-    READ_MODELS,
-    SALES_DAILY,
-    STOCK,
-)
+from services.projection.read_models import ORDERS, READ_MODELS, SALES_DAILY, STOCK
 from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import applied, differences, tables, until
 from tests.integration.projection.shop_log import fresh_topics, history, order_life

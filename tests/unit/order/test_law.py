@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 
 from contracts.order.commands import OrderCommand
-from contracts.order.events import (
-    OrderEvent,
-    RefundedLine,
-    ReservationsRecorded,
-)
+from contracts.order.events import OrderEvent, RefundedLine, ReservationsRecorded
 from tests.unit.order.histories import (
     AT,
     DUE,

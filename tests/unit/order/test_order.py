@@ -5,12 +5,7 @@ from dataclasses import replace
 import pytest
 
 from contracts.order.commands import CancelOrder, RecordReservations, ReturnedLine, ReturnLines, ShipOrder
-from contracts.order.events import (
-    Charge,
-    Line,
-    Movement,
-    OrderReturned,
-)
+from contracts.order.events import Charge, Line, Movement, OrderReturned
 from services.kernel.model.decider import Refused
 from tests.unit.order.histories import (
     CHARGES,

@@ -2,11 +2,7 @@
 
 from datetime import UTC, datetime
 
-from infra.lab.retail.invoices import (
-    CreditNote,
-    Reason,
-    Unmapped,
-)
+from infra.lab.retail.invoices import CreditNote, Reason, Unmapped
 from infra.lab.retail.steps import Adjust, InvoiceCharge, InvoiceLine, Place
 from tests.unit.retail.sheet import read
 
