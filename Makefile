@@ -38,10 +38,10 @@ test-unit: setup ## the tests that need no broker and no database
 
 unit: test-unit
 
-test: setup spark ## run the tests, in one process per core (half an hour)
+test: setup spark ## run the tests, in one process per core (forty minutes on two cores)
 	@$(BIN)/python -m pytest -n auto --durations=25 -m "not full"
 
-test-full: setup spark ## run the ones that make test leaves out, because they take longest (half an hour)
+test-full: setup spark ## run the ones that make test leaves out, because they take longest (three quarters of an hour)
 	@$(BIN)/python -m pytest -n auto --durations=25 -m full tests/integration tests/e2e
 
 coverage: setup spark ## run every test and report which lines ran; takes longer

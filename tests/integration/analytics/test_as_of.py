@@ -69,6 +69,7 @@ def compare(
     return mart_rows
 
 
+@pytest.mark.full
 def test_as_it_had_happened_by_then(spark: SparkSession, kafka: str, shop: Topics) -> None:
     until = AT + DAY
     log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()

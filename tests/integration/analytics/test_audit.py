@@ -54,6 +54,7 @@ def named(verdict: Verdict) -> list[tuple[str, str, int | None]]:
     return [(difference.kind, difference.key, difference.version) for difference in verdict.differences]
 
 
+@pytest.mark.full
 def test_rows_are_read_in_parts_of_one_moment(spark: SparkSession, sources: AuditSources) -> None:
     columns = "version, event_id, lineage, changed_at, received, adjusted, returned, issued, reserved"
     many = f"SELECT 'X' || n, {columns} FROM stock.stock, generate_series(1, 3000) n WHERE sku = 'A'"
@@ -91,6 +92,7 @@ def test_a_correct_shop_is_identical(spark: SparkSession, sources: AuditSources)
     assert "<svg" in to_html(verdict)
 
 
+@pytest.mark.full
 def test_an_order_that_came_back_in_part_is_no_difference(spark: SparkSession, sources: AuditSources) -> None:
     order = placed("o-5", "A")
     life = [
@@ -131,6 +133,7 @@ def test_a_row_left_behind_differs_from_its_next_version_on(
     assert named(audited(spark, sources)) == [("orders", "o-1", 3)]
 
 
+@pytest.mark.full
 def test_a_doubled_record_stops_its_key(spark: SparkSession, sources: AuditSources) -> None:
     """The accounts agree on all records before it."""
     with writer(sources.kafka) as producer:

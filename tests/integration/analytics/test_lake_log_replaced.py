@@ -35,6 +35,7 @@ def test_a_lake_of_another_log_is_refused(
         update(spark, kafka, lake, no_progress, [topics.orders])
 
 
+@pytest.mark.full
 def test_what_a_replaced_log_had_alone_is_kept(
     spark: SparkSession, kafka: str, topics: Topics, lake: Path, tmp_path: Path
 ) -> None:

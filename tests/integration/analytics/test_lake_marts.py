@@ -77,6 +77,7 @@ def shop(spark: SparkSession, kafka: str, topics: Topics, lake: Path, tmp_path: 
     return shop
 
 
+@pytest.mark.full
 def test_what_has_not_changed_is_kept(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
 

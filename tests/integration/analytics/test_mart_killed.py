@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from analytics.jobs.outputs import OutputReading, write
@@ -24,6 +25,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.full
 def test_a_killed_job_leaves_the_output_before_it(
     spark: SparkSession, kafka: str, tmp_path: Path, spark_environment: Mapping[str, str]
 ) -> None:

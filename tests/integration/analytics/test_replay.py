@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 from pyspark.sql import SparkSession
 
 from analytics.replay import replay
@@ -123,6 +124,7 @@ def test_what_does_not_count_is_set_aside_with_position_and_reason(
     assert sorted(row["entity"] for row in log.of(OrderPlaced.TYPE).collect()) == ["o-1", "o-2"]
 
 
+@pytest.mark.full
 def test_the_ends_are_fixed_while_a_writer_is_active(spark: SparkSession, kafka: str, topics: Topics) -> None:
     stop, started = threading.Event(), threading.Event()
 

@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from tests.integration.infra.conftest import Shop, eventually
 
 PARTS = ("order-worker", "projection", "order-api")
@@ -12,6 +14,7 @@ CRASHES = 3
 LINES_OF_A_CRASH, LINES_A_SECOND = 15, 2
 
 
+@pytest.mark.full
 def test_services_are_back_with_their_broker_and_their_logs_stay_short(shop: Shop) -> None:
     up = shop.run("up", "--only", ",".join(("broker", "postgres", *PARTS)))
     assert up.returncode == 0, up.stderr

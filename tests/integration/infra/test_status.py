@@ -4,6 +4,7 @@ import random
 import re
 
 import psutil
+import pytest
 
 from tests.integration.infra.conftest import Shop, eventually
 from tests.integration.projection.shop_log import LogWriter, order_life
@@ -16,6 +17,7 @@ def lag(status: str, process: str) -> str:
     return row[0].replace("┃", "│").split("│")[-3].strip()
 
 
+@pytest.mark.full
 def test_it_says_how_far_behind_and_since_when_nothing_was_applied(shop: Shop) -> None:
     up = shop.run("up", "--only", "broker,postgres,projection,query-api")
     assert up.returncode == 0, up.stderr

@@ -97,6 +97,7 @@ def test_broker_crashes_lose_nothing_acknowledged_and_hold_nobody_up(
             worker.end()
 
 
+@pytest.mark.full
 @pytest.mark.timeout(280)
 def test_a_slot_is_back_soon_after_its_broker(broker: NodeServer, tmp_path: Path, witness: Witness) -> None:
     client = Client(broker.bootstrap, "inventory")

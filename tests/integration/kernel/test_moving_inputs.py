@@ -147,6 +147,7 @@ def test_an_old_worker_beside_a_new_one_in_both_orders_until_all_have_moved(
     assert check(Evidence(at_rest(bootstrap), order_client.acknowledged(), sent=read_sent(bootstrap))) == []
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_no_order_expires_whose_outcomes_wait_among_the_commands_at_the_switch(
     bootstrap: str, start_worker: Start, order_client: Client, inventory_client: Client
@@ -177,6 +178,7 @@ def test_no_order_expires_whose_outcomes_wait_among_the_commands_at_the_switch(
     assert read_control(bootstrap).phase == "closed"
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_no_order_expires_whose_outcomes_wait_in_the_inbox(
     bootstrap: str, start_worker: Start, order_client: Client, inventory_client: Client

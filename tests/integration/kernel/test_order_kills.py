@@ -62,6 +62,7 @@ class Load(threading.Thread):
                 return key, PlaceOrder(key, **bulk.SHOP, occurred_at=1, lines=lines, charges=())
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_kills_at_every_step_tear_no_event_from_its_commands(
     bootstrap: str,
