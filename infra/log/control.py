@@ -6,7 +6,6 @@ TimeoutError where the broker does not take the record.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -118,8 +117,8 @@ def stand_down(bootstrap: str, site: str, epoch: int) -> None:
 def fence_slots(bootstrap: str) -> None:
     """Fence the writer of each of the site's slots, and end its open transaction."""
     control = read_control(bootstrap)
-    with ThreadPoolExecutor(len(SERVICES)) as pool:
-        list(pool.map(lambda service: _fence(bootstrap, control.layout(service)), SERVICES))
+    for service in SERVICES:
+        _fence(bootstrap, control.layout(service))
 
 
 def change_layout(bootstrap: str, service: str, slots: int) -> SlotLayout:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from typing import Any, TypeVar
 
@@ -78,10 +77,10 @@ class Transactions:
     def fence(self, timeout: float = 60) -> None:
         """End whatever an earlier owner of these ids has open, and shut it out for good. Raises
         `OwnershipLost`."""
-        with ThreadPoolExecutor(len(self._producers)) as pool:  # connecting takes longest
+        for producer in self._producers:
             # Before it is connected a producer looks for its coordinator in vain, and again after 500 ms.
-            list(pool.map(lambda own: self._attempt(own.list_topics, None, timeout), self._producers))
-            list(pool.map(lambda own: self._attempt(own.init_transactions, timeout), self._producers))
+            self._attempt(producer.list_topics, None, timeout)
+            self._attempt(producer.init_transactions, timeout)
 
     def settle(
         self, partitions: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any
