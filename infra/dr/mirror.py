@@ -23,11 +23,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import NewTopic
 
 from infra.base.waiting import TooLate, wait_until
-from infra.log.topics import mirrored_topics
+from infra.log.topics import ends_by_partition, mirrored_topics
 from infra.stack.mirror_settings import CANARY, positions_topic
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
-from services.kernel.log.reader import WINDOW, LogTail, NotKnown, high_watermarks, partitions_of
+from services.kernel.log.reader import WINDOW, LogTail, NotKnown
 
 Partition = tuple[str, int]
 """Topic and partition."""
@@ -240,11 +240,7 @@ def last_data(bootstrap: str, topics: Sequence[str]) -> dict[Partition, int]:
     One client reads all of them: connecting takes longest, and writes are paused meanwhile. It reads the ends first,
     and further back only behind many aborted records. Raises TimeoutError.
     """
-    ends = {
-        (topic, number): end
-        for topic in topics
-        for number, end in high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).items()
-    }
+    ends = ends_by_partition(bootstrap, topics)
     last, span, until = dict[Partition, int](), TAIL, time.monotonic() + SECONDS
     consumer = clients.reader(bootstrap, {"fetch.wait.max.ms": 10, "log_level": 0})
     try:

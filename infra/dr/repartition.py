@@ -32,14 +32,14 @@ from infra.dr.inputs import drain
 from infra.dr.plan import Show
 from infra.dr.topic_copy import Digest, NotCopied, copy, digest, require_same
 from infra.log.control import close_layout, lift_hold, open_layout, write_hold
-from infra.log.topics import Topic, create_topics
+from infra.log.topics import Topic, create_topics, ends_by_partition
 from infra.stack.database import open_shop_database
 from infra.stack.platform import platform_of
 from infra.stack.shop import DATABASE, SERVICES, USER, database_url, kind_of
 from infra.stack.site import Site
 from services.kernel.log import clients
 from services.kernel.log.control import read_control
-from services.kernel.log.reader import high_watermarks, partition_counts, partitions_of
+from services.kernel.log.reader import partition_counts, partitions_of
 
 STAGED = "next-generation"
 SECONDS = 60.0
@@ -161,9 +161,8 @@ def _delete(admin: AdminClient, names: list[str]) -> None:
 def _positions_at_the_end(admin: AdminClient, bootstrap: str, service: str) -> None:
     """All commands were executed: the workers start after them."""
     positions = [
-        TopicPartition(topic, number, end)
-        for topic in TOPICS[service].inputs
-        for number, end in high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).items()
+        TopicPartition(*partition, end)
+        for partition, end in ends_by_partition(bootstrap, TOPICS[service].inputs).items()
     ]
     futures = admin.alter_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(f"{service}-workers", positions)]

@@ -19,8 +19,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from infra.base.errors import NotDone
+from infra.log.topics import ends_by_partition
 from services.kernel.log import clients
-from services.kernel.log.reader import Partition, high_watermarks, offsets_at, partitions_of, read_to_end
+from services.kernel.log.reader import Partition, offsets_at, read_to_end
 
 SECONDS, FIRST_SECONDS = 30.0, 5.0
 COUNTED = 500_000  # offsets of one partition that are read to count records; beyond, a bound is shown
@@ -63,11 +64,7 @@ def plan(bootstrap: str, group: str, topics: Sequence[str], since_ms: int) -> li
     if unknown := [topic for topic in topics if topic not in existing]:
         raise NotDone(f"there is no topic {', '.join(unknown)}")
     _require_idle(admin, group)
-    ends = {
-        (topic, number): end
-        for topic in topics
-        for number, end in high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).items()
-    }
+    ends = ends_by_partition(bootstrap, topics)
     committed = _committed(admin, group, list(ends))
     starts = {topic: offsets_at(bootstrap, topic, since_ms, SECONDS) for topic in topics}
     return [

@@ -19,7 +19,7 @@ from infra.base.waiting import wait_until
 from infra.log.event_log import record_epochs
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
-from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
+from services.kernel.log.reader import Partition, high_watermarks, partitions_of, read_to_end
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import now_micros
 
@@ -162,8 +162,16 @@ def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
 
 def _has_commands(bootstrap: str) -> bool:
     topics = [TOPICS[service].commands for service in SERVICES]
-    ends = [high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)) for topic in topics]
-    return any(any(of_topic.values()) for of_topic in ends)
+    return any(ends_by_partition(bootstrap, topics).values())
+
+
+def ends_by_partition(bootstrap: str, topics: Iterable[str]) -> dict[Partition, int]:
+    """The high watermark of every partition of these topics."""
+    return {
+        (topic, number): end
+        for topic in topics
+        for number, end in high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic)).items()
+    }
 
 
 def _topic(name: str, entry: Mapping[str, Any]) -> Topic:
