@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Message, TopicPartition
+from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
 
 from contracts.topics import TOPICS
 from infra.base.errors import NotDone
 from infra.base.waiting import wait_until
 from infra.log.control import write_inputs
 from infra.log.parked import parked_commands
+from infra.log.positions import committed_positions
 from infra.log.topics import SERVICES
 from services.kernel.log import clients
 from services.kernel.log.control import read_control
-from services.kernel.log.reader import Positions, high_watermarks, partitions_of, read_to_end
+from services.kernel.log.reader import (
+    LogTail,
+    NotKnown,
+    Partition,
+    Positions,
+    high_watermarks,
+    last_stable_offsets,
+    partitions_of,
+    read_to_end,
+)
 from services.kernel.record.codec import Undecodable, decode, messages_in, topic_of
 from services.kernel.record.envelope import now_micros
 
@@ -31,32 +43,38 @@ def drain(bootstrap: str, seconds: float) -> str:
     the same ends, nothing more is sent. Returns a remark in words. Raises NotDone, naming what is left.
     """
     before: dict[str, dict[str, Positions]] | None = None
-    left: list[Message] = []
 
     def drained() -> bool:
-        nonlocal before, left
+        nonlocal before
         ends, emptied = _ends(bootstrap), before
-        left = [record for service in SERVICES for record in unconsumed(bootstrap, service, ends[service])]
-        before = None if left else ends
-        return not left and ends == emptied
+        consumed = [at for service in SERVICES for at in _consumed(admin, service, ends[service]).items()]
+        left = any(behind.records for behind in tail.behind(consumed, SECONDS).values())
+        # what a transaction that is under way sends is seen after its end
+        whole = not left and ends == _ends(bootstrap, last_stable_offsets)
+        before = ends if whole else None
+        return whole and ends == emptied
 
-    wait_until(
-        drained,
-        "every input is consumed to its end",
-        seconds,
-        every=PAUSE_SECONDS,
-        error=lambda late: NotDone(_blocked(bootstrap, left, late.seconds)),
-    )
+    admin = clients.admin(bootstrap, {"log_level": 0})
+    with closing(LogTail(bootstrap)) as tail:  # one client for all readings: writes are paused meanwhile
+        wait_until(
+            drained,
+            "every input is consumed to its end",
+            seconds,
+            every=PAUSE_SECONDS,
+            later=(NotKnown,),
+            error=lambda late: NotDone(_blocked(bootstrap, late.seconds)),
+        )
     parked = len(parked_commands(bootstrap))
     return f"{parked} parked, they stay here" if parked else ""
 
 
-def _ends(bootstrap: str) -> dict[str, dict[str, Positions]]:
+def _ends(
+    bootstrap: str, ends: Callable[[str, str, list[int]], Positions] = high_watermarks
+) -> dict[str, dict[str, Positions]]:
     """By service and topic."""
     return {
         service: {
-            topic: high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
-            for topic in TOPICS[service].inputs
+            topic: ends(bootstrap, topic, partitions_of(bootstrap, topic)) for topic in TOPICS[service].inputs
         }
         for service in SERVICES
     }
@@ -64,21 +82,22 @@ def _ends(bootstrap: str) -> dict[str, dict[str, Positions]]:
 
 def unconsumed(bootstrap: str, service: str, ends: Mapping[str, Positions]) -> list[Message]:
     """The records of these inputs between the committed positions of the service's workers and the ends."""
-    reader = clients.reader(bootstrap, {"group.id": f"{service}-workers", "log_level": 3})
-    try:
-        partitions = [TopicPartition(topic, number) for topic, own in ends.items() for number in own]
-        committed = reader.committed(partitions, 30)
-    finally:
-        reader.close()
     starts: dict[str, dict[int, int]] = {topic: {} for topic in ends}
-    for position in committed:
-        starts[position.topic][position.partition] = max(0, position.offset)
+    for (topic, number), offset in _consumed(clients.admin(bootstrap), service, ends).items():
+        starts[topic][number] = offset
     return [
         record for topic, own in ends.items() for record in read_to_end(bootstrap, topic, starts[topic], own)
     ]
 
 
-def _blocked(bootstrap: str, left: list[Message], seconds: float) -> str:
+def _consumed(admin: AdminClient, service: str, topics: Mapping[str, Iterable[int]]) -> dict[Partition, int]:
+    """The next offset of the service's workers in each of these partitions."""
+    starts = {(topic, number): 0 for topic, numbers in topics.items() for number in numbers}
+    return starts | committed_positions(admin, f"{service}-workers", starts)
+
+
+def _blocked(bootstrap: str, seconds: float) -> str:
+    left = [record for name, own in _ends(bootstrap).items() for record in unconsumed(bootstrap, name, own)]
     messages = [(record, messages_in(record)) for record in left]
     unreadable = [record for record, own in messages if not own]
     waiting = Counter(message.metadata.type for _, own in messages for message in own)
@@ -133,17 +152,10 @@ def close(bootstrap: str) -> None:
 
 def _unread(bootstrap: str, service: str) -> list[str]:
     """The partitions of a service's inbox in which no worker has begun to read."""
-    admin, inbox = clients.admin(bootstrap, {"log_level": 0}), TOPICS[service].inbox
-    partitions = [TopicPartition(inbox, number) for number in partitions_of(bootstrap, inbox)]
-    futures = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(f"{service}-workers", partitions)]
-    )
-    return [
-        f"{position.topic}/{position.partition}"
-        for future in futures.values()
-        for position in future.result(SECONDS).topic_partitions
-        if position.offset < 0
-    ]
+    inbox = TOPICS[service].inbox
+    partitions = [(inbox, number) for number in partitions_of(bootstrap, inbox)]
+    begun = committed_positions(clients.admin(bootstrap), f"{service}-workers", partitions)
+    return [f"{inbox}/{number}" for _, number in partitions if (inbox, number) not in begun]
 
 
 def _is_from_a_worker(record: Message) -> bool:

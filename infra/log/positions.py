@@ -65,7 +65,7 @@ def plan(bootstrap: str, group: str, topics: Sequence[str], since_ms: int) -> li
         raise NotDone(f"there is no topic {', '.join(unknown)}")
     _require_idle(admin, group)
     ends = ends_by_partition(bootstrap, topics)
-    committed = _committed(admin, group, list(ends))
+    committed = committed_positions(admin, group, list(ends))
     starts = {topic: offsets_at(bootstrap, topic, since_ms, SECONDS) for topic in topics}
     return [
         _rewind(bootstrap, (topic, number), committed.get((topic, number)), starts[topic][number], end)
@@ -98,21 +98,10 @@ def rewind(bootstrap: str, group: str, planned: Iterable[Rewind]) -> None:
             raise NotDone(f"{group} was not moved on {where}: {position.error}")
 
 
-def _require_idle(admin: AdminClient, group: str) -> None:
-    if reason := _REFUSED.get(group):
-        raise NotDone(f"{group} {reason}")
-    try:
-        state = admin.describe_consumer_groups([group], request_timeout=SECONDS)[group].result(SECONDS)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return
-        raise
-    if state.state not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
-        count = len(state.members)
-        raise NotDone(f"{group} is being read by {count} consumer{'s' * (count != 1)}: stop them first")
-
-
-def _committed(admin: AdminClient, group: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
+def committed_positions(
+    admin: AdminClient, group: str, partitions: Iterable[Partition]
+) -> dict[Partition, int]:
+    """A group's positions, without the partitions that it has not begun."""
     request = ConsumerGroupTopicPartitions(group, [TopicPartition(*partition) for partition in partitions])
     futures = admin.list_consumer_group_offsets([request], require_stable=True, request_timeout=SECONDS)
     try:
@@ -126,6 +115,20 @@ def _committed(admin: AdminClient, group: str, partitions: Sequence[Partition]) 
         for position in positions
         if position.offset >= 0
     }
+
+
+def _require_idle(admin: AdminClient, group: str) -> None:
+    if reason := _REFUSED.get(group):
+        raise NotDone(f"{group} {reason}")
+    try:
+        state = admin.describe_consumer_groups([group], request_timeout=SECONDS)[group].result(SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return
+        raise
+    if state.state not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
+        count = len(state.members)
+        raise NotDone(f"{group} is being read by {count} consumer{'s' * (count != 1)}: stop them first")
 
 
 def _count(bootstrap: str, partition: Partition, start: int, end: int) -> int:
