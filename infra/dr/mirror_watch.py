@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from contracts.kernel.records import Canary
 from infra.dr.last_lag import LastLag, stored_lag
-from infra.dr.mirror import MirrorLag, MirrorMeter
+from infra.dr.mirror import FAR_SECONDS, MirrorLag, MirrorMeter
 from infra.log.control import Address
 from infra.stack.mirror_settings import CANARY
 from services.kernel.log import clients
@@ -278,11 +278,11 @@ class Measure:
         return MirrorStatus(*names, state, delay, lag, last, age)
 
     async def _measure(self, control: Control) -> None:
-        if control.role.role == "passive":
+        if control.role.role != "passive":
+            self._lag = None
+        elif self._lag is None or self._lag.exact or self._lag.age(now_micros()) > FAR_SECONDS:
             self._lag = await asyncio.to_thread(self._measured, control.role.epoch)
             self._last = self._lag or self._last
-        else:
-            self._lag = None
         self._alarm.look(self.status())
         await self._row(control)
 

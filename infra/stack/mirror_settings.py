@@ -18,7 +18,6 @@ CANARY = "site.canary"
 FRESH_SECONDS = 5.0
 NEWLINE, ESCAPED = "\n", "\\n"
 _ASK_SECONDS = 2.0
-_TRANSACTION_MS = 10_000
 _REQUEST_BYTES = 16 * 2**20  # more than any mirrored topic takes
 
 _CONFIGURATION = """\
@@ -29,9 +28,6 @@ clusters = {source}, {target}
 {source}->{target}.topics = {topics}
 {target}.exactly.once.source.support = {exactly_once}
 {source}.consumer.isolation.level = {isolation}
-# what a killed mirror leaves open holds up its successor, which reads its positions first, and every
-# reader of the target: Connect's own minute is long
-{target}.producer.transaction.timeout.ms = {transaction_ms}
 # a record beyond the producer's own megabyte would end the task, and the mirror with it
 {target}.producer.max.request.size = {request_bytes}
 # not taken from the settings of all: without it the worker reads every class to find its plugins
@@ -108,7 +104,6 @@ def mirror_properties(mirror: MirrorPlace) -> str:
         topics=", ".join(mirror.topics),
         exactly_once="enabled" if mirror.exactly_once else "disabled",
         isolation="read_committed" if mirror.exactly_once else "read_uncommitted",
-        transaction_ms=_TRANSACTION_MS,
         request_bytes=_REQUEST_BYTES,
         host=HOST,
         port=mirror.port,

@@ -138,7 +138,6 @@ def test_the_mirror_copies_one_way_exactly_once_and_writes_nothing_at_its_source
     assert lines["home->away.topics"] == "a.b, c.d"
     assert lines["away.exactly.once.source.support"] == "enabled"
     assert lines["home.consumer.isolation.level"] == "read_committed"
-    assert lines["away.producer.transaction.timeout.ms"] == "10000"
     assert lines["replication.policy.class"].endswith("IdentityReplicationPolicy")
     assert lines["emit.offset-syncs.enabled"] == lines["emit.checkpoints.enabled"] == "false"
     assert "site.control" not in mirrored_topics()
