@@ -82,11 +82,11 @@ def _ends(
 
 def unconsumed(bootstrap: str, service: str, ends: Mapping[str, Positions]) -> list[Message]:
     """The records of these inputs between the committed positions of the service's workers and the ends."""
-    starts: dict[str, dict[int, int]] = {topic: {} for topic in ends}
-    for (topic, number), offset in _consumed(clients.admin(bootstrap), service, ends).items():
-        starts[topic][number] = offset
+    consumed = _consumed(clients.admin(bootstrap), service, ends)
     return [
-        record for topic, own in ends.items() for record in read_to_end(bootstrap, topic, starts[topic], own)
+        record
+        for topic, own in ends.items()
+        for record in read_to_end(bootstrap, topic, {number: consumed[topic, number] for number in own}, own)
     ]
 
 

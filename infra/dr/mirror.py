@@ -52,10 +52,11 @@ class MirrorLag:
 class MirrorMeter:
     """Reads the lag repeatedly: it follows the positions and does not read them from the beginning each time.
 
-    `source` is the site's name, `source_bootstrap` its broker's address (its link, from the other site).
+    `source` is the site's name, `source_bootstrap` its link's address. `reached` are the mirror's positions, read last.
     """
 
     def __init__(self, source_bootstrap: str, target_bootstrap: str, source: str) -> None:
+        self.reached: Mapping[Partition, int] = {}
         self._topics = [topic for topic in mirrored_topics() if topic != CANARY]
         self._positions = _Positions(target_bootstrap, source)
         self._tail = LogTail(source_bootstrap)
@@ -63,7 +64,7 @@ class MirrorMeter:
     def read(self, seconds: float = 30.0) -> MirrorLag:
         """The lag now. Raises TimeoutError where a site does not respond within `seconds`."""
         until = time.monotonic() + seconds
-        reached = self._positions.read(until)
+        self.reached = reached = dict(self._positions.read(until))
         try:
             partitions = self._tail.partitions(self._topics, max(0.1, until - time.monotonic()))
             starts = [(partition, reached.get(partition, -1) + 1) for partition in partitions]
@@ -189,8 +190,7 @@ def _records(consumer: Consumer, until: float) -> list[Any]:
 CONNECTOR = "MirrorSourceConnector"
 PARTITIONS = 1  # as the mirror is configured
 SECONDS = 30.0
-# Between two readings of a mirror that is far behind: each takes `WINDOW` records of a partition from busy brokers.
-FAR_SECONDS = 3.0
+FAR_SECONDS = 3.0  # between two readings of a mirror that is far behind: each takes thousands of records
 # A position lies on the last record. Markers and a few aborted records may lie behind it; behind more, it reads on.
 TAIL = 200
 

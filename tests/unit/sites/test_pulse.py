@@ -54,3 +54,16 @@ def test_it_is_missed_from_when_it_is_expected_again(clock: Clock) -> None:
     assert pulse.stopped_for() is None
     clock.now += 1
     assert pulse.stopped_for() == STOPPED_SECONDS + 1
+
+
+def test_a_mirror_that_copies_something_else_has_not_stopped(clock: Clock) -> None:
+    pulse, canaries = MirrorPulse(clock), ("site.canary", 0)
+    pulse.expect(True)
+    for position in range(3):
+        pulse.copied_to({canaries: 0, ("order.events", 0): position})
+        clock.now += STOPPED_SECONDS
+        assert pulse.stopped_for() is None
+    clock.now += 1
+    pulse.copied_to({})  # not known
+    pulse.copied_to({canaries: 0, ("order.events", 0): 2})
+    assert pulse.stopped_for() == STOPPED_SECONDS + 1
