@@ -28,8 +28,6 @@ clusters = {source}, {target}
 {source}->{target}.topics = {topics}
 {target}.exactly.once.source.support = {exactly_once}
 {source}.consumer.isolation.level = {isolation}
-# each poll is one transaction: with the 500 records of the default, catching up is mostly committing
-{source}.consumer.max.poll.records = 5000
 # a record beyond the producer's own megabyte would end the task, and the mirror with it
 {target}.producer.max.request.size = {request_bytes}
 # not taken from the settings of all: without it the worker reads every class to find its plugins
