@@ -123,11 +123,7 @@ def await_fine(settings: StackSettings, services: Collection[str]) -> None:
     """
 
     def not_fine() -> list[Container]:
-        unhealthy = [
-            container
-            for container in containers(settings)
-            if container.service in services and not container.fine
-        ]
+        unhealthy = [own for own in containers(settings) if own.service in services and not own.fine]
         if ended := [container for container in unhealthy if container.state == "exited"]:
             raise _not_fine(ended)
         return unhealthy
@@ -143,10 +139,15 @@ def await_fine(settings: StackSettings, services: Collection[str]) -> None:
 
 
 def _not_fine(unhealthy: Sequence[Container]) -> EngineFailed:
-    named = ", ".join(
-        f"{container.service} is {container.health or container.state}" for container in unhealthy
-    )
+    named = ", ".join(f"{container.service} is {_state(container)}" for container in unhealthy)
     return EngineFailed(f"{named}: `./daybook --stack compose logs {unhealthy[0].service}` says more")
+
+
+def _state(container: Container) -> str:
+    """Its health or state, and what its health check printed last."""
+    checks = (_inspect(container.name)["State"].get("Health") or {}).get("Log") or [{}]
+    reason = str(checks[-1].get("Output", "")).strip()
+    return (container.health or container.state) + (f" ({reason})" if reason else "")
 
 
 def _container(row: Mapping[str, object]) -> Container:

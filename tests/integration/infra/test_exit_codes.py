@@ -19,7 +19,7 @@ ENDS_ITSELF = """
 import sys, threading, time
 from services.edge.app import application
 from services.edge.server import end_process, serve
-threading.Timer(1, end_process, ["half of it failed"]).start()
+threading.Timer(1, {failure}).start()
 sys.exit(serve(application((), lambda: None), "127.0.0.1", {port}))
 """
 
@@ -50,9 +50,12 @@ def test_a_port_that_is_taken() -> None:
             assert process.wait(SECONDS) == EXIT_FAILED
 
 
-def test_an_error_that_ends_it() -> None:
+@pytest.mark.parametrize("failure", ["end_process, ['half of it failed']", "divmod, [1, 0]"])
+def test_an_error_that_ends_it(failure: str) -> None:
+    """Said by the process, or an exception that a thread did not expect."""
     (port,) = free_ports(1)
-    assert started(port, "-c", ENDS_ITSELF.format(port=port)).wait(SECONDS) == EXIT_FAILED
+    program = ENDS_ITSELF.format(port=port, failure=failure)
+    assert started(port, "-c", program).wait(SECONDS) == EXIT_FAILED
 
 
 def test_a_query_api_without_its_database() -> None:
