@@ -34,9 +34,6 @@ NO_GROUP = "daybook-reads-without-a-group"
 LASTING: dict[str, Any] = {
     # The default of 10 s is how long a client may look away from a broker that is back.
     "reconnect.backoff.max.ms": 500,
-    # By default a client that finds all brokers down forgets those that it learned, and goes on waiting
-    # for a coordinator among them: `send_offsets_to_transaction` hangs (librdkafka's issue 5511).
-    "metadata.recovery.strategy": "none",
     # Fatal errors only. Level 3 writes a line for every attempt to connect, 30 a second.
     "log_level": 2,
 }

@@ -48,6 +48,10 @@ def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: in
         bootstrap,
         clients.LASTING
         | {
+            # A client that finds all brokers down forgets those that it learned and begins anew; this one would go on
+            # waiting for a coordinator among them: `send_offsets_to_transaction` hangs (librdkafka's issue 5511). A
+            # frozen broker takes this one's brokers away for good (5301); then the worker ends, and starts again.
+            "metadata.recovery.strategy": "none",
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
             "message.timeout.ms": timeout_ms * 8 // 10,

@@ -1,14 +1,20 @@
-"""A command that the log does not take: the client hears so when its delivery is given up."""
+"""A broker that is silent for a while: what clients of the API are told, and that Kafka's clients find it again."""
 
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import httpx
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from infra.log.topics import create_topics
+from services.kernel.log import clients
+from services.kernel.log.control import CONTROL
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder
 from tests.ports import free_ports
@@ -20,6 +26,9 @@ ORDER: dict[str, Any] = {
     "lines": [{"sku": "85123A", "quantity": 6, "unit_price": "2.55"}],
 }
 WAIT_SECONDS = 60
+# More than the session of a broker: the controller fences it, and for a moment it names no broker to its clients.
+FROZEN_SECONDS = 5
+LOOK_SECONDS = 0.02
 
 
 def test_an_unavailable_log_is_a_repeatable_503(broker: NodeServer) -> None:
@@ -39,3 +48,30 @@ def test_an_unavailable_log_is_a_repeatable_503(broker: NodeServer) -> None:
         key = {"Idempotency-Key": response.headers["idempotency-key"]}
         with closing(Responder(broker.bootstrap)):
             eventually(lambda: api.post("/orders", json=ORDER, headers=key).status_code == 201, "not taken")
+
+
+@pytest.mark.parametrize("kind", [clients.admin, clients.writer])
+def test_a_broker_that_was_frozen_is_found_again(
+    broker: NodeServer, kind: Callable[[str, clients.Options], AdminClient | Producer]
+) -> None:
+    create_topics(broker.bootstrap)
+    client = kind(broker.bootstrap, clients.LASTING | {"log_level": 0})
+
+    def responds() -> bool:
+        try:
+            return CONTROL in client.list_topics(CONTROL, 1.0).topics
+        except KafkaException:
+            return False
+
+    def look() -> None:
+        until = time.monotonic() + FROZEN_SECONDS
+        while time.monotonic() < until:
+            responds()
+            time.sleep(LOOK_SECONDS)
+
+    assert responds()
+    os.kill(broker.child.pid, signal.SIGSTOP)
+    look()
+    os.kill(broker.child.pid, signal.SIGCONT)
+    look()  # what waited is answered as the broker wakes, before its controller knows it again
+    eventually(responds, "the client has no broker")
