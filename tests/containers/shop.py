@@ -128,8 +128,8 @@ class ContainerShop:
         return "shop", (self.settings.home / "secrets/tools_password").read_text()
 
     def logs(self) -> str:
-        """The end of every container's log, for a failed test."""
-        command = ["docker", "compose", "logs", "--tail", "40"]
+        """The end of every container's log, of every profile, for a failed test."""
+        command = ["docker", "compose", "--profile", "*", "logs", "--tail", "40"]
         done = subprocess.run(
             command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False
         )
