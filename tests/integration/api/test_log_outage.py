@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from infra.base.waiting import wait_until
 from infra.log.topics import create_topics
 from services.kernel.log import clients
 from services.kernel.log.control import CONTROL
@@ -65,9 +66,12 @@ def test_a_broker_that_was_frozen_is_found_again(
 
     def look() -> None:
         until = time.monotonic() + FROZEN_SECONDS
-        while time.monotonic() < until:
+
+        def passed() -> bool:
             responds()
-            time.sleep(LOOK_SECONDS)
+            return time.monotonic() > until
+
+        wait_until(passed, "the time has passed", WAIT_SECONDS, every=LOOK_SECONDS)
 
     assert responds()
     os.kill(broker.child.pid, signal.SIGSTOP)
