@@ -102,7 +102,7 @@ def _end_with_thread(died: threading.ExceptHookArgs) -> None:
     """A thread that fails would leave a process that lives and is never ready again."""
     name = died.thread.name if died.thread else "unnamed"
     log.error("thread_died", thread=name, exc_info=died.exc_value)
-    end_process(f"its thread {name} died: {died.exc_value!r}")
+    end_process(f"its thread {name} died")
 
 
 def server_config(app: ASGIApp, host: str, port: int) -> uvicorn.Config:
