@@ -4,7 +4,14 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from contracts.inventory.events import StockIssued, StockReceived, StockReleased, StockReserved, StockReturned
+from contracts.inventory.events import (
+    StockAdjusted,
+    StockIssued,
+    StockReceived,
+    StockReleased,
+    StockReserved,
+    StockReturned,
+)
 from contracts.order.events import (
     Line,
     Movement,
@@ -34,7 +41,7 @@ def life(order_id: str, draw: random.Random) -> Iterator[Any]:
         "country": draw.choice(("Norway", "France")),
         "currency": draw.choice(("GBP", "EUR")),
     }
-    at = AT + draw.randrange(70) * DAY + draw.randrange(DAY)
+    at = AT + draw.randrange(270) * DAY + draw.randrange(DAY)
     skus = tuple(sorted(draw.sample(SKUS, draw.randrange(1, 4))))
     lines = tuple(Line(sku, draw.randrange(1, 5), PRICE) for sku in skus)
     units = sum(line.quantity for line in lines)
@@ -99,7 +106,7 @@ class GrowingShop:
 
     def __init__(self, kafka: str, topics: Topics, seed: int) -> None:
         self._kafka, self._topics, self._draw = kafka, topics, random.Random(seed)
-        self._open: list[Iterator[Any]] = [iter([StockReceived(sku, 1_000, "opening", AT) for sku in SKUS])]
+        self._open: list[Iterator[Any]] = [self._opening()]
         self._orders = 0
         self._versions: dict[tuple[str, str], int] = {}
 
@@ -113,6 +120,11 @@ class GrowingShop:
             for _ in range(events):
                 self._write_next(producer)
             producer.commit_transaction(30)
+
+    @staticmethod
+    def _opening() -> Iterator[Any]:
+        yield from (StockReceived(sku, 1_000, "opening", AT) for sku in SKUS)
+        yield from (StockAdjusted(sku, -3, "counted", AT + 100 * DAY) for sku in SKUS)
 
     def _write_next(self, producer: Any) -> None:
         if not self._open:
