@@ -51,7 +51,7 @@ test-dr: setup ## a loss, the way back and a switchover on two sites, under load
 	@$(BIN)/python -m pytest tests/dr --ignore=tests/dr/full -s
 
 test-dr-full: setup ## the whole campaign of drills (up to an hour); another: DAYBOOK_DRILL_SEED=2
-	@DAYBOOK_DRILL_STRICT=1 $(BIN)/python -m pytest tests/dr/full -s
+	@DAYBOOK_DRILL_STRICT=1 $(BIN)/python -m pytest tests/dr/test_router.py tests/dr/full -s
 
 test-hostile: setup ## 5,000 hostile connections, and 100,000 bad inputs (ten minutes)
 	@$(BIN)/python -m pytest tests/hostile -s

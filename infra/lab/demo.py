@@ -119,7 +119,7 @@ def mart_differences(folder: Path, expected: RetailExpectation) -> list[tuple[st
     days = {day for day, _ in expected.days}
     mart = {
         (str(row["day"]), row["country"]): ExpectedDay(
-            row["orders"], row["units"], int(row["gross"] * MICROS), int(row["returned"] * MICROS)
+            row["orders"], row["units"], int(row["gross"] * MICROS), int(row["refund"] * MICROS)
         )
         for row in pq.read_table(folder).to_pylist()
         if str(row["day"]) in days

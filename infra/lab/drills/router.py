@@ -10,7 +10,7 @@ from functools import partial
 from infra.base.waiting import wait_until
 from infra.dr.plan import entrance
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all_have_outcomes
-from infra.lab.drills.judgement import check_equal, not_logged
+from infra.lab.drills.judgement import check_equal, check_nothing_lost, not_logged
 from infra.lab.drills.pair import Sides, both_sites, copying
 from infra.lab.load.load import CONCURRENCY, repeat
 from infra.lab.load.shop import urls_of
@@ -41,6 +41,7 @@ def _behind_the_router(run: Run) -> Sides:
 def _switch(course: Course[Sides], switches: int, orders: int) -> None:
     """So many switchovers while so many orders are placed."""
     pair = course.rig.pair
+    check_nothing_lost(course.report, pair, course.run.folder)
     for number in range(1, switches + 1):
         _await_orders(course, orders * number / (switches + 1))
         _active, passive, epoch = pair.roles()

@@ -9,15 +9,18 @@ from dataclasses import dataclass
 import msgspec
 
 from infra.dr.failover import Failover
+from infra.dr.losses import Verdict
 from infra.dr.rebuild import EVENTS_PER_SECOND, Rebuilt
+from infra.dr.reconcile import load as load_report
 from infra.lab.drills.drill import Clients, Course, Drill, all_have_outcomes
-from infra.lab.drills.judgement import check_equal, check_repeats, judge, not_logged
+from infra.lab.drills.judgement import check_equal, check_nothing_lost, check_repeats, judge, not_logged
 from infra.lab.drills.pair import Kind, Sides, both_sites, damage
 from infra.lab.drills.report import RPO, RTO, step_line
 from infra.lab.drills.takeover import LOST_SECONDS, NOTICED, WARM
 from infra.lab.load.clients import CommandResponse
 
 AFTER_SECONDS = 5.0
+UNKNOWN: Verdict = "unknown between these offsets"
 REBUILD_SECONDS = 180.0
 
 
@@ -34,6 +37,7 @@ class Destroyed:
 
 def _destroy(course: Course[Sides]) -> Destroyed:
     pair, lost, survivor = course.rig.pair, course.rig.active, course.rig.other
+    check_nothing_lost(course.report, pair, course.run.folder)
     course.sleep(WARM)
     course.show(f"{lost.name}: dead, and its disks with it")
     damaged = damage(pair, lost, Kind.DEAD, course.random)
@@ -45,6 +49,12 @@ def _destroy(course: Course[Sides]) -> Destroyed:
     done = pair.fail_over(survivor)
     gone = not_logged(survivor.bootstrap, before)
     time.sleep(AFTER_SECONDS)
+    file = course.run.folder / "unknown.json"
+    pair.run("failover", "report", "--out", str(file))
+    verdict = load_report(file).verdict
+    course.report.promise(
+        "what `failover report` says without the disk", UNKNOWN, verdict, verdict == UNKNOWN
+    )
     course.show(f"rebuilding {lost.name} while writes go on")
     output = pair.run("site", "rebuild", lost.name, "--confirm", lost.name, "--json")
     rebuilt = msgspec.json.decode(output, type=Rebuilt)

@@ -277,6 +277,7 @@ SPLIT_BRAIN = Drill(
 def _replace_a_frozen_site(course: Course[Sides]) -> BothWrote:
     """It is replaced while its broker and some other processes are frozen."""
     pair, old = course.rig.pair, course.rig.active
+    check_nothing_lost(course.report, pair, course.run.folder)
     course.sleep(APART_WARM)
     others = sorted({*pair.platform.processes(old)} - {"broker", MIRROR})
     frozen = ["broker", *course.random.sample(others, course.random.randint(0, len(others)))]

@@ -96,7 +96,7 @@ def write_articles(target: Path) -> None:
 
 
 CHARGE_CODES = frozenset(
-    {"POST", "DOT", "M", "D", "S", "C2", "BANK CHARGES", "AMAZONFEE", "CRUK", "PADS", "B"},
+    {"POST", "DOT", "M", "D", "S", "C2", "BANK CHARGES", "AMAZONFEE", "CRUK", "PADS", "B"}
 )
 """Codes of money that is not goods: postage, manual entries, discounts, samples, carriage, fees, gifts."""
 

@@ -11,6 +11,7 @@ import pytest
 from infra.dr.losses import NONE_LOST, CutConversation, Report, TornTransaction
 from infra.dr.old_log import UnprovenPart
 from infra.dr.reconcile import save
+from infra.lab.drills.drill import DrillFailed
 from infra.lab.drills.judgement import check_nothing_lost
 from infra.lab.drills.pair import Pair
 from infra.lab.drills.report import DrillReport
@@ -32,7 +33,19 @@ def checked(folder: Path, epoch: int = 2, **changes: Any) -> DrillReport:
 def test_a_proof_that_nothing_was_lost_passes(tmp_path: Path) -> None:
     report = checked(tmp_path)
     assert report.passed and len(report.promises) == 2
-    assert checked(tmp_path, epoch=1).promises == []
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [("daybook: there was no failover: nothing can be missing", True), ("1 lost", False)]
+)
+def test_before_the_first_switch_the_report_is_refused(tmp_path: Path, said: str, kept: bool) -> None:
+    def run(*_: str) -> str:
+        raise DrillFailed(f"ended with 1:\n{said}")
+
+    report = DrillReport("unplanned", 1, AT)
+    pair = SimpleNamespace(roles=lambda: (None, None, 1), run=run)
+    check_nothing_lost(report, cast(Pair, pair), tmp_path)
+    assert report.passed == kept
 
 
 @pytest.mark.parametrize(

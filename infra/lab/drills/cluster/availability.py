@@ -54,10 +54,7 @@ DYNAMIC = ("log.cleaner.threads", "2")
 NEXT, NEXT_RELEASE = "kafka-next", "4.4"
 RULES = tuple(rule.name.lower() for rule in OrderRefusal)
 NEW, RACK, LEAVING = 4, "rack-4", 1
-MOVED = (
-    *(topic for own in TOPICS.values() for topic in (*own.inputs, own.events)),
-    "__transaction_state",
-)
+MOVED = (*(topic for own in TOPICS.values() for topic in (*own.inputs, own.events)), "__transaction_state")
 SERVICE, TOKENS = "order", 20
 
 
