@@ -41,12 +41,14 @@ def stable_ends(kafka: str, topics: Collection[str]) -> Offsets:
     try:
         partitions = partitions_by_topic(kafka, REQUEST_SECONDS)
         if missing := [topic for topic in topics if topic not in partitions]:
-            raise LogUnreachable(f"no such topic: {', '.join(missing)}")
+            raise LogUnreachable(
+                f"no such topic: {', '.join(missing)}: is DAYBOOK_KAFKA this shop's address?"
+            )
         return {
             topic: last_stable_offsets(kafka, topic, partitions[topic], REQUEST_SECONDS) for topic in topics
         }
     except KafkaException as error:
-        raise LogUnreachable(f"the broker at {kafka} does not respond: {error}") from error
+        raise LogUnreachable(f"the broker does not respond, check DAYBOOK_KAFKA, {kafka}: {error}") from error
 
 
 def topic_ids(kafka: str, topics: Iterable[str]) -> dict[str, str]:
@@ -57,7 +59,9 @@ def topic_ids(kafka: str, topics: Iterable[str]) -> dict[str, str]:
         futures = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_SECONDS)
         return {name: str(futures[name].result(REQUEST_SECONDS).topic_id) for name in names}
     except KafkaException as error:
-        raise LogUnreachable(f"the broker at {kafka} does not describe its topics: {error}") from error
+        raise LogUnreachable(
+            f"the broker describes no topics, check DAYBOOK_KAFKA, {kafka}: {error}"
+        ) from error
 
 
 def check_within(ends: Offsets, positions: Mapping[str, Offsets]) -> None:
@@ -66,7 +70,10 @@ def check_within(ends: Offsets, positions: Mapping[str, Offsets]) -> None:
         for topic, number, offset in flat(offsets):
             end = ends.get(topic, {}).get(number, 0)
             if offset > end:
-                raise AheadOfLog(f"{name} is at {topic}/{number}/{offset}, but the log ends at {end}")
+                raise AheadOfLog(
+                    f"{name} is at {topic}/{number}/{offset}, but the log ends at {end}: "
+                    "is it of another site? Check DAYBOOK_KAFKA"
+                )
 
 
 def wait_until_read(kafka: str, ends: Offsets, positions: Callable[[], Offsets], seconds: float) -> None:
@@ -98,4 +105,4 @@ def _record_follows(kafka: str, topic: str, number: int, position: int, end: int
         records = read_to_end(kafka, topic, {number: position}, {number: end}, timeout=REQUEST_SECONDS)
         return any(record.offset() < end for record in records)
     except (KafkaException, NotCaughtUp) as error:
-        raise LogUnreachable(f"the broker at {kafka} does not respond: {error}") from error
+        raise LogUnreachable(f"the broker does not respond, check DAYBOOK_KAFKA, {kafka}: {error}") from error

@@ -183,7 +183,7 @@ def compare_sales(log: Replay, read_model: DataFrame) -> tuple[Compared, list[tu
     key = F.concat_ws("/", *REVENUE_GRAIN).alias("entity")
     accounts = {
         "read_model": read_model.select(key, *SALES_FIELDS),
-        "spark": mart.select(key, *SALES_FIELDS),
+        "spark": mart.withColumnRenamed("refund", "returned").select(key, *SALES_FIELDS),
     }
     joined = join_accounts(accounts, SALES_FIELDS)
     result = summary("sales_daily", joined, tuple(accounts), SALES_FIELDS)

@@ -4,12 +4,14 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+import duckdb
 import typer
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pydantic import ValidationError
 from pyspark.errors import PySparkException
@@ -56,17 +58,22 @@ def existing_file(text: str) -> Path:
 
 @contextmanager
 def exit_on_failure() -> Iterator[None]:
-    """Prints an error of analytics, or one of Spark, as one line on stderr and exits with code 2. Spark's stack goes to
-    a file."""
+    """Prints an error of analytics, of Spark, its tables or the disk as one line on stderr and exits with code 2. The
+    stack goes to a file, except where analytics raised it."""
     try:
         yield
     except AnalyticsError as failure:
         _fail(str(failure))
-    except (Py4JError, PySparkException, ConnectionError) as failure:
+    except (Py4JError, PySparkException, OSError, duckdb.Error, DeltaError) as failure:
         stack = "".join(traceback.format_exception(failure))
-        with NamedTemporaryFile("w", prefix="daybook-spark-", suffix=".txt", delete=False) as file:
+        details = ""
+        with (
+            suppress(OSError),  # this disk may be the full one
+            NamedTemporaryFile("w", prefix="daybook-spark-", suffix=".txt", delete=False) as file,
+        ):
             file.write(stack)
-        _fail(f"{spark_failure(stack)} (details: {file.name})")
+            details = f" (details: {file.name})"
+        _fail(f"{spark_failure(stack)}{details}")
 
 
 ENDED = "Spark's Java ended, usually for want of memory: set DAYBOOK_SPARK_MEMORY, for example to 2g"
@@ -89,7 +96,7 @@ SPARK_FAILURES = {
 def spark_failure(stack: str) -> str:
     """Says in one line why Spark failed."""
     advices = (advice for sign, advice in SPARK_FAILURES.items() if sign in stack)
-    return next(advices, f"Spark failed: {stack.strip().splitlines()[-1]}")
+    return next(advices, f"it failed: {stack.strip().splitlines()[-1]}")
 
 
 def _fail(reason: str) -> None:

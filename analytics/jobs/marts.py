@@ -36,13 +36,19 @@ Knowledge: TypeAlias = Literal["happened", "recorded"]
 
 @dataclass(frozen=True)
 class Selection:
-    """`lake` None: from the log. `earlier`: only what an earlier output saw. `moment`: only up to then."""
+    """`lake` None: from the log. `earlier`: only what an earlier output saw. `moment`: only what had happened by then;
+    `known_by`: only what the lake had recorded by then."""
 
     kafka: str
     lake: Path | None = None
     earlier: OutputReading | None = None
     moment: datetime | None = None
-    knowledge: Knowledge = "happened"
+    known_by: datetime | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out."""
+        return self.earlier is None and self.moment is None and self.known_by is None
 
 
 def events(session: SparkSession, selection: Selection) -> Replay:
@@ -54,8 +60,7 @@ def events(session: SparkSession, selection: Selection) -> Replay:
             _check_log(selection, name_of_log(topic_ids(selection.kafka, ends)))
             check_within(stable_ends(selection.kafka, ends), {EARLIER: ends})
         return replay(session, selection.kafka, ends=ends).kept()
-    recorded = selection.moment if selection.knowledge == "recorded" else None
-    lake = open_lake(session, selection.lake, recorded)
+    lake = open_lake(session, selection.lake, selection.known_by)
     if selection.earlier is None:
         return lake
     _check_log(selection, lake.folder.name)
@@ -72,7 +77,7 @@ def _check_log(selection: Selection, log: str) -> None:
 def sources(session: SparkSession, log: Replay, selection: Selection) -> Sources:
     """Returns the frames of the marts. Raises LogUnreachable. It reads commands only with the whole log: they have no
     business time, are not in the lake, and no output stores their offsets."""
-    if selection.moment is not None and selection.knowledge == "happened":
+    if selection.moment is not None:
         return Sources(AsOf(log, selection.moment))
     if selection.lake is not None or selection.earlier is not None:
         return Sources(log)
@@ -93,7 +98,7 @@ def run(names: Sequence[str], selection: Selection, out: Path, settings: Analyti
     event has come since. Raises JarsMissing, LogUnreachable, AheadOfLog, NoLake, NotRecorded, BrokenStream and Unfit.
     """
     commits = list[Commit]()
-    if selection.lake is not None and selection.moment is None and selection.earlier is None:
+    if selection.lake is not None and selection.whole:
         commits = read_commits(selection.lake)
         for name in names:
             check_fresh(MARTS[name], commits[-1].time, datetime.now(UTC))
@@ -111,7 +116,6 @@ def publish(
     log = events(session, selection)
     set_aside = log.set_aside.persist()
     first = tuple(row.asDict() for row in set_aside.limit(NAMED_RECORDS).collect())
-    as_of = selection.moment.isoformat() if selection.moment else None
     reading = OutputReading(
         source=source,
         ends=log.ends,
@@ -119,8 +123,8 @@ def publish(
         log=log.folder.name
         if isinstance(log, LakeLog)
         else name_of_log(topic_ids(selection.kafka, log.ends)),
-        as_of=as_of,
-        knowledge=selection.knowledge if as_of else None,
+        as_of=selection.moment.isoformat() if selection.moment else None,
+        known_by=selection.known_by.isoformat() if selection.known_by else None,
     )
     out.mkdir(exist_ok=True)
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)
@@ -183,6 +187,12 @@ def make(
             help="As of T: what had happened by then in business time, or what the lake had recorded by then."
         ),
     ] = "happened",
+    known_by: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=_moment, metavar="T", help="Only what the lake had recorded by then, also with --as-of."
+        ),
+    ] = None,
     as_read_by: Annotated[
         OutputReading | None,
         typer.Option(
@@ -193,9 +203,11 @@ def make(
     """Build marts from the whole history; without names, all of them."""
     settings = arguments.settings_or_exit()
     folder = (lake or settings.lake).absolute() if source == "lake" else None
-    if as_of is not None and knowledge == "recorded" and folder is None:
+    if as_of is not None and knowledge == "recorded":
+        known_by, as_of = known_by or as_of, None
+    if known_by is not None and folder is None:
         raise typer.BadParameter("only the lake can say what was recorded by a moment: add --from lake")
-    selection = Selection(settings.kafka, folder, as_read_by, as_of, knowledge)
+    selection = Selection(settings.kafka, folder, as_read_by, as_of, known_by)
     with arguments.exit_on_failure():
         run(marts or list(MARTS), selection, out, settings)
 

@@ -42,7 +42,7 @@ class OutputReading:
 
     `ends`: topic → partition → exclusive offset. `log` identifies the log to which they belong: its copy in a lake has
     this name. `updated`: when the lake's update ended of which all was read, and `code`: which code made the rows; both
-    so that a later run may keep them. `as_of` (ISO) and `knowledge` are null if all was read.
+    so that a later run may keep them. `as_of` and `known_by` (ISO) are those of the selection, null if all was read.
     """
 
     source: str = "log"
@@ -52,7 +52,7 @@ class OutputReading:
     updated: str = ""
     code: str = ""
     as_of: str | None = None
-    knowledge: str | None = None
+    known_by: str | None = None
 
 
 def write(frame: DataFrame, mart: Mart, reading: OutputReading, folder: Path) -> None:

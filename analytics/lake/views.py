@@ -1,6 +1,6 @@
 """The lake and the marts as views of DuckDB: what counts as of the last commit, money as decimals. Without a JVM."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +38,12 @@ WITH days AS (SELECT unnest(generate_series(min(occurred_at)::DATE, max(occurred
 SELECT day, date_trunc('month', day)::DATE AS month, year(day) AS year, quarter(day) AS quarter,
     weekofyear(day) AS week, dayname(day) AS weekday, isodow(day) > 5 AS weekend FROM days
 """
-MICROS = '("{name}"::DECIMAL(25,0) * 0.000001::DECIMAL(7,6))::DECIMAL(25,6) AS "{name}"'
 
 
-def connect(
-    lake: Path, marts: Path, money: Callable[[str], Collection[str]], articles: Path | None = None
-) -> duckdb.DuckDBPyConnection:
+def connect(lake: Path, marts: Path, articles: Path | None = None) -> duckdb.DuckDBPyConnection:
     """A view for each event type, `events_raw`, `commits`, and `events_lost` once a log was replaced; one for each mart
-    in the folder `marts`, whose columns `money(mart)` are micros if an earlier version wrote them; `calendar`, a row
-    per day from the first order to the last one; and `articles`, if there is a CSV file with sku and description.
-    Raises NoLake."""
+    in the folder `marts`; `calendar`, a row per day from the first order to the last one; and `articles`, if there is a
+    CSV file with sku and description. Raises NoLake."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     connection.execute("SET TimeZone = 'UTC'")
     commit = read_commits(lake)[-1]
@@ -73,7 +69,8 @@ def connect(
             f"CREATE VIEW articles AS FROM read_csv('{path}', header = true, all_varchar = true)"
         )
     for file in sorted(marts.glob("*/_log.json")):
-        _add_mart(connection, file.parent, money(file.parent.name))
+        files = str(file.parent / "*.parquet").replace("'", "''")
+        connection.execute(f"CREATE VIEW \"{file.parent.name}\" AS FROM '{files}'")
     return connection
 
 
@@ -82,11 +79,3 @@ def _register(
 ) -> None:
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     connection.register(name, pa.table([*map(list, columns)], schema=pa.schema(schema)))
-
-
-def _add_mart(connection: duckdb.DuckDBPyConnection, folder: Path, money: Collection[str]) -> None:
-    files = str(folder / "*.parquet").replace("'", "''")
-    columns = connection.execute(f"DESCRIBE FROM '{files}'").fetchall()
-    micros = [MICROS.format(name=name) for name, kind, *_ in columns if name in money and kind == "BIGINT"]
-    replaced = f"REPLACE ({', '.join(micros)})" if micros else ""
-    connection.execute(f"CREATE VIEW \"{folder.name}\" AS SELECT * {replaced} FROM '{files}'")

@@ -101,11 +101,6 @@ class Mart:
         return sources.build(self.table)
 
 
-def money_columns(mart: str) -> frozenset[str]:
-    """The columns of a mart that are money; of a folder that is no mart, none."""
-    return MARTS[mart].money if mart in MARTS else frozenset()
-
-
 TABLES: Mapping[str, Table] = {
     "orders": lambda orders: orders,
     "daily_revenue": daily_revenue,
@@ -118,8 +113,8 @@ TABLES: Mapping[str, Table] = {
     "customer_skus": customer_skus,
     "basket_pairs": basket_pairs,
     "saga_health": saga_health,
-    "order_state": lambda events: aggregates.orders(events),
-    "stock_state": lambda events: aggregates.stocks(events),
+    "audit_orders": lambda events: aggregates.orders(events),
+    "audit_stock": lambda events: aggregates.stocks(events),
 }
 _DEFINITIONS = msgspec.yaml.decode(
     Path(__file__).with_name("marts.yaml").read_bytes(), type=dict[str, Definition]

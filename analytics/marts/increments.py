@@ -56,7 +56,7 @@ def _members(orders: DataFrame, key: Column) -> DataFrame:
 
 PARTS: Mapping[str, Parts] = {
     "orders": Parts("order_id"),
-    "order_state": Parts("entity"),
+    "audit_orders": Parts("entity"),
     "saga_health": Parts("day", _days_of_conversations),
     "customer_skus": Parts("customer_id", _customers),
     "stockouts": Parts("sku", _skus_short),
@@ -65,7 +65,7 @@ PARTS: Mapping[str, Parts] = {
 ADDED: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
     "daily_revenue": added_revenue,
     "stock_ledger": added_ledgers,
-    "stock_state": added_states,
+    "audit_stock": added_states,
 }
 """The mart of all events, from that of some and that of the others."""
 

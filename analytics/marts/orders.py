@@ -54,9 +54,10 @@ REVENUE_GRAIN = ("day", "country", "currency")
 
 
 def daily_revenue(confirmed: DataFrame, cancelled: DataFrame, returned: DataFrame) -> DataFrame:
-    """One row per (day, country, currency): gross, returned, net (micros), orders, units.
+    """One row per (day, country, currency): gross, refund, net (micros), orders, units.
 
-    An order counts on its own day when it is confirmed, and no longer when it is cancelled afterwards.
+    An order counts on its own day when it is confirmed, and no longer when it is cancelled afterwards: nothing was
+    delivered, so that day has sold less than it seemed.
     A return counts on the day it came back: it lowers the net and leaves orders and units as they are.
     """
     sold = _counted(confirmed, F.lit(1))
@@ -72,14 +73,9 @@ def added_revenue(revenue: DataFrame, new: DataFrame) -> DataFrame:
 
 def _net(amounts: DataFrame) -> DataFrame:
     summed = amounts.groupBy(*REVENUE_GRAIN)
-    totals = summed.agg(*(F.sum(name).alias(name) for name in ("gross", "returned", "orders", "units")))
+    totals = summed.agg(*(F.sum(name).alias(name) for name in ("gross", "refund", "orders", "units")))
     return totals.select(
-        *REVENUE_GRAIN,
-        "gross",
-        "returned",
-        (F.col("gross") - F.col("returned")).alias("net"),
-        "orders",
-        "units",
+        *REVENUE_GRAIN, "gross", "refund", (F.col("gross") - F.col("refund")).alias("net"), "orders", "units"
     )
 
 
@@ -89,8 +85,8 @@ def _counted(orders: DataFrame, sign: Column) -> DataFrame:
     )
 
 
-def _amounts(gross: Column, returned: Column, orders: Column, units: Column) -> list[Column]:
-    named = {"gross": gross, "returned": returned, "orders": orders, "units": units}
+def _amounts(gross: Column, refund: Column, orders: Column, units: Column) -> list[Column]:
+    named = {"gross": gross, "refund": refund, "orders": orders, "units": units}
     return [column.cast("long").alias(name) for name, column in named.items()]
 
 

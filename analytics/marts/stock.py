@@ -26,7 +26,7 @@ def added_ledgers(ledger: DataFrame, new: DataFrame) -> DataFrame:
 
 
 def added_states(states: DataFrame, new: DataFrame) -> DataFrame:
-    """The same of `stock_state`."""
+    """The same of `audit_stock`."""
     sums = (F.sum(name).alias(name) for name in ("on_hand", "reserved"))
     return states.unionByName(new).groupBy("entity").agg(*sums, F.max("version").alias("version"))
 

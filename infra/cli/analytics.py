@@ -51,6 +51,10 @@ def run(
             help="With --as-of: what had happened by then (business time), or what the lake had recorded by then."
         ),
     ] = "happened",
+    known_by: Annotated[
+        str | None,
+        typer.Option(metavar="T", help="Only what the lake had recorded by then, also with --as-of."),
+    ] = None,
     source: Annotated[
         Literal["log", "lake"], typer.Option("--from", help="Where to read the events.")
     ] = "log",
@@ -63,6 +67,8 @@ def run(
 ) -> None:
     """Build marts with Spark: each a folder of Parquet, with the offsets to which the log was read.
 
+    `daybook analytics list` prints their names, and the question that each answers.
+
     Exit code 0: done. 2: it failed; marts that were not finished are unchanged.
     """
     settings = own_settings() if source == "lake" else running_settings(NOT_MADE)
@@ -70,8 +76,9 @@ def run(
     arguments = [*(marts or ()), "--out", str(target), "--from", source, "--knowledge", knowledge]
     if source == "lake":
         arguments += ["--lake", str(default_lake(settings).absolute())]
-    if as_of is not None:
-        arguments += ["--as-of", as_of]
+    arguments += [
+        part for option, t in (("--as-of", as_of), ("--known-by", known_by)) if t for part in (option, t)
+    ]
     if as_read_by is not None:
         arguments += ["--as-read-by", str(as_read_by.absolute())]
     raise typer.Exit(run_job("analytics.jobs.marts", arguments, settings))

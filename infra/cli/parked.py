@@ -93,10 +93,7 @@ def retry_parked(position: Position, kafka: Kafka = "", database_url: OwnerUrl =
 
 @app.command("skip")
 def skip_parked(
-    position: Position,
-    reason: ReasonOption = GIVEN_UP,
-    kafka: Kafka = "",
-    database_url: OwnerUrl = "",
+    position: Position, reason: ReasonOption = GIVEN_UP, kafka: Kafka = "", database_url: OwnerUrl = ""
 ) -> None:
     """Skip: drop the command, or exclude the key's first event from the read model."""
     broker = kafka or running_settings().kafka

@@ -31,7 +31,6 @@ def sql(query: Annotated[str, typer.Argument(help="SQL; without it, standard inp
 
     from analytics.lake.tables import NoLake
     from analytics.lake.views import connect
-    from analytics.marts.catalogue import money_columns
 
     settings = own_settings()
     articles = settings.home.absolute() / "articles.csv"
@@ -40,7 +39,7 @@ def sql(query: Annotated[str, typer.Argument(help="SQL; without it, standard inp
             with notes.status("reading what the articles are called, once"):
                 write_articles(articles)
         lake, marts = default_lake(settings).absolute(), default_marts(settings)
-        connection = connect(lake, marts, money_columns, articles if articles.exists() else None)
+        connection = connect(lake, marts, articles if articles.exists() else None)
         for statement in connection.extract_statements(query or sys.stdin.read()):
             connection.execute(statement)
             table = Table(*(name for name, *_ in connection.description or ()))

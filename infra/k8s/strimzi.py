@@ -48,11 +48,7 @@ def topic_resource(topic: Topic) -> dict[str, Any]:
         "apiVersion": "kafka.strimzi.io/v1",
         "kind": "KafkaTopic",
         "metadata": {"name": topic.name, "labels": {"strimzi.io/cluster": CLUSTER}},
-        "spec": {
-            "partitions": topic.partitions,
-            "replicas": topic.replication,
-            "config": topic.config(),
-        },
+        "spec": {"partitions": topic.partitions, "replicas": topic.replication, "config": topic.config()},
     }
 
 

@@ -205,12 +205,7 @@ async def find_version(request: Request, entries: Versions, lock: Served) -> dic
 
 
 def _described(entry: Entry, lock: Lock) -> dict[str, Any]:
-    return {
-        "subject": entry.subject,
-        "version": entry.version,
-        "id": entry.id,
-        "schema": lock.text(entry.id),
-    }
+    return {"subject": entry.subject, "version": entry.version, "id": entry.id, "schema": lock.text(entry.id)}
 
 
 def create(lock: Lock) -> FastAPI:

@@ -66,11 +66,7 @@ def prepare_log(
 
 
 def prove_role(
-    site: Address,
-    other: Address,
-    *,
-    forced: bool = False,
-    stopping: Callable[[], bool] = lambda: False,
+    site: Address, other: Address, *, forced: bool = False, stopping: Callable[[], bool] = lambda: False
 ) -> SiteStanding:
     """Decide how `site`, whose own broker is up, starts, and write that to its `site.control`.
 

@@ -98,9 +98,7 @@ Quantity: TypeAlias = Annotated[int, Field(strict=True, ge=1, le=MAX_QUANTITY)]
 Price: TypeAlias = Annotated[str, Field(pattern=_PRICE_PATTERN)]
 Amount: TypeAlias = Annotated[str, Field(pattern=_AMOUNT_PATTERN)]
 Moment: TypeAlias = Annotated[
-    AwareDatetime,
-    BeforeValidator(_rfc_3339),
-    WithJsonSchema({"type": "string", "format": "date-time"}),
+    AwareDatetime, BeforeValidator(_rfc_3339), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
 
 

@@ -32,12 +32,7 @@ from services.inventory.domain.decider import StockRefusal
 
 ABOUT = {"sku": "85123A"}
 NEEDED = {"receipts": "stock:receive", "adjustments": "stock:adjust"}
-EXAMPLE = {
-    **ABOUT,
-    "version": 1,
-    "status": "stocked",
-    "command_id": "7f0f3a52-6a25-5f1e-8a52-0a2d7f2f6c90",
-}
+EXAMPLE = {**ABOUT, "version": 1, "status": "stocked", "command_id": "7f0f3a52-6a25-5f1e-8a52-0a2d7f2f6c90"}
 
 
 class ReceiptRequest(ChangeRequest):

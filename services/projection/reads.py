@@ -147,8 +147,7 @@ ConsistencyToken: TypeAlias = Annotated[
     ),
 ]
 Wait: TypeAlias = Annotated[
-    Duration | None,
-    Query(description="How long to wait for the token's write: `2`, `0.5s`, `500ms`."),
+    Duration | None, Query(description="How long to wait for the token's write: `2`, `0.5s`, `500ms`.")
 ]
 OrderId: TypeAlias = Annotated[
     str, Path(pattern=SEGMENT_PATTERN, description="The order.", examples=["536365"])

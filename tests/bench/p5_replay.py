@@ -41,6 +41,7 @@ PER_TRANSACTION = 2_000
 COUNTRIES = ("United Kingdom", "Germany", "France", "EIRE", "Norway", "Netherlands")
 OURS, BARE, LAKE = "daybook", "without headers", "from the lake"
 FOLD, DUCKDB = "Python fold", "DuckDB fed by fastavro"
+DUCKDB_LAKE = "DuckDB on the lake's tables"
 # What Python does in them: all that ours does; or decoding alone, and Spark looks up the headers.
 UDF, VALUE_UDF = "pickled UDF, value and headers", "pickled UDF, value alone"
 ARROW_UDF = "UDF through Arrow, value alone"
@@ -71,6 +72,9 @@ def run(effort: Effort, say: Say) -> list[Measured]:
             spark(OURS, lambda: replay(session, rig.kafka, ends=whole).of(OrderConfirmed.TYPE), expected),
             spark(BARE, lambda: _bare(session, rig.kafka, whole), expected),
             spark(LAKE, lambda: open_lake(session, lake).of(OrderConfirmed.TYPE), expected),
+            Contender(
+                DUCKDB_LAKE, lambda: timed(DUCKDB_LAKE, lambda: replay_peers.duckdb_of_lake(lake), expected)
+            ),
             alone(FOLD, replay_peers.python_fold),
             alone(DUCKDB, replay_peers.duckdb_fed),
             spark(
@@ -81,12 +85,44 @@ def run(effort: Effort, say: Say) -> list[Measured]:
         )
         windows = interleave(contenders, effort.windows, say)
         peak = _peak_megabytes()
+        session.stop()
+        by_cores = _cores_row(rig, whole, expected, effort, say)
     row = _judged(Measured(f"replay, {first + rest:,} events", "events/s", windows, name="replay"))
     row.notes.append(
-        f"all but {OURS}, {BARE} and {LAKE}: the first {first:,} events; totals the same in each window"
+        f"all but {OURS}, {BARE}, {LAKE} and {DUCKDB_LAKE}: the first {first:,} events; totals the same in each window"
     )
     row.notes.append(f"Spark's JVM at most {peak:,.0f} MiB resident; its start is not measured")
-    return [row, *writes]
+    return [row, by_cores, *writes]
+
+
+def _cores_row(rig: Rig, ends: Offsets, expected: Totals, effort: Effort, say: Say) -> Measured:
+    """The same replay with one core, two, four, as far as this machine has them: an efficiency of 1.0 is twice as fast
+    with two. The broker takes its part of the same cores."""
+
+    def with_cores(cores: int) -> Contender:
+        def measure() -> Window:
+            settings = AnalyticsSettings(
+                spark_jars=jars_folder("spark"),
+                spark_scratch=rig.folder / "spark",
+                spark_master=f"local[{cores}]",
+            )
+            session = open_session("cores", settings)
+            try:
+                totals_of(replay(session, rig.kafka, ends=ends).of(OrderConfirmed.TYPE).limit(10_000))  # warm
+                read = replay(session, rig.kafka, ends=ends).of(OrderConfirmed.TYPE)
+                return timed(f"{cores} cores", lambda: totals_of(read), expected)
+            finally:
+                session.stop()
+
+        return Contender(f"local[{cores}]", measure)
+
+    available = len(os.sched_getaffinity(0))
+    counts = [cores for cores in (4, 2, 1) if cores <= available]
+    windows = interleave([with_cores(cores) for cores in counts], min(effort.windows, LAKE_WINDOWS), say)
+    row = Measured("replay by cores", "events/s", windows, name="cores")
+    efficiency = row.ratio("local[1]").median / counts[0]
+    row.reach(f"efficiency ≥0.7 with {counts[0]} cores", efficiency, 0.7)
+    return row
 
 
 def _judged(row: Measured) -> Measured:

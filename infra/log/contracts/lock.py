@@ -174,8 +174,4 @@ def problems(root: Path = ROOT) -> list[str]:
     changed = list(broken(lock, root))
     if changed:
         return changed
-    return [
-        *generator.stale(root),
-        *stale(lock, root),
-        *incompatibilities(extended(lock, root)),
-    ]
+    return [*generator.stale(root), *stale(lock, root), *incompatibilities(extended(lock, root))]

@@ -226,11 +226,7 @@ def _peer_environment(settings: StackSettings, name: str) -> dict[str, str]:
     if kind_of(name) in ("order-api", "inventory-api"):
         # `Location` follows the active site
         reads = home_settings(settings).url(ROUTED["query-api"])
-        return {
-            **peers,
-            "DAYBOOK_PEER_URL": other.settings.url(kind_of(name)),
-            "DAYBOOK_QUERY_URL": reads,
-        }
+        return {**peers, "DAYBOOK_PEER_URL": other.settings.url(kind_of(name)), "DAYBOOK_QUERY_URL": reads}
     return peers if kind_of(name) in WORKERS.values() else {}
 
 

@@ -147,12 +147,10 @@ class Lag:
             raise NotKnown(f"the broker does not have all of {', '.join(self._topics)}")
         offsets = {tp: _position(stored, tp)[0] for tp in self._partitions_of_models(partitions)}
         behind = self._tail.behind(
-            {((tp.topic, tp.partition), offset) for tp, offset in offsets.items()},
-            REQUEST_SECONDS,
+            {((tp.topic, tp.partition), offset) for tp, offset in offsets.items()}, REQUEST_SECONDS
         )
         return LagMeasurement(
-            stored,
-            {tp: behind[(tp.topic, tp.partition), offset] for tp, offset in offsets.items()},
+            stored, {tp: behind[(tp.topic, tp.partition), offset] for tp, offset in offsets.items()}
         )
 
     def _partitions_of_models(self, partitions: Sequence[Partition]) -> Sequence[LagPartition]:

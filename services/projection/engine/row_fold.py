@@ -101,10 +101,7 @@ def extend(lineage: Lineage, epoch: int, version: int) -> Lineage:
 
 
 def _apply(
-    model: ReadModel[Row],
-    row: Versioned[Row] | None,
-    arrival: Arrival,
-    skipped: frozenset[tuple[str, int]],
+    model: ReadModel[Row], row: Versioned[Row] | None, arrival: Arrival, skipped: frozenset[tuple[str, int]]
 ) -> Versioned[Row] | Stop | None:
     """Returns the row after the event; None if the event changes nothing."""
     metadata, verdict = arrival.kind

@@ -98,9 +98,7 @@ async def get_stock(
 
 
 @router.get(
-    "/stock",
-    summary="Stock, the scarcest first",
-    **of_page("A page of it", {"stock": [LEVEL], "next": NEXT}),
+    "/stock", summary="Stock, the scarcest first", **of_page("A page of it", {"stock": [LEVEL], "next": NEXT})
 )
 async def list_stock(
     reads: Reads,

@@ -1,10 +1,11 @@
-"""Other ways from the log to the same totals: Python, DuckDB fed by Python, Spark with a Python function."""
+"""Other ways from the log, or the lake, to the same totals: Python, DuckDB, Spark with a Python function."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,6 +15,7 @@ from confluent_kafka import Message, TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from analytics.lake.views import connect
 from analytics.offsets import Offsets
 from analytics.replay import Replay
 from contracts.lock import load_lock
@@ -58,6 +60,16 @@ def duckdb_fed(kafka: str, ends: Offsets) -> Totals:
         rows = connection.execute(
             "SELECT country, count(*), sum(gross)::BIGINT, sum(units)::BIGINT, max(version) "
             "FROM events GROUP BY country"
+        ).fetchall()
+    return {country: (count, gross, units, version) for country, count, gross, units, version in rows}
+
+
+def duckdb_of_lake(lake: Path) -> Totals:
+    """DuckDB on the same Delta tables that Spark reads."""
+    with connect(lake, lake / "no marts") as connection:
+        rows = connection.execute(
+            "SELECT country, count(*), (sum(gross) * 1000000)::BIGINT, sum(units)::BIGINT, max(version) "
+            "FROM order_confirmed GROUP BY country"
         ).fetchall()
     return {country: (count, gross, units, version) for country, count, gross, units, version in rows}
 

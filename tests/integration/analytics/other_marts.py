@@ -109,10 +109,10 @@ MARTS: Mapping[str, str] = {
             UNION SELECT occurred_at::DATE, country, currency FROM order_returned
         ), sold AS (SELECT day, country, currency, sum(gross) AS gross, count(*) AS orders, sum(units) AS units
             FROM each_sale GROUP BY ALL
-        ), back AS (SELECT occurred_at::DATE AS day, country, currency, sum(refund) AS returned
+        ), back AS (SELECT occurred_at::DATE AS day, country, currency, sum(refund) AS refund
             FROM order_returned GROUP BY ALL)
-        SELECT day, country, currency, coalesce(gross, 0) AS gross, coalesce(returned, 0) AS returned,
-            coalesce(gross, 0) - coalesce(returned, 0) AS net, coalesce(orders, 0) AS orders,
+        SELECT day, country, currency, coalesce(gross, 0) AS gross, coalesce(refund, 0) AS refund,
+            coalesce(gross, 0) - coalesce(refund, 0) AS net, coalesce(orders, 0) AS orders,
             coalesce(units, 0) AS units
         FROM days LEFT JOIN sold USING (day, country, currency) LEFT JOIN back USING (day, country, currency)""",
     "order_funnel": f"""
@@ -190,11 +190,12 @@ MARTS: Mapping[str, str] = {
             max(seconds) FILTER (outcome <> 'open') AS seconds_max
         FROM each_conversation GROUP BY day, step, outcome""",
     # By version, where the mart goes by offset.
-    "order_state": f"""
+    "audit_orders": f"""
         WITH states AS (SELECT order_id, max(version) AS version, arg_max(status, version) FILTER (status IS NOT NULL)
             AS status FROM ({EACH_STATUS} UNION ALL {SILENT}) GROUP BY order_id)
-        SELECT order_id AS entity, status, version, gross, refund, units FROM states JOIN each_order USING (order_id)""",
-    "stock_state": """
+        SELECT order_id AS entity, status, version, gross, refund, units
+        FROM states JOIN each_order USING (order_id)""",
+    "audit_stock": """
         SELECT sku AS entity, sum(on_hand) AS on_hand, sum(held) AS reserved, max(version) AS version
         FROM each_movement GROUP BY sku""",
 }
@@ -212,8 +213,8 @@ KEYS: Mapping[str, Sequence[str]] = {
     "customer_skus": ["customer_id", "sku", "currency"],
     "basket_pairs": ["sku_a", "sku_b"],
     "saga_health": ["day", "step", "outcome"],
-    "order_state": ["entity"],
-    "stock_state": ["entity"],
+    "audit_orders": ["entity"],
+    "audit_stock": ["entity"],
 }
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.decoder import read_event
 from analytics.events import AsOf, Events
-from analytics.lake.reader import open_lake
+from analytics.jobs.marts import Selection, events, sources
 from analytics.lake.writer import update
 from analytics.marts.catalogue import MARTS, Sources
 from analytics.offsets import Offsets, stable_ends
@@ -74,8 +74,8 @@ def test_as_it_had_happened_by_then(spark: SparkSession, kafka: str, shop: Topic
     until = AT + DAY
     log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
     shorter = cut(kafka, shop, lambda _, seen: read_event(seen.value, load_lock()).occurred_at <= until)
-    mart_rows = compare(spark, kafka, AsOf(log, instant(until)), shorter, "order_state", "stock_ledger")
-    states = {row[0]: row[1] for row in mart_rows["order_state"]}
+    mart_rows = compare(spark, kafka, AsOf(log, instant(until)), shorter, "audit_orders", "stock_ledger")
+    states = {row[0]: row[1] for row in mart_rows["audit_orders"]}
     assert states == {"o-1": "shipped", "o-2": "cancelled", "o-3": "rejected", "o-4": "placed"}
     log.log.unpersist()
 
@@ -97,9 +97,10 @@ def test_as_the_lake_knew_then_what_had_happened_by_then(
         topics,
         lambda _, seen: seen.key != b"o-9" and read_event(seen.value, load_lock()).occurred_at <= until,
     )
-    as_of = AsOf(open_lake(spark, lake, recorded.time), instant(until))
-    mart_rows = compare(spark, kafka, as_of, shorter, "order_state", "saga_health")
-    assert {row[0] for row in mart_rows["order_state"]} == {"o-1", "o-2", "o-3", "o-4"}
+    selection = Selection(kafka, lake, moment=instant(until), known_by=recorded.time)
+    as_of = sources(spark, events(spark, selection), selection).events
+    mart_rows = compare(spark, kafka, as_of, shorter, "audit_orders", "saga_health")
+    assert {row[0] for row in mart_rows["audit_orders"]} == {"o-1", "o-2", "o-3", "o-4"}
 
 
 @pytest.mark.full
@@ -108,6 +109,6 @@ def test_as_an_earlier_reading_saw_it(spark: SparkSession, kafka: str, shop: Top
     offsets: Offsets = {topic: {n: end // 2 for n, end in parts.items()} for topic, parts in ends.items()}
     log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
     shorter = cut(kafka, shop, lambda topic, seen: seen.offset < offsets[topic][seen.partition])
-    mart_rows = compare(spark, kafka, log.before(offsets), shorter, "orders", "stock_state")
+    mart_rows = compare(spark, kafka, log.before(offsets), shorter, "orders", "audit_stock")
     assert 0 < len(mart_rows["orders"]) <= 4
     log.log.unpersist()

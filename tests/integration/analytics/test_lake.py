@@ -29,7 +29,6 @@ from analytics.lake.tables import (
 )
 from analytics.lake.views import connect
 from analytics.lake.writer import update
-from analytics.marts.catalogue import money_columns
 from analytics.replay import Replay, replay
 from contracts.lock import load_lock
 from contracts.order.events import Line, OrderPlaced, OrderShipped
@@ -249,9 +248,11 @@ def test_sql_sees_what_counts_as_of_the_last_commit(
         commit(producer, topics.orders, [(placed(1), 1), (shipped(1), 2), (placed(2), 1)])
         commit(producer, topics.orders, [(placed(2), 1), (shipped(2), 2)])  # a forked stream: `o-2` stops
     update(spark, kafka, lake, no_progress, [topics.orders])
-    pq.write_table(pa.table({"order_id": ["o-1"], "gross": [2_550_000]}), marts_file(tmp_path, "orders"))
+    pq.write_table(
+        pa.table({"order_id": ["o-1"], "gross": [Decimal("2.550000")]}), marts_file(tmp_path, "orders")
+    )
     (tmp_path / "articles.csv").write_text('sku,description\n22423,"REGENCY CAKESTAND, 3 TIER"\n')
-    connection = connect(lake, tmp_path, money_columns, tmp_path / "articles.csv")
+    connection = connect(lake, tmp_path, tmp_path / "articles.csv")
     assert connection.sql("FROM articles").fetchall() == [("22423", "REGENCY CAKESTAND, 3 TIER")]
     assert connection.sql("SELECT order_id, gross FROM order_placed ORDER BY 1").fetchall() == [
         ("o-1", Decimal("2.550000")),

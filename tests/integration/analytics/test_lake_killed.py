@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from analytics.lake.tables import RAW, copy_of, lake_report, last_batch, read_commits
 from analytics.lake.views import connect
 from analytics.lake.writer import update
-from analytics.marts.catalogue import money_columns
 from analytics.replay import replay
 from tests.integration.analytics.log_writer import create_topics
 from tests.integration.analytics.test_lake import assert_same, everything, no_progress
@@ -37,7 +36,7 @@ def killed(point: str, topic: str, lake: Path, environment: Mapping[str, str]) -
 
 def shown(lake: Path, marts: Path) -> tuple[list[Any], list[str]]:
     """How many records a lake has for SQL, and in its report, without the size of its files."""
-    with connect(lake, marts, money_columns) as connection:
+    with connect(lake, marts) as connection:
         return connection.sql("SELECT count(*) FROM events_raw").fetchall(), lake_report(lake).splitlines()[
             1:
         ]

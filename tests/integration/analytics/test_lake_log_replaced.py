@@ -15,7 +15,6 @@ from analytics.lake.reader import open_lake
 from analytics.lake.tables import LOST, NoLake, NotRecorded, compact, copy_of, lake_report
 from analytics.lake.views import connect
 from analytics.lake.writer import LakeLogReplaced, update
-from analytics.marts.catalogue import money_columns
 from analytics.offsets import AheadOfLog
 from tests.integration.analytics.log_writer import Topics, commit, create_topics, replace_topic, writer
 from tests.integration.analytics.test_lake import assert_same, everything, no_progress, placed, shipped
@@ -56,7 +55,7 @@ def test_what_a_replaced_log_had_alone_is_kept(
     assert_same(spark, kafka, lake)
     assert lost_of(lake) == [("o-1", 2, "o-1-2"), ("o-3", 1, "o-3-1")]
     assert "2 events of a log that was replaced are not in this one" in lake_report(lake)
-    connection = connect(lake, tmp_path, money_columns)
+    connection = connect(lake, tmp_path)
     assert connection.sql("SELECT count(*) FROM events_lost").fetchall() == [(2,)]
     assert connection.sql("SELECT id FROM order_shipped").fetchall() == [("o-1-2-away",)]
     events = open_lake(spark, lake, former.time).events.collect()

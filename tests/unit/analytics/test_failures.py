@@ -1,14 +1,20 @@
 """What a user reads when a job fails, and what is never published."""
 
+import errno
 from pathlib import Path
 
+import duckdb
 import pytest
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from analytics import offsets
 from analytics.events import BrokenStream, check_streams
 from analytics.jobs import arguments
 from analytics.jobs.arguments import spark_failure
+from analytics.offsets import AheadOfLog, LogUnreachable, check_within, stable_ends
+from tests.ports import free_ports
 from tests.unit.analytics.test_jobs import run
 
 STACKS = {
@@ -17,7 +23,7 @@ STACKS = {
     "Application has been killed. Reason: All masters are unresponsive! Giving up.": "DAYBOOK_SPARK_MASTER",
     "ConnectionRefusedError: [Errno 111] Connection refused": "DAYBOOK_SPARK_MEMORY",
     'File "x/asyncpg/connection.py", line 1\nConnectionRefusedError: refused': "DAYBOOK_DATABASE_URL",
-    "java.lang.IllegalStateException: a bug": "Spark failed: java.lang.IllegalStateException: a bug",
+    "java.lang.IllegalStateException: a bug": "it failed: java.lang.IllegalStateException: a bug",
 }
 
 
@@ -38,6 +44,38 @@ def test_java_s_stack_goes_to_a_file(
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1
     assert str(file) in printed
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "DAYBOOK_SPARK_SCRATCH"),
+        (DeltaError("Failed to write: No space left on device (os error 28)"), "DAYBOOK_SPARK_SCRATCH"),
+        (duckdb.IOException("IO Error: No space left on device"), "DAYBOOK_SPARK_SCRATCH"),
+    ],
+)
+def test_a_full_disk_is_one_line_wherever_it_is_noticed(
+    error: Exception,
+    advice: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(SystemExit, match="2"), arguments.exit_on_failure():
+        raise error
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert advice in printed
+
+
+def test_a_log_that_does_not_respond_names_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "REQUEST_SECONDS", 1.0)
+    nobody = f"127.0.0.1:{free_ports(1)[0]}"
+    with pytest.raises(LogUnreachable, match=f"check DAYBOOK_KAFKA, {nobody}"):
+        stable_ends(nobody, ["order.events"])
+    with pytest.raises(AheadOfLog, match="DAYBOOK_KAFKA"):
+        check_within({"order.events": {0: 4}}, {"the lake": {"order.events": {0: 5}}})
 
 
 def test_an_error_of_ours_is_not_hidden() -> None:
