@@ -36,7 +36,7 @@ COMMAND_SECONDS = 2400.0  # a failback waits up to half an hour for the mirror a
 REST_SECONDS = 180.0
 MIRRORED_SECONDS = 300.0  # a mirror between clusters starts slowly
 ROLES_SECONDS = 60.0
-DEMOTED_SECONDS = 60.0
+DEMOTED_SECONDS = 180.0  # its workers have to start beside another site that is at work
 # A drill kills sites for minutes: no order expires meanwhile.
 SETTLE_SECONDS = 600
 FOLLOW_EVERY_SECONDS = 0.1
