@@ -36,7 +36,7 @@ def show_report(
     """List what the old site acknowledged and the new one does not have. Needs only the old site's disk."""
     settings = StackSettings()
     try:
-        with notes.status("Checking both sites") as status:
+        with only_command(settings, "failover report"), notes.status("Checking both sites") as status:
             report = make_report(settings, status.update, notes.print)
             entries = note_decisions(settings, report)
     except FAILURES as reason:

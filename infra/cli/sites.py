@@ -7,7 +7,7 @@ import typer
 
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
-from infra.cli.acts import Why, recorded
+from infra.cli.acts import Why, only_command, recorded
 from infra.cli.output import AsJson, fail, notes, print_json, results
 from infra.dr.overview import MirrorView, SitesView, SiteView, overview
 from infra.dr.plan import both_sites, control_at
@@ -133,7 +133,8 @@ def alone(
     site: Annotated[str, typer.Argument(metavar="home|away", help="The active site.")], why: Why = ""
 ) -> None:
     """Let the active site write although the other one is silent: you know that it is not active."""
-    sites = both_sites(StackSettings())
+    settings = StackSettings()
+    sites = both_sites(settings)
     if site not in sites:
         fail(f"there is no site {site}")
     own, other = sites[site], next(other for name, other in sites.items() if name != site)
@@ -142,7 +143,7 @@ def alone(
         fail(f"{site} is not active" if control else f"{site} does not respond")
     if control_at(other.link) is not None:
         fail(f"{site} sees {other.name}: it proves itself, and nothing needs to be recorded")
-    with recorded("sites alone", site, why, own.bootstrap):
+    with only_command(settings, "sites alone"), recorded("sites alone", site, why, own.bootstrap):
         write_alone(own.bootstrap, control.role.epoch)
         if control.held == "unproven":
             lift_hold(own.bootstrap)
