@@ -9,14 +9,13 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-import duckdb
 import typer
-from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pydantic import ValidationError
 from pyspark.errors import PySparkException
 
 from analytics.errors import AnalyticsError
+from analytics.lake.views import TABLE_ERRORS
 from analytics.settings import AnalyticsSettings
 from analytics.terminal import plain
 
@@ -64,7 +63,7 @@ def exit_on_failure() -> Iterator[None]:
         yield
     except AnalyticsError as failure:
         _fail(str(failure))
-    except (Py4JError, PySparkException, OSError, duckdb.Error, DeltaError) as failure:
+    except (Py4JError, PySparkException, OSError, *TABLE_ERRORS) as failure:
         stack = "".join(traceback.format_exception(failure))
         details = ""
         with (

@@ -6,6 +6,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from analytics.envelope import event_types
 from analytics.lake.tables import (
@@ -21,6 +22,8 @@ from analytics.lake.tables import (
 from analytics.offsets import flat
 from contracts.lock import load_lock
 
+TABLE_ERRORS = (duckdb.Error, DeltaError)
+"""What tables raise that are read without Spark."""
 POSITION = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
 BEFORE_ENDS = """
 EXISTS (FROM ends WHERE (topic, partition) = (event.topic, event.partition) AND "offset" > event."offset")

@@ -145,10 +145,12 @@ def check_nothing_lost(report: DrillReport, pair: Pair, folder: Path) -> None:
     says so."""
     if pair.roles()[2] == FIRST_EPOCH:
         try:
-            said = pair.run("failover", "report")
+            printed = pair.run("failover", "report")
         except DrillFailed as refused:
-            said = str(refused)
-        report.promise("what it says", NO_FAILOVER, said.strip().rpartition("\n")[2], NO_FAILOVER in said)
+            printed = str(refused)
+        report.promise(
+            "what it says", NO_FAILOVER, printed.strip().rpartition("\n")[2], NO_FAILOVER in printed
+        )
         return
     file = folder / "nothing-lost.json"
     pair.run("failover", "report", "--out", str(file))

@@ -52,9 +52,9 @@ HELPERS = (
     UNION ALL SELECT order_id, 'reserve', 0, len(short), len(short), recorded_at FROM order_rejected
     UNION ALL SELECT order_id, 'reserve', 0, 0, 0, recorded_at FROM order_cancelled WHERE NOT confirmed
     UNION ALL SELECT order_id, 'reserve', 0, 0, 0, recorded_at FROM order_expired
-    UNION ALL SELECT order_id, one.step, one.return_number, count(*), count(*) FILTER (NOT one.accepted), recorded_at
-        FROM (SELECT order_id, id, recorded_at, unnest(movements) AS one FROM movements_recorded)
-        GROUP BY order_id, id, one.step, one.return_number, recorded_at""",
+    UNION ALL SELECT order_id, item.step, item.return_number, count(*), count(*) FILTER (NOT item.accepted), recorded_at
+        FROM (SELECT order_id, id, recorded_at, unnest(movements) AS item FROM movements_recorded)
+        GROUP BY order_id, id, item.step, item.return_number, recorded_at""",
     """CREATE VIEW each_conversation AS
     WITH began AS (
         SELECT order_id, 'reserve' AS step, 0 AS number, len(list_distinct([line.sku FOR line IN lines])) AS skus,
@@ -165,8 +165,8 @@ MARTS: Mapping[str, str] = {
     "guests": f"""
         SELECT month, currency, {SUMS}, sum(units) AS units FROM each_sale WHERE customer_id IS NULL GROUP BY ALL""",
     "customer_skus": """
-        WITH back AS (SELECT order_id, one.sku, sum(one.quantity) AS units, sum(one.refund) AS refund
-            FROM (SELECT order_id, unnest(lines) AS one FROM order_returned) GROUP BY ALL)
+        WITH back AS (SELECT order_id, item.sku, sum(item.quantity) AS units, sum(item.refund) AS refund
+            FROM (SELECT order_id, unnest(lines) AS item FROM order_returned) GROUP BY ALL)
         SELECT customer_id, sku, currency, count(*) AS orders, sum(quantity) AS units, sum(value) AS spent,
             coalesce(sum(back.units), 0) AS returned_units, coalesce(sum(back.refund), 0) AS refund,
             max(day) AS last_day
@@ -244,10 +244,10 @@ def _different(name: str, keys: Sequence[str], mart: Rows, again: Rows) -> list[
     ]
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(value: Any, other: Any) -> bool:
     """Means and quantiles may differ in their last digit, nothing else at all."""
     return (
-        math.isclose(one, other, rel_tol=1e-12)
-        if isinstance(one, float) and other is not None
-        else one == other
+        math.isclose(value, other, rel_tol=1e-12)
+        if isinstance(value, float) and other is not None
+        else value == other
     )

@@ -36,11 +36,11 @@ def test_a_proof_that_nothing_was_lost_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"), [("daybook: there was no failover: nothing can be missing", True), ("1 lost", False)]
+    ("printed", "kept"), [("daybook: there was no failover: nothing can be missing", True), ("1 lost", False)]
 )
-def test_before_the_first_switch_the_report_is_refused(tmp_path: Path, said: str, kept: bool) -> None:
+def test_before_the_first_switch_the_report_is_refused(tmp_path: Path, printed: str, kept: bool) -> None:
     def run(*_: str) -> str:
-        raise DrillFailed(f"ended with 1:\n{said}")
+        raise DrillFailed(f"ended with 1:\n{printed}")
 
     report = DrillReport("unplanned", 1, AT)
     pair = SimpleNamespace(roles=lambda: (None, None, 1), run=run)
