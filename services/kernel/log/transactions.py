@@ -105,9 +105,9 @@ class Transactions:
                     produce(producer, topic, b"", "settle", partition=partition, on_delivery=delivered)
                 if offsets:
                     self._call(producer.send_offsets_to_transaction, offsets, group, 30)
-            except _MustAbort as error:
-                raise OwnershipLost(f"not settled: {error}") from error
-            left = producer.flush(30)
+                left = producer.flush(30)
+            except (_MustAbort, KafkaException, SystemError) as error:  # fenced while it reports a delivery
+                raise OwnershipLost(f"not settled: {error.__cause__ or error}") from error
             self._abort(producer)
             if left or unsettled:
                 raise OwnershipLost(f"not settled: {unsettled[:1] or f'{left} records left'}")

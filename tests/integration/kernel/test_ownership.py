@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,10 @@ from infra.log.control import change_layout
 from services.inventory.domain.state import Stock
 from services.inventory.service import INVENTORY
 from services.kernel.exit_codes import EXIT_LAYOUT, EXIT_LOST
+from services.kernel.log import transactions
 from services.kernel.log.control import snapshot_id
 from services.kernel.log.reader import read_to_end
-from services.kernel.log.transactions import Fenced, Transactions, produce
+from services.kernel.log.transactions import Fenced, OwnershipLost, Transactions, produce
 from services.kernel.record.codec import decode
 from services.kernel.worker.snapshots import StateCodec
 from tests.integration.kernel.client import Client
@@ -58,6 +60,22 @@ def test_a_zombies_late_snapshot_is_refused(bootstrap: str) -> None:
         zombie.run(lambda producer: produce(producer, "inventory.state", value, "SKU-z0"), [], None)
     values = [record.value() for record in read_to_end(bootstrap, "inventory.state", {0: 0, 1: 0})]
     assert value not in values
+
+
+def test_a_zombie_that_settles_has_lost_its_ownership(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is fenced while it writes; the failure reaches it when it asks for the deliveries."""
+    zombie = Transactions(bootstrap, [snapshot_id("inventory", 0)], 10_000)
+    zombie.fence()
+
+    def produce_late(*args: Any, **more: Any) -> None:
+        Transactions(bootstrap, [snapshot_id("inventory", 0)], 10_000).fence()
+        produce(*args, **more)
+
+    monkeypatch.setattr(transactions, "produce", produce_late)
+    with pytest.raises(OwnershipLost, match=r"fenced|not settled"):
+        zombie.settle([("inventory.state", 0), ("inventory.state", 1)], [], None)
 
 
 def test_snapshots_hold_the_states(
