@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from ssl import SSLContext, TLSVersion, create_default_context
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from contracts.kafka_address import bootstrap_of, identity_file
-
-if TYPE_CHECKING:
-    from ssl import SSLContext
 
 Options: TypeAlias = Mapping[str, Any]
 
@@ -151,10 +149,8 @@ class Connection:
 
 
 def _trusting(own: KafkaIdentity) -> SSLContext:
-    import ssl
-
-    trusted = ssl.create_default_context(cadata=own.authority)
-    trusted.minimum_version = ssl.TLSVersion.TLSv1_3
+    trusted = create_default_context(cadata=own.authority)
+    trusted.minimum_version = TLSVersion.TLSv1_3
     return trusted
 
 
@@ -216,6 +212,4 @@ def deliver(producer: Producer, records: Iterable[NewRecord], seconds: float) ->
     for topic, key, value, partition, headers in records:
         producer.produce(topic, value, key, partition, headers=list(headers), on_delivery=delivered)
     if (waiting := producer.flush(seconds)) or refused:
-        raise TimeoutError(
-            refused[0] if refused else f"{waiting} records were not written within {seconds:.0f} s"
-        )
+        raise TimeoutError((*refused, f"{waiting} records were not written within {seconds:.0f} s")[0])

@@ -152,8 +152,7 @@ def kind_of_message(
 
 
 def epoch_after(kind: Kind, epoch: int) -> int:
-    """The epoch that is open behind a record. An epoch that was recorded at an upgrade opens with its first
-    event."""
+    """The epoch that is open behind a record. An epoch that was recorded at an upgrade opens with its first event."""
     match kind:
         case Opening(epoch=opened):
             return opened
@@ -178,8 +177,7 @@ def step(read: int, event: Event) -> Step:
 
 
 class Reading:
-    """One partition read from its first record: the open epoch, how far each key was read, and which keys
-    stopped."""
+    """One partition read from its first record: the open epoch, how far each key was read, and which keys stopped."""
 
     def __init__(
         self,

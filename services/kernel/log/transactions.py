@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import cycle
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ Result = TypeVar("Result")
 
 # Bytes. No topic accepts larger records; most accept far less, and the broker rejects what is larger.
 LARGEST_RECORD = 32 * 2**20
-ATTEMPTS = 5
+ATTEMPTS, FENCE_SECONDS = 5, 10.0
 
 
 class Aborted(KernelError):
@@ -29,8 +30,7 @@ class Aborted(KernelError):
 
 
 class OwnershipLost(KernelError):
-    """Another process owns the ids, or the end of a transaction is unknown: this process must end and restore
-    anew."""
+    """Another process owns the ids, or the end of a transaction is unknown: this process must end and restore anew."""
 
 
 class Fenced(OwnershipLost):
@@ -50,7 +50,7 @@ def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: in
         | {
             # A client that finds all brokers down forgets those that it learned and begins anew; this one would go on
             # waiting for a coordinator among them: `send_offsets_to_transaction` hangs (librdkafka's issue 5511). A
-            # frozen broker takes this one's brokers away for good (5301); then the worker ends, and starts again.
+            # frozen broker takes this one's brokers away for good (5301): the worker ends, or `fence` takes another.
             "metadata.recovery.strategy": "none",
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
@@ -68,23 +68,19 @@ def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: in
 class Transactions:
     """One slot's writer: `fence` first, then any number of `run`.
 
-    `calling_since`: when the call under way in `settle` or `run` began, in monotonic seconds; None between
-    calls.
+    `calling_since`: when the call under way in `settle` or `run` began, in monotonic seconds; None between calls.
     """
 
-    def __init__(self, bootstrap: str, transactional_ids: Sequence[str], timeout_ms: int) -> None:
+    def __init__(self, bootstrap: str, ids: Sequence[str], timeout_ms: int) -> None:
         self._patience = 3 * timeout_ms / 1000
-        self._producers = [transactional_producer(bootstrap, name, timeout_ms) for name in transactional_ids]
-        self._turn = cycle(self._producers)
+        self._new = [partial(transactional_producer, bootstrap, own, timeout_ms) for own in ids]
+        self._producers: list[Producer] = []
         self.calling_since: float | None = None
 
     def fence(self, timeout: float = 60) -> None:
-        """End whatever an earlier owner of these ids has open, and shut it out for good. Raises
-        `OwnershipLost`."""
-        for producer in self._producers:
-            # Before it is connected a producer looks for its coordinator in vain, and again after 500 ms.
-            self._attempt(producer.list_topics, None, timeout)
-            self._attempt(producer.init_transactions, timeout)
+        """End whatever an earlier owner of these ids has open, and shut it out for good. Raises `OwnershipLost`."""
+        self._producers = [_fencing(new, timeout) for new in self._new]
+        self._turn = cycle(self._producers)
 
     def settle(
         self, partitions: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any
@@ -149,27 +145,39 @@ class Transactions:
             raise OwnershipLost(f"abort failed: {error}") from error
 
     def _call(self, step: Callable[..., Result], *args: Any) -> Result:
-        """`_attempt`, under the eyes of whoever reads `calling_since`."""
+        """The step, again while that may help; whoever reads `calling_since` sees how long it takes."""
         self.calling_since = time.monotonic()
+        until = self.calling_since + self._patience
         try:
-            return self._attempt(step, *args)
+            while True:
+                try:
+                    return step(*args)
+                except KafkaException as error:
+                    cause = error.args[0]
+                    if cause.fatal():
+                        fenced = cause.code() == KafkaError._FENCED
+                        raise (Fenced if fenced else OwnershipLost)(str(cause)) from error
+                    if cause.txn_requires_abort():
+                        raise _MustAbort(str(cause)) from error
+                    if not cause.retriable() or time.monotonic() > until:
+                        raise OwnershipLost(f"unknown end: {cause}") from error
         finally:
             self.calling_since = None
 
-    def _attempt(self, step: Callable[..., Result], *args: Any) -> Result:
-        until = time.monotonic() + self._patience
-        while True:
-            try:
-                return step(*args)
-            except KafkaException as error:
-                cause = error.args[0]
-                if cause.fatal():
-                    fenced = cause.code() == KafkaError._FENCED
-                    raise (Fenced if fenced else OwnershipLost)(str(cause)) from error
-                if cause.txn_requires_abort():
-                    raise _MustAbort(str(cause)) from error
-                if not cause.retriable() or time.monotonic() > until:
-                    raise OwnershipLost(f"unknown end: {cause}") from error
+
+def _fencing(new: Callable[[], Producer], timeout: float) -> Producer:
+    """A producer that owns its id. One that meets a broker as it wakes may look for it in vain: then another one."""
+    until = time.monotonic() + timeout - FENCE_SECONDS
+    while True:
+        producer = new()
+        try:
+            # Before it is connected a producer looks for its coordinator in vain, and again after 500 ms.
+            producer.list_topics(timeout=FENCE_SECONDS)
+            producer.init_transactions(FENCE_SECONDS)
+            return producer
+        except KafkaException as error:
+            if error.args[0].fatal() or time.monotonic() > until:
+                raise OwnershipLost(f"not fenced: {error}") from error
 
 
 def produce(

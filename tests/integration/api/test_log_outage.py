@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -15,7 +16,8 @@ from confluent_kafka.admin import AdminClient
 from infra.base.waiting import wait_until
 from infra.log.topics import create_topics
 from services.kernel.log import clients
-from services.kernel.log.control import CONTROL
+from services.kernel.log.control import CONTROL, snapshot_id
+from services.kernel.log.transactions import Transactions
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder
 from tests.ports import free_ports
@@ -30,6 +32,7 @@ WAIT_SECONDS = 60
 # More than the session of a broker: the controller fences it, and for a moment it names no broker to its clients.
 FROZEN_SECONDS = 5
 LOOK_SECONDS = 0.02
+STARTING, FREEZES = 20, 2
 
 
 def test_an_unavailable_log_is_a_repeatable_503(broker: NodeServer) -> None:
@@ -79,3 +82,21 @@ def test_a_broker_that_was_frozen_is_found_again(
     os.kill(broker.child.pid, signal.SIGCONT)
     look()  # what waited is answered as the broker wakes, before its controller knows it again
     eventually(responds, "the client has no broker")
+
+
+def test_workers_that_start_as_the_broker_wakes_own_their_slots(broker: NodeServer) -> None:
+    """A client whose first contact falls into that moment never finds the broker; the worker takes another one."""
+    create_topics(broker.bootstrap)
+
+    def own(slot: int) -> None:
+        time.sleep(FROZEN_SECONDS - 1.5 + slot * 0.15)
+        Transactions(broker.bootstrap, [snapshot_id("order", slot)], 10_000).fence(WAIT_SECONDS)
+
+    with ThreadPoolExecutor(STARTING) as threads:
+        for _ in range(FREEZES):
+            os.kill(broker.child.pid, signal.SIGSTOP)
+            owned = [threads.submit(own, slot) for slot in range(STARTING)]
+            time.sleep(FROZEN_SECONDS)
+            os.kill(broker.child.pid, signal.SIGCONT)
+            for slot in owned:
+                slot.result(2 * WAIT_SECONDS)
