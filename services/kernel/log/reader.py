@@ -23,6 +23,7 @@ Positions = dict[int, int]
 TAIL = 500  # offsets in which the last record of a partition is looked for
 # Errors while a broker starts or a partition changes its leader. librdkafka does not retry them by itself.
 _MOVING = (
+    KafkaError._NOENT,  # of a broker that wakes or starts: no partition of the topic has a leader yet
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_LEADER_EPOCH,

@@ -17,6 +17,7 @@ from infra.base.waiting import wait_until
 from infra.log.topics import create_topics
 from services.kernel.log import clients
 from services.kernel.log.control import CONTROL, snapshot_id
+from services.kernel.log.reader import high_watermarks
 from services.kernel.log.transactions import Transactions
 from tests.integration.api.processes import eventually, process
 from tests.integration.api.responder import Responder
@@ -90,6 +91,7 @@ def test_workers_that_start_as_the_broker_wakes_own_their_slots(broker: NodeServ
 
     def own(slot: int) -> None:
         time.sleep(FROZEN_SECONDS - 1.5 + slot * 0.15)
+        assert high_watermarks(broker.bootstrap, CONTROL, [0]), "no leader is known in that moment"
         Transactions(broker.bootstrap, [snapshot_id("order", slot)], 10_000).fence(WAIT_SECONDS)
 
     with ThreadPoolExecutor(STARTING) as threads:
