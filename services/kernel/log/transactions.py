@@ -1,7 +1,6 @@
 """Kafka transactions: two transactional ids in turn, and what an error means.
 
-While one id's transaction begins, the broker still writes the markers of the other's: with one id every begin
-would wait.
+While one id's transaction begins, the broker writes the markers of the other's: with one id every begin would wait.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from services.kernel import KernelError
 from services.kernel.log import clients
+from services.kernel.log.reader import Partition
 from services.kernel.record.codec import Record
 
 Result = TypeVar("Result")
@@ -82,12 +82,9 @@ class Transactions:
         self._producers = [_fencing(new, timeout) for new in self._new]
         self._turn = cycle(self._producers)
 
-    def settle(
-        self, partitions: Sequence[tuple[str, int]], offsets: list[TopicPartition], group: Any
-    ) -> None:
-        """Abort what these ids may have left behind in `partitions` (topic, partition) and in `group`'s offsets: a
-        broker that loses markers (`completion.py`) holds up every reader until the same id ends a transaction
-        there. Raises `OwnershipLost` where a partition cannot be reached."""
+    def settle(self, partitions: Sequence[Partition], offsets: list[TopicPartition], group: Any) -> None:
+        """Abort what these ids may have left in `partitions` and in `group`'s offsets: where a broker lost markers
+        (`completion.py`), readers wait until the same id ends a transaction. Raises `OwnershipLost` if it cannot."""
         unsettled: list[str] = []
 
         def delivered(error: KafkaError | None, record: Message) -> None:
@@ -155,8 +152,7 @@ class Transactions:
                 except KafkaException as error:
                     cause = error.args[0]
                     if cause.fatal():
-                        fenced = cause.code() == KafkaError._FENCED
-                        raise (Fenced if fenced else OwnershipLost)(str(cause)) from error
+                        raise _lost(error) from error
                     if cause.txn_requires_abort():
                         raise _MustAbort(str(cause)) from error
                     if not cause.retriable() or time.monotonic() > until:
@@ -167,17 +163,22 @@ class Transactions:
 
 def _fencing(new: Callable[[], Producer], timeout: float) -> Producer:
     """A producer that owns its id. One that meets a broker as it wakes may look for it in vain: then another one."""
-    until = time.monotonic() + timeout - FENCE_SECONDS
+    seconds = min(FENCE_SECONDS, timeout)
+    until = time.monotonic() + timeout - seconds
     while True:
         producer = new()
         try:
             # Before it is connected a producer looks for its coordinator in vain, and again after 500 ms.
-            producer.list_topics(timeout=FENCE_SECONDS)
-            producer.init_transactions(FENCE_SECONDS)
+            producer.list_topics(timeout=seconds)
+            producer.init_transactions(seconds)
             return producer
         except KafkaException as error:
             if error.args[0].fatal() or time.monotonic() > until:
-                raise OwnershipLost(f"not fenced: {error}") from error
+                raise _lost(error) from error
+
+
+def _lost(error: KafkaException) -> OwnershipLost:
+    return (Fenced if error.args[0].code() == KafkaError._FENCED else OwnershipLost)(str(error.args[0]))
 
 
 def produce(
