@@ -203,8 +203,8 @@ def make(
     """Build marts from the whole history; without names, all of them."""
     settings = arguments.settings_or_exit()
     folder = (lake or settings.lake).absolute() if source == "lake" else None
-    if as_of is not None and knowledge == "recorded":
-        known_by, as_of = known_by or as_of, None
+    if knowledge == "recorded" and known_by is None:
+        known_by, as_of = as_of, None
     if known_by is not None and folder is None:
         raise typer.BadParameter("only the lake can say what was recorded by a moment: add --from lake")
     selection = Selection(settings.kafka, folder, as_read_by, as_of, known_by)
