@@ -101,18 +101,10 @@ def _cores_row(rig: Rig, ends: Offsets, expected: Totals, effort: Effort, say: S
 
     def with_cores(cores: int) -> Contender:
         def measure() -> Window:
-            settings = AnalyticsSettings(
-                spark_jars=jars_folder("spark"),
-                spark_scratch=rig.folder / "spark",
-                spark_master=f"local[{cores}]",
-            )
-            session = open_session("cores", settings)
-            try:
-                totals_of(replay(session, rig.kafka, ends=ends).of(OrderConfirmed.TYPE).limit(10_000))  # warm
+            with spark_of(rig, f"local[{cores}]") as session:
                 read = replay(session, rig.kafka, ends=ends).of(OrderConfirmed.TYPE)
+                totals_of(read.limit(10_000))  # warm
                 return timed(f"{cores} cores", lambda: totals_of(read), expected)
-            finally:
-                session.stop()
 
         return Contender(f"local[{cores}]", measure)
 
@@ -176,9 +168,11 @@ def _job(rig: Rig, lake: Path) -> float:
 
 
 @contextmanager
-def spark_of(rig: Rig) -> Iterator[SparkSession]:
+def spark_of(rig: Rig, master: str = "local[*]") -> Iterator[SparkSession]:
     os.environ.update(spark_environment())
-    settings = AnalyticsSettings(spark_jars=jars_folder("spark"), spark_scratch=rig.folder / "spark")
+    settings = AnalyticsSettings(
+        spark_jars=jars_folder("spark"), spark_scratch=rig.folder / "spark", spark_master=master
+    )
     session = open_session("bench", settings)
     try:
         yield session

@@ -13,7 +13,6 @@ from infra.base.waiting import TooLate, wait_until
 from infra.dr.comparison import compare
 from infra.dr.export import MONEY, money
 from infra.dr.losses import NONE_LOST, Loss, LostRecord, Report, TornTransaction
-from infra.dr.reconcile import load as load_report
 from infra.lab.checker.evidence import Acknowledged, Evidence, read_evidence, read_seen, read_sent
 from infra.lab.checker.invariants import check
 from infra.lab.drills.drill import DrillFailed
@@ -152,9 +151,7 @@ def check_nothing_lost(report: DrillReport, pair: Pair, folder: Path) -> None:
             "what it says", NO_FAILOVER, printed.strip().rpartition("\n")[2], NO_FAILOVER in printed
         )
         return
-    file = folder / "nothing-lost.json"
-    pair.run("failover", "report", "--out", str(file))
-    lost = load_report(file)
+    lost = pair.losses(folder / "nothing-lost.json")
     listed = [loss.command_id for loss in lost.losses]
     listed += [transaction.id for transaction in lost.torn_transactions]
     listed += [conversation.order_id for conversation in lost.conversations]

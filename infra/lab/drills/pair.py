@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -18,8 +19,10 @@ from infra.base.background import Background
 from infra.base.settings import ROOT, StackSettings
 from infra.base.waiting import wait_until
 from infra.dr.failover import Failover
+from infra.dr.losses import Report
 from infra.dr.mirror import MirrorMeter
 from infra.dr.plan import controls
+from infra.dr.reconcile import load as load_report
 from infra.lab.drills.drill import DrillFailed, Run
 from infra.lab.load.clients import Urls
 from infra.lab.load.load import Load
@@ -119,6 +122,11 @@ class Pair:
         """Type the failover to the other site than the lost one. Raises DrillFailed."""
         output = self.run("failover", "--unplanned", "--to", to.name, "--confirm", to.name, "--json")
         return msgspec.json.decode(output, type=Failover)
+
+    def losses(self, file: Path) -> Report:
+        """What `failover report` says; it stays in the file. Raises DrillFailed."""
+        self.run("failover", "report", "--out", str(file))
+        return load_report(file)
 
     def roles(self) -> tuple[Site, Site, int]:
         """The active site, the passive one, and the epoch. Raises DrillFailed unless both sites confirm it, which takes

@@ -11,7 +11,6 @@ import msgspec
 from infra.dr.failover import Failover
 from infra.dr.losses import Verdict
 from infra.dr.rebuild import EVENTS_PER_SECOND, Rebuilt
-from infra.dr.reconcile import load as load_report
 from infra.lab.drills.drill import Clients, Course, Drill, all_have_outcomes
 from infra.lab.drills.judgement import check_equal, check_nothing_lost, check_repeats, judge, not_logged
 from infra.lab.drills.pair import Kind, Sides, both_sites, damage
@@ -49,9 +48,7 @@ def _destroy(course: Course[Sides]) -> Destroyed:
     done = pair.fail_over(survivor)
     gone = not_logged(survivor.bootstrap, before)
     time.sleep(AFTER_SECONDS)
-    file = course.run.folder / "unknown.json"
-    pair.run("failover", "report", "--out", str(file))
-    verdict = load_report(file).verdict
+    verdict = pair.losses(course.run.folder / "unknown.json").verdict
     course.report.promise(
         "what `failover report` says without the disk", UNKNOWN, verdict, verdict == UNKNOWN
     )

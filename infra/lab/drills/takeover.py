@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from infra.dr.losses import Report
-from infra.dr.reconcile import load as load_report
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Range, all_have_outcomes
 from infra.lab.drills.judgement import (
     check_losses,
@@ -99,9 +98,8 @@ def lost_broker_seconds(course: Course[Sides]) -> float:
 def _losses(course: Course[Sides]) -> tuple[Report, list[CommandResponse]]:
     """The list of the command, checked against the clients' own responses."""
     course.show("failover report")
-    file, sides = course.run.folder / "lost.json", course.rig
-    sides.pair.run("failover", "report", "--out", str(file))
-    lost, load = load_report(file), course.load
+    sides, load = course.rig, course.load
+    lost = sides.pair.losses(course.run.folder / "lost.json")
     bootstrap = sides.other.bootstrap
     return lost, check_losses(
         course.report, bootstrap, load.responses, sides.epoch + 1, lost, load.sent.keys()

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.dr.reconcile import load as load_report
 from infra.dr.reconcile import standings
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, all_have_outcomes
 from infra.lab.drills.judgement import check_losses, judge
@@ -53,9 +52,7 @@ def _force(course: Course[Sides]) -> None:
 
 def _each_loss_is_decided_at_the_prompt(course: Course[Sides], _: None) -> None:
     report, pair, passive, load = course.report, course.rig.pair, course.rig.other, course.load
-    file = course.run.folder / "lost.json"
-    pair.run("failover", "report", "--out", str(file))
-    lost = load_report(file)
+    lost = pair.losses(course.run.folder / "lost.json")
     check_losses(report, passive.bootstrap, load.responses, course.rig.epoch + 1, lost, load.sent)
     count = sum(entry.state == "open" for entry in standings(passive.bootstrap, lost))
     report.figures["decided at the prompt"] = count

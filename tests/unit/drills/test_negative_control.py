@@ -10,7 +10,6 @@ import pytest
 
 from infra.dr.losses import NONE_LOST, CutConversation, Report, TornTransaction
 from infra.dr.old_log import UnprovenPart
-from infra.dr.reconcile import save
 from infra.lab.drills.drill import DrillFailed
 from infra.lab.drills.judgement import check_nothing_lost
 from infra.lab.drills.pair import Pair
@@ -22,9 +21,7 @@ def checked(folder: Path, epoch: int = 2, **changes: Any) -> DrillReport:
     """The report of a drill whose `failover report` says this."""
     about = {"torn_transactions": (), "conversations": (), "verdict": NONE_LOST, "losses": (), **changes}
     lost = Report("home", "away", AT, parted=(), continued={}, **about)
-    pair = SimpleNamespace(
-        roles=lambda: (None, None, epoch), run=lambda *arguments: save(lost, Path(arguments[-1]))
-    )
+    pair = SimpleNamespace(roles=lambda: (None, None, epoch), losses=lambda _: lost)
     report = DrillReport("planned", 1, AT)
     check_nothing_lost(report, cast(Pair, pair), folder)
     return report
