@@ -32,6 +32,7 @@ BENCHMARKS = {
     "P4": ("p4_rebuild", "a read model rebuilt from zero"),
     "P5": ("p5_replay", "the log replayed by Spark, and the lake"),
     "P5B": ("p5b_marts", "all marts of a large lake, and after 1,000 more orders"),
+    "P5C": ("p5c_bounded", "a large log copied, its marts and its audit, in 2 GB"),
     "P6": ("p6_visibility", "from acknowledged to visible"),
     "P7": ("p7_mirror", "the mirror: delay and catching up"),
     "P8": ("p8_failover", "what a failover costs"),

@@ -89,7 +89,7 @@ def lives(count: int, first: int = 0) -> Iterator[list[Envelope[Any]]]:
         order_id, at = f"o-{number}", AT + number * 1_000_000
         order_lines, charges = lines(number, 2), (Charge("POST", 18_000_000),)
         skus = tuple(dict.fromkeys(line.sku for line in order_lines))
-        gross = sum([line.quantity * line.unit_price for line in order_lines]) + 18_000_000
+        gross = gross_of(order_lines)
         units = sum([line.quantity for line in order_lines])
         bodies: Sequence[Any] = (
             OrderPlaced(
@@ -101,6 +101,11 @@ def lives(count: int, first: int = 0) -> Iterator[list[Envelope[Any]]]:
             moved(order_id, at, skus),
         )  # fmt: skip
         yield [event(order_id, version, body) for version, body in enumerate(bodies, start=1)]
+
+
+def gross_of(order_lines: Sequence[Line]) -> int:
+    """What an order of `lives` costs, in micros: its lines and the charge."""
+    return sum([line.quantity * line.unit_price for line in order_lines]) + 18_000_000
 
 
 def stocks(count: int, first: int, versions: Counter[str]) -> Iterator[list[Envelope[Any]]]:
@@ -145,11 +150,14 @@ def interleaved(streams: Iterable[list[Envelope[Any]]], width: int = 200) -> Ite
             yield from together
 
 
-def put_events(bootstrap: str, events: Iterable[Envelope[Any]], per_transaction: int) -> int:
-    """Write events in transactions of that size, with two transactional ids alternately; return how many."""
+def put_events(
+    bootstrap: str, events: Iterable[Envelope[Any]], per_transaction: int, name: str = "bench"
+) -> int:
+    """Write events in transactions of that size, with two transactional ids alternately; return how many. Of those who
+    write at the same time, each has a `name`."""
     producers = []
     for writer in range(2):
-        producer = _producer(bootstrap, {"transactional.id": f"bench-{writer}", "linger.ms": 0})
+        producer = _producer(bootstrap, {"transactional.id": f"{name}-{writer}", "linger.ms": 0})
         producer.init_transactions(60)
         producers.append(producer)
     some, count = iter(events), 0

@@ -36,7 +36,7 @@ def run(effort: Effort, say: Say) -> list[Measured]:
     """The marts of the lake; then in turns, after 1,000 orders each, brought up to date and made anew."""
     orders = QUICK_ORDERS if effort.quick else ORDERS
     events = orders * EVENTS_PER_ORDER
-    with Rig(postgres=False) as rig, spark_of(rig) as session, _Memory() as memory:
+    with Rig(postgres=False) as rig, spark_of(rig) as session, TreeMemory(spark_jvm().pid) as memory:
         shop = _Shop(rig, session)
         shop.grow(orders)
         say(f"{events:,} events in the log")
@@ -101,16 +101,16 @@ def _timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
-class _Memory(Background):
-    """`most` is what Spark's JVM and its Python workers held together at most, in MiB. What workers share, because they
+class TreeMemory(Background):
+    """`most` is what a process and all its children held together at most, in MiB. What they share, because they
     were forked, counts once (Linux: PSS)."""
 
-    def __init__(self) -> None:
+    def __init__(self, pid: int) -> None:
         super().__init__("memory")
-        self._jvm, self.most = spark_jvm(), 0.0
+        self._root, self.most = psutil.Process(pid), 0.0
 
     def _work(self) -> None:
         while not self._stopping.wait(SAMPLE_SECONDS):
             with suppress(psutil.NoSuchProcess):  # a worker ended meanwhile
-                family = (self._jvm, *self._jvm.children(recursive=True))
+                family = (self._root, *self._root.children(recursive=True))
                 self.most = max(self.most, sum(process.memory_full_info().pss for process in family) / 2**20)
