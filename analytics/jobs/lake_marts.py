@@ -12,7 +12,7 @@ from analytics.envelope import before
 from analytics.events import EachTypeOnce, check_streams
 from analytics.jobs.outputs import OutputReading, read_earlier, write
 from analytics.lake.reader import LakeLog
-from analytics.lake.tables import Commit, read_exceptions
+from analytics.lake.tables import Commit, check_rows, read_exceptions
 from analytics.log_rule import Exceptions
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import ADDED, FOLLOWING, SomeEvents, computed, refreshed
@@ -43,10 +43,8 @@ class LakeMarts:
         reading: OutputReading,
     ) -> None:
         self._session, self._folder, self._commits, self._log = session, folder, commits, log
-        self._out, self._reading = (
-            out,
-            replace(reading, updated=commits[-1].time.isoformat(), code=code_fingerprint()),
-        )
+        self._out, updated = out, commits[-1].time.isoformat()
+        self._reading = replace(reading, updated=updated, code=code_fingerprint())
         self._events = EachTypeOnce(log)
         self._bases: dict[str, Commit | None] = {}
         self._changed_since: dict[int, DataFrame] = {}
@@ -83,8 +81,9 @@ class LakeMarts:
         return self._bases[name]
 
     def check(self, names: Sequence[str]) -> None:
-        """Raises BrokenStream. An earlier output was checked when it was made: where all marts have one, only the
-        streams that have events since are checked."""
+        """Raises BrokenStream. The streams of an earlier output were checked when it was made: where all have one, only
+        those that have events since are checked."""
+        check_rows(self._folder, self._commits[-1], self._log.lock)
         bases = [self.base(name) for name in {ORDERS, *names} if name in FOLLOWING]
         events = self._log.events
         if all(bases):

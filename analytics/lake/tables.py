@@ -15,7 +15,9 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from analytics import decoder, money
+from analytics.envelope import event_types
 from analytics.errors import AnalyticsError
+from analytics.events import BrokenStream
 from analytics.log_rule import Exceptions
 from analytics.offsets import Offsets, flat
 from contracts import upcasters
@@ -124,6 +126,28 @@ def read_exceptions(folder: Path, commit: Commit) -> Exceptions:
     records = [(r["topic"], r["partition"], r["offset"], r["what"]) for r in rows if not r["stops"]]
     stopped = [(r["topic"], r["partition"], r["entity"], r["offset"], r["what"]) for r in rows if r["stops"]]
     return Exceptions(sorted(records), sorted(stopped))
+
+
+def check_rows(folder: Path, commit: Commit, lock: Lock) -> None:
+    """Raises BrokenStream unless, before the ends of a commit, the table of each type has as many rows as `events_raw`
+    has records of the type."""
+    copy, before = copy_of(folder, commit.log), _before(commit.ends)
+    if (raw := table(copy, RAW)) is None:
+        return
+    every, record = raw.to_pyarrow_dataset(), ds.field("record")
+    for type_name in event_types(lock):
+        name = table_name(type_name)
+        late = (
+            (record == OTHER) & ds.field("reason").is_null() & ds.field("schema_id").isin(lock.ids(type_name))
+        )
+        records = every.count_rows(filter=((record == name) | late) & before)
+        own = table(copy, name)
+        rows = own.to_pyarrow_dataset().count_rows(filter=before) if own else 0
+        if rows != records:
+            raise BrokenStream(
+                f"{name} has {rows:,} rows, and {RAW} {records:,} records of it: nothing is published. "
+                f"Remove {folder}, and copy the log again: `./daybook analytics lake update`"
+            )
 
 
 def fingerprint(lock: Lock) -> str:

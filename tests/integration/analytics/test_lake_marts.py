@@ -12,14 +12,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
+from analytics.envelope import POSITION
+from analytics.events import BrokenStream
 from analytics.jobs import lake_marts, outputs
 from analytics.jobs.lake_marts import LakeMarts
 from analytics.jobs.marts import Selection, publish
 from analytics.jobs.outputs import OutputReading
 from analytics.lake.reader import open_lake
-from analytics.lake.tables import read_commits, read_exceptions
+from analytics.lake.tables import copy_of, read_commits, read_exceptions
 from analytics.lake.writer import update
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import FOLLOWING
@@ -123,6 +126,20 @@ def test_a_changed_verdict_on_an_earlier_record_makes_everything_anew(
 
     monkeypatch.setattr(lake_marts, "read_exceptions", another)
     assert shop.kept("orders") == [], "o-1 had stopped, and counts now"
+
+
+def test_a_table_with_a_row_twice_or_never_makes_no_mart(shop: Shop) -> None:
+    shop.publish("orders")
+    placed = copy_of(shop.lake, read_commits(shop.lake)[-1].log) / "order_placed"
+    rows = DeltaTable(placed).to_pyarrow_table()
+    first, count = rows.slice(0, 1), rows.num_rows
+    write_deltalake(placed, first, mode="append")
+    with pytest.raises(BrokenStream, match=f"order_placed has {count + 1} rows, and events_raw {count} rec"):
+        shop.publish("orders")
+    lost = " AND ".join(f"{name} = {first[name][0].as_py()!r}" for name in POSITION)
+    DeltaTable(placed).delete(lost)
+    with pytest.raises(BrokenStream, match=f"order_placed has {count - 1} rows"):
+        shop.publish("orders")
 
 
 @pytest.mark.full
