@@ -51,14 +51,10 @@ def held_by_hour(log: Replay) -> DataFrame:
         F.col("recorded_at").alias("held_at"),
         F.col("quantity").alias("held_units"),
     )
-    together = ordered.withWatermark("asked_at", LATE).join(
-        reserved.withWatermark("held_at", LATE),
-        F.expr(
-            f"""order_id = held_order AND sku = held_sku
-            AND held_at BETWEEN asked_at AND asked_at + INTERVAL {LATE}"""
-        ),
-        "left_outer",
-    )
+    in_time = f"held_at BETWEEN asked_at AND asked_at + INTERVAL {LATE}"
+    both = F.expr(f"order_id = held_order AND sku = held_sku AND {in_time}")
+    reserved = reserved.withWatermark("held_at", LATE)
+    together = ordered.withWatermark("asked_at", LATE).join(reserved, both, "left_outer")
     hours = together.groupBy(F.window("asked_at", WINDOW).alias("window"))
     counted = hours.agg(
         F.count("*").alias("lines"),

@@ -37,12 +37,8 @@ def _micros(_name: str, kind: DataType, value: Column) -> Column:
 
 
 def _converted(frame: DataFrame, leaf: Leaf) -> DataFrame:
-    return frame.select(
-        *(
-            _value(field.name, field.dataType, F.col(field.name), leaf).alias(field.name)
-            for field in frame.schema.fields
-        )
-    )
+    columns = ((field.name, field.dataType) for field in frame.schema.fields)
+    return frame.select(*(_value(name, kind, F.col(name), leaf).alias(name) for name, kind in columns))
 
 
 def _value(name: str, kind: DataType, value: Column, leaf: Leaf) -> Column:

@@ -41,6 +41,7 @@ SOURCE = {
     "kafka.fetch.max.bytes": "104857600",
     "kafka.max.partition.fetch.bytes": "8388608",
     "kafka.receive.buffer.bytes": "1048576",
+    "kafkaConsumer.pollTimeoutMs": "60000",  # Spark's own: two minutes for a broker that is dead
     "includeHeaders": "true",
     "failOnDataLoss": "true",
 }

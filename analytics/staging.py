@@ -142,41 +142,26 @@ def outgoing_commands(records: DataFrame, lock: Lock) -> DataFrame:
     commands = records.where(F.col("type") != InboxBatch.TYPE).select(*columns)
     for number in lock.ids(InboxBatch.TYPE):
         body = from_avro(F.expr("substring(value, 6)"), lock.text(number), {"mode": "PERMISSIVE"})
-        batches = records.where(F.col("schema_id") == number).select(
-            "recorded_at", "offset", body.alias("batch")
-        )
-        groups = batches.select("recorded_at", "offset", F.explode("batch.groups").alias("group"))
-        messages = groups.select(
-            "recorded_at", "offset", "group", F.explode("group.messages").alias("message")
-        )
+        batches = records.where(F.col("schema_id") == number).select(*columns[2:], body.alias("batch"))
+        groups = batches.select(*columns[2:], F.explode("batch.groups").alias("group"))
+        messages = groups.select("*", F.explode("group.messages").alias("message"))
         own_cause = F.when(F.col("group.causation_id") == "", F.col("message.id"))
         cause = F.coalesce(own_cause, F.col("group.causation_id"))
-        commands = commands.union(
-            messages.select("message.id", cause.alias("causation_id"), "recorded_at", "offset")
-        )
+        commands = commands.union(messages.select("message.id", cause.alias("causation_id"), *columns[2:]))
     earliest = F.min_by("causation_id", F.struct("recorded_at", "offset"))
     return commands.groupBy("id").agg(earliest.alias("cause"), F.count("*").alias("sent"))
 
 
+COUNTS = ("number", "asked", "answered", "refused")
+
+
 def _event(
-    log: Events,
-    name: str,
-    step: str,
-    *,
-    number: Column | None = None,
-    asked: Column | None = None,
-    answered: Column | None = None,
-    refused: Column | None = None,
-    ends_as: Column | None = None,
+    log: Events, name: str, step: str, *, ends_as: Column | None = None, **counts: Column
 ) -> DataFrame:
-    counted = {"number": number, "asked": asked, "answered": answered, "refused": refused}
+    """`counts`: those of COUNTS that are not 0."""
     return log.of(f"daybook.order.{name}").select(
-        "order_id",
-        F.lit(step).alias("step"),
-        *(
-            (F.lit(0) if column is None else column).cast("int").alias(name)
-            for name, column in counted.items()
-        ),
+        *("order_id", F.lit(step).alias("step")),
+        *(counts.get(count, F.lit(0)).cast("int").alias(count) for count in COUNTS),
         (F.lit(None) if ends_as is None else ends_as).cast("string").alias("ends_as"),
         *("id", F.col("occurred_at").alias("at"), "recorded_at"),
     )

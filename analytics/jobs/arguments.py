@@ -85,6 +85,7 @@ SPARK_FAILURES = {
     "JAVA_GATEWAY_EXITED": "Java did not start: check JAVA_HOME",
     "could be lost": "records were deleted while they were read: is the log's retention unlimited?",
     "UnknownTopicOrPartition": "the log has no such topic: is DAYBOOK_KAFKA the address of this shop?",
+    "Cannot fetch record for offset": "the broker stopped responding: check DAYBOOK_KAFKA",
     "org.apache.kafka.common.errors.TimeoutException": "the broker stopped responding: check DAYBOOK_KAFKA",
     "/asyncpg/": "the read models' database stopped responding: check DAYBOOK_DATABASE_URL",
     "Connection refused": ENDED,

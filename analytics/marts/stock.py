@@ -4,25 +4,28 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 KINDS = ("received", "returned", "adjusted", "issued", "reserved", "released")
+COLUMNS = ("received", "returned_units", *KINDS[2:])
+"""What each kind of movement is called in the ledger: `returned` alone is a count of orders, in other marts."""
 
 
 def stock_ledger(movements: DataFrame) -> DataFrame:
     """One row per (SKU, day with a movement), in units:
-    opening + received + returned + adjusted - issued = closing, which is the opening of the SKU's next row.
+    opening + received + returned_units + adjusted - issued = closing, which is the opening of the SKU's next row.
 
     `reserved` and `released` do not change the closing stock; `held` is the units reserved at the day's end. Days are
     of business time: if a delivery is recorded for a later day than the sales from it, a day may close below zero.
     """
     by_kind = [
-        F.sum(F.when(F.col("kind") == kind, F.col("quantity")).otherwise(0)).alias(kind) for kind in KINDS
+        F.sum(F.when(F.col("kind") == kind, F.col("quantity")).otherwise(0)).alias(name)
+        for kind, name in zip(KINDS, COLUMNS, strict=True)
     ]
     return _closed(movements.groupBy("sku", F.to_date("occurred_at").alias("day")).agg(*by_kind))
 
 
 def added_ledgers(ledger: DataFrame, new: DataFrame) -> DataFrame:
     """The ledger of all movements, from one of some and one of the others."""
-    days = ledger.select("sku", "day", *KINDS).unionByName(new.select("sku", "day", *KINDS))
-    return _closed(days.groupBy("sku", "day").agg(*(F.sum(kind).alias(kind) for kind in KINDS)))
+    days = ledger.select("sku", "day", *COLUMNS).unionByName(new.select("sku", "day", *COLUMNS))
+    return _closed(days.groupBy("sku", "day").agg(*(F.sum(name).alias(name) for name in COLUMNS)))
 
 
 def added_states(states: DataFrame, new: DataFrame) -> DataFrame:
@@ -33,11 +36,11 @@ def added_states(states: DataFrame, new: DataFrame) -> DataFrame:
 
 def _closed(days: DataFrame) -> DataFrame:
     so_far = Window.partitionBy("sku").orderBy("day").rowsBetween(Window.unboundedPreceding, 0)
-    moved = F.expr("received + returned + adjusted - issued")
+    moved = F.expr("received + returned_units + adjusted - issued")
     closing = F.sum(moved).over(so_far)
     reserved_units = F.sum(F.expr("reserved - released - issued")).over(so_far)
     return days.select(
-        *("sku", "day", (closing - moved).alias("opening"), *KINDS[:4], closing.alias("closing")),
+        *("sku", "day", (closing - moved).alias("opening"), *COLUMNS[:4], closing.alias("closing")),
         *("reserved", "released", reserved_units.alias("held")),
     )
 

@@ -178,7 +178,7 @@ SELECT row(sku), sum(reserved - released) FROM stock_ledger GROUP BY sku HAVING 
 -- figure stock_ledger: returned by SKU
 SELECT row(sku), sum(units) FROM given_back GROUP BY sku;
 -- mart
-SELECT row(sku), sum(returned) FROM stock_ledger GROUP BY sku HAVING sum(returned) <> 0;
+SELECT row(sku), sum(returned_units) FROM stock_ledger GROUP BY sku HAVING sum(returned_units) <> 0;
 
 -- figure basket_pairs: baskets of one, of the other, of both
 -- Of the baskets and pairs that the mart counts.

@@ -132,7 +132,8 @@ MARTS: Mapping[str, str] = {
         SELECT days.sku, days.day, coalesce(sum(on_hand) FILTER (each.day < days.day), 0) AS opening,
             {
         ", ".join(
-            f"coalesce(sum(quantity) FILTER (each.day = days.day AND kind = '{kind}'), 0) AS {kind}"
+            f"coalesce(sum(quantity) FILTER (each.day = days.day AND kind = '{kind}'), 0) AS "
+            f"{'returned_units' if kind == 'returned' else kind}"
             for kind in MOVED
         )
     },

@@ -49,7 +49,7 @@ def at(day: date, hour: int, minute: int = 0) -> datetime:
 def marts() -> dict[str, list[dict[str, Any]]]:
     """Invoice 4 was cancelled by C5; of C6 only the three mugs that were bought came back."""
     order = "order_id customer_id country placed_at units gross sold cancelled_at"
-    moved = "sku day received returned adjusted reserved released"
+    moved = "sku day received returned_units adjusted reserved released"
     return {
         "orders": [
             row(order, "1", "17850", UK, at(MONDAY, 9), 3, Decimal("25.500000"), True, None),
@@ -145,7 +145,7 @@ def test_the_marts_of_the_file_agree(differing_figures: Any) -> None:
         ("stock_ledger", 3, "received", 7, "received"),
         ("stock_ledger", 6, "adjusted", -1, "adjusted"),
         ("stock_ledger", 5, "released", 4, "reserved and kept"),
-        ("stock_ledger", 2, "returned", 4, "returned by SKU"),
+        ("stock_ledger", 2, "returned_units", 4, "returned by SKU"),
     ],
 )
 def test_a_figure_that_differs_is_named(
