@@ -33,9 +33,8 @@ def audit(
 ) -> None:
     """Prove that the log, the read models and Spark agree, order by order and SKU by SKU.
 
-    Exit code 0: identical. 1: not identical (prints the keys, each with the first version that differs), or
-    keys are stopped and wait for a decision. 2: the audit could not be made. Foreign records are listed and
-    change nothing.
+    Exit code 0: identical. 1: not identical (prints the keys, each with the first version that differs), or keys are
+    stopped and wait for a decision. 2: the audit could not be made. Foreign records are listed and change nothing.
     """
     settings = running_settings(NOT_MADE)
     report = (out or settings.home / "audit").absolute()

@@ -35,8 +35,7 @@ def demo(
 ) -> None:
     """Start the shop, load December 2010, query it, and prove that log, read models and Spark agree.
 
-    The shop keeps running afterwards. Exit code 1 if something differs from the data, 2 if the audit could not
-    be made.
+    The shop keeps running afterwards. Exit code 1 if something differs from the data, 2 if the audit could not be made.
     """
     settings = _opened()
     try:

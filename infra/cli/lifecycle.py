@@ -136,9 +136,11 @@ def clean(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] 
         fail("clean removes both sites: omit --site, or type `./daybook site rebuild NAME` to make one anew")
     if not yes:
         typer.confirm(f"Remove {settings.home} with every order in it?", abort=True)
-    if settings.stack == "compose":
-        in_containers.clean(settings)
-        return
+    with Site(home_settings(settings)).journal.sole_change("clean"):
+        (in_containers.clean if settings.stack == "compose" else _remove)(settings)
+
+
+def _remove(settings: StackSettings) -> None:
     _stop_all(settings)
     sockets = [database_place(site.settings).socket for site in here(settings)]
     try:

@@ -2,8 +2,7 @@
 
 It creates the topics of the catalogue, the site's first records, and everybody's password, rights and quotas; on
 Kubernetes, users and rights are Strimzi's. With profile `sites`, the site starts as the active one only if it can prove
-that it is.
-Exit code 1 where the broker's topics differ from the catalogue.
+that it is. Exit code 1 where the broker's topics differ from the catalogue.
 """
 
 from __future__ import annotations

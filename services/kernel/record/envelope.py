@@ -166,8 +166,7 @@ def _metadata(of: Mapping[str, bytes]) -> Metadata:
 def read_event_headers(headers: Mapping[str, Any]) -> Metadata | None:
     """The metadata of an event; None for what our writers would not write, form by form.
 
-    Stricter than `read_headers`, so that Spark can decide the same. The other headers of a command mean
-    nothing here.
+    Stricter than `read_headers`, so that Spark can decide the same. The other headers of a command mean nothing here.
     """
     get = headers.get
     try:

@@ -109,9 +109,8 @@ async def show(connection: Connection, model: ReadModel[Any], key: str) -> list[
 async def retry(connection: Connection, model: ReadModel[Any], key: str) -> RetryResult:
     """Applies the key's events in order, up to the first that still cannot be applied.
 
-    The projection may run: it waits while a portion has the read model's position locked. Remaining events keep the
-    key parked, so the order is kept. An interrupted retry keeps what it has applied.
-    Raises `NothingParked`, `OtherCode`.
+    The projection may run: it waits while a portion has the read model's position locked. Remaining events keep the key
+    parked, so the order is kept. An interrupted retry keeps what it has applied. Raises `NothingParked`, `OtherCode`.
     """
     await _first(connection, model, key)
     return await _retry_all(connection, model, key)

@@ -136,6 +136,14 @@ def test_clean_removes_the_state(shop: Shop, tmp_path: Path) -> None:
     assert not socket.exists()
 
 
+def test_clean_is_refused_while_another_command_changes_the_shop(shop: Shop, tmp_path: Path) -> None:
+    with shop.journal.sole_change("site rebuild away"):
+        clean = shop.run("clean", "--yes")
+    assert clean.returncode == 1
+    assert "`daybook site rebuild away` (pid" in clean.stderr
+    assert (tmp_path / "home").exists()
+
+
 @pytest.mark.parametrize("site", ["home", "away"])
 def test_clean_does_not_remove_one_site_of_two(shop: Shop, tmp_path: Path, site: str) -> None:
     (tmp_path / "home" / "away").mkdir(parents=True)
