@@ -5,7 +5,7 @@ AnalyticsError
 ├── BadExpectation
 ├── BrokenStream
 ├── DatabaseUnreachable
-├── JarsMissing
+├── NoSession
 ├── LakeBusy
 ├── LakeLogReplaced
 ├── LogUnreachable

@@ -41,9 +41,7 @@ def stable_ends(kafka: str, topics: Collection[str]) -> Offsets:
     try:
         partitions = partitions_by_topic(kafka, REQUEST_SECONDS)
         if missing := [topic for topic in topics if topic not in partitions]:
-            raise LogUnreachable(
-                f"no such topic: {', '.join(missing)}: is DAYBOOK_KAFKA this shop's address?"
-            )
+            raise LogUnreachable(f"no topic {', '.join(missing)}: is DAYBOOK_KAFKA this shop's address?")
         return {
             topic: last_stable_offsets(kafka, topic, partitions[topic], REQUEST_SECONDS) for topic in topics
         }
@@ -59,9 +57,7 @@ def topic_ids(kafka: str, topics: Iterable[str]) -> dict[str, str]:
         futures = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_SECONDS)
         return {name: str(futures[name].result(REQUEST_SECONDS).topic_id) for name in names}
     except KafkaException as error:
-        raise LogUnreachable(
-            f"the broker describes no topics, check DAYBOOK_KAFKA, {kafka}: {error}"
-        ) from error
+        raise LogUnreachable(f"the broker names no topics, check DAYBOOK_KAFKA, {kafka}: {error}") from error
 
 
 def check_within(ends: Offsets, positions: Mapping[str, Offsets]) -> None:

@@ -7,9 +7,11 @@ command line says where the job runs and how big it is.
 import atexit
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -19,6 +21,7 @@ from analytics.settings import AnalyticsSettings
 
 ROOT = Path(__file__).parent.parent
 LOOPBACK = "127.0.0.1"
+MASTER_SECONDS = 5.0
 SHIPPED = "daybook"  # the archive's name in an executor's folder
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit alone
 
@@ -42,12 +45,12 @@ EVERYWHERE = {
 }
 
 
-class JarsMissing(AnalyticsError):
-    """The folder named by DAYBOOK_SPARK_JARS has no jars."""
+class NoSession(AnalyticsError):
+    """The folder named by DAYBOOK_SPARK_JARS has no jars, or no master of the cluster responds."""
 
 
 def open_session(name: str, settings: AnalyticsSettings) -> SparkSession:
-    """A session that can read the log. Raises JarsMissing."""
+    """A session that can read the log. Raises NoSession."""
     builder = SparkSession.builder.appName(name)
     options = EVERYWHERE
     if SUBMITTED not in os.environ:
@@ -63,9 +66,7 @@ def open_session(name: str, settings: AnalyticsSettings) -> SparkSession:
 def _place(settings: AnalyticsSettings) -> dict[str, str]:
     jars = sorted(str(jar) for jar in settings.spark_jars.glob("*.jar"))
     if not jars:
-        raise JarsMissing(
-            f"no jars in {settings.spark_jars}: set DAYBOOK_SPARK_JARS, or use `./daybook audit`"
-        )
+        raise NoSession(f"no jars in {settings.spark_jars}: set DAYBOOK_SPARK_JARS, or use `./daybook audit`")
     options = {
         "spark.master": settings.spark_master,
         "spark.jars": ",".join(jars),
@@ -89,6 +90,8 @@ def _local() -> dict[str, str]:
 
 def _cluster(settings: AnalyticsSettings) -> dict[str, str]:
     """Code and jars travel with the job; Python and its packages must be there, at PYSPARK_PYTHON."""
+    if settings.spark_master.startswith("spark://"):
+        _check_master(settings.spark_master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     own = settings.spark_driver_host
     return {
@@ -98,6 +101,17 @@ def _cluster(settings: AnalyticsSettings) -> dict[str, str]:
         "spark.archives": f"{code_archive(ROOT)}#{SHIPPED}",
         "spark.executorEnv.PYTHONPATH": SHIPPED,
     }
+
+
+def _check_master(address: str) -> None:
+    """Raises NoSession at once: Spark would ask for a minute, and then say that it was stopped."""
+    for host, _, port in (master.rpartition(":") for master in address.removeprefix("spark://").split(",")):
+        with (
+            suppress(OSError, ValueError),
+            socket.create_connection((host.strip("[]"), int(port)), MASTER_SECONDS),
+        ):
+            return
+    raise NoSession(f"no Spark cluster responds at DAYBOOK_SPARK_MASTER, {address}: `./daybook spark status`")
 
 
 PACKAGES = ("analytics", "contracts", "services")

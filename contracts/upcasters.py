@@ -20,9 +20,7 @@ def order_placed_1_to_2(placed: Record) -> Record:
     return {**placed, "charges": [], "gross": gross, "settle_by": None}
 
 
-UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
-    ("daybook.order.OrderPlaced", 1): order_placed_1_to_2,
-}
+UPCASTERS: Mapping[tuple[str, int], Upcaster] = {("daybook.order.OrderPlaced", 1): order_placed_1_to_2}
 
 
 def upcast(record: Record, schema_id: int, lock: Lock) -> Record:

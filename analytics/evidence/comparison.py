@@ -188,9 +188,8 @@ def compare_sales(log: Replay, read_model: DataFrame) -> tuple[Compared, list[tu
     joined = join_accounts(accounts, SALES_FIELDS)
     result = summary("sales_daily", joined, tuple(accounts), SALES_FIELDS)
     differences = _differences(joined, result)
-    by_day = (
-        mart.groupBy("currency", "day").agg(F.sum("net").alias("net")).orderBy("currency", "day").collect()
-    )
+    net = mart.groupBy("currency", "day").agg(F.sum("net").alias("net"))
+    by_day = net.orderBy("currency", "day").collect()
     mart.unpersist()
     return (result, differences), [(row["currency"], str(row["day"]), row["net"]) for row in by_day]
 
@@ -255,10 +254,8 @@ def _differences(joined: DataFrame, result: Comparison) -> list[Difference]:
 
 
 def _differing(joined: DataFrame, result: Comparison) -> list[Any]:
-    if not result.differing:
-        return []
-    rows: list[Any] = joined.where("NOT same").orderBy("entity").limit(NAMED_KEYS).collect()
-    return rows
+    first = joined.where("NOT same").orderBy("entity").limit(NAMED_KEYS)
+    return first.collect() if result.differing else []
 
 
 def _renderings(row: Any, accounts: Sequence[str]) -> str:

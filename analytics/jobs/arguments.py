@@ -80,7 +80,7 @@ ENDED = "Spark's Java ended, usually for want of memory: set DAYBOOK_SPARK_MEMOR
 SPARK_FAILURES = {
     "OutOfMemoryError": "Spark needs more memory: set DAYBOOK_SPARK_MEMORY, for example to 2g",
     "No space left on device": "the disk is full: free space, or let Spark spill elsewhere with DAYBOOK_SPARK_SCRATCH",
-    "masters are unresponsive": "no Spark cluster responds at DAYBOOK_SPARK_MASTER: `./daybook spark status`",
+    "on a stopped SparkContext": "no Spark cluster responds at DAYBOOK_SPARK_MASTER: `./daybook spark status`",
     "Could not parse Master URL": "DAYBOOK_SPARK_MASTER is not the address of a master, for example spark://host:7077",
     "JAVA_GATEWAY_EXITED": "Java did not start: check JAVA_HOME",
     "could be lost": "records were deleted while they were read: is the log's retention unlimited?",

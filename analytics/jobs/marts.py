@@ -95,7 +95,7 @@ WIDTH = 160
 
 def run(names: Sequence[str], selection: Selection, out: Path, settings: AnalyticsSettings) -> None:
     """Writes the marts and prints the first rows of each. What an earlier output has of a lake's mart is kept where no
-    event has come since. Raises JarsMissing, LogUnreachable, AheadOfLog, NoLake, NotRecorded, BrokenStream and Unfit.
+    event has come since. Raises NoSession, LogUnreachable, AheadOfLog, NoLake, NotRecorded, BrokenStream and Unfit.
     """
     commits = list[Commit]()
     if selection.lake is not None and selection.whole:

@@ -211,10 +211,7 @@ def _returned(order: Shipped, event: OrderReturned) -> Shipped:
         for sku, quantity in units.items()
     )
     return replace(
-        order,
-        lines=take_units(order.lines, units),
-        returns=event.return_number,
-        owed=order.owed + movements,
+        order, lines=take_units(order.lines, units), returns=event.return_number, owed=order.owed + movements
     )
 
 

@@ -20,7 +20,8 @@ from tests.unit.analytics.test_jobs import run
 STACKS = {
     "java.lang.OutOfMemoryError: Java heap space": "DAYBOOK_SPARK_MEMORY",
     "java.io.IOException: No space left on device": "DAYBOOK_SPARK_SCRATCH",
-    "Application has been killed. Reason: All masters are unresponsive! Giving up.": "DAYBOOK_SPARK_MASTER",
+    "IllegalStateException: Cannot call methods on a stopped SparkContext.": "DAYBOOK_SPARK_MASTER",
+    "TimeoutException: Cannot fetch record for offset 7 in 60000 milliseconds.": "DAYBOOK_KAFKA",
     "ConnectionRefusedError: [Errno 111] Connection refused": "DAYBOOK_SPARK_MEMORY",
     'File "x/asyncpg/connection.py", line 1\nConnectionRefusedError: refused': "DAYBOOK_DATABASE_URL",
     "java.lang.IllegalStateException: a bug": "it failed: java.lang.IllegalStateException: a bug",

@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.ports import free_ports
 
 
 def run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -44,6 +47,20 @@ def test_a_wrong_argument_is_refused(job: str, arguments: tuple[str, ...], reaso
     assert refused.returncode == 2
     assert reason in refused.stderr
     assert "starting Spark" not in refused.stderr
+
+
+def test_a_cluster_that_does_not_respond_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "spark.jar").touch()
+    (port,) = free_ports(1)
+    own = {
+        "DAYBOOK_SPARK_JARS": str(tmp_path),
+        "DAYBOOK_SPARK_MASTER": f"spark://127.0.0.1:{port},[::1]:{port}",
+    }
+    refused = run("analytics.jobs.marts", "--out", str(tmp_path / "marts"), **own)
+    assert refused.returncode == 2
+    start, reason = refused.stderr.splitlines()
+    assert start == "… starting Spark"
+    assert reason.startswith("daybook: no Spark cluster responds at DAYBOOK_SPARK_MASTER, spark://127.0.0.1")
 
 
 def test_missing_jars_are_said_in_one_line() -> None:
