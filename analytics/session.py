@@ -51,13 +51,8 @@ class NoSession(AnalyticsError):
 
 def open_session(name: str, settings: AnalyticsSettings) -> SparkSession:
     """A session that can read the log. Raises NoSession."""
-    builder = SparkSession.builder.appName(name)
-    options = EVERYWHERE
-    if SUBMITTED not in os.environ:
-        options = EVERYWHERE | _place(settings)
-    for key, value in options.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    options = {**EVERYWHERE, **({} if SUBMITTED in os.environ else _place(settings))}
+    session = SparkSession.builder.appName(name).config(map=options).getOrCreate()
     # An error ends the job, which says what happened; Spark would print the same Java stack several times.
     session.sparkContext.setLogLevel("OFF")
     return session

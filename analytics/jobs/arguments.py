@@ -79,6 +79,7 @@ ENDED = "Spark's Java ended, usually for want of memory: set DAYBOOK_SPARK_MEMOR
 # What Spark's stack contains, and what to do; the first that fits counts.
 SPARK_FAILURES = {
     "OutOfMemoryError": "Spark needs more memory: set DAYBOOK_SPARK_MEMORY, for example to 2g",
+    "Please increase heap size": "Spark needs more memory: set DAYBOOK_SPARK_MEMORY, for example to 1g",
     "No space left on device": "the disk is full: free space, or let Spark spill elsewhere with DAYBOOK_SPARK_SCRATCH",
     "on a stopped SparkContext": "no Spark cluster responds at DAYBOOK_SPARK_MASTER: `./daybook spark status`",
     "Could not parse Master URL": "DAYBOOK_SPARK_MASTER is not the address of a master, for example spark://host:7077",
@@ -96,7 +97,10 @@ SPARK_FAILURES = {
 def spark_failure(stack: str) -> str:
     """Says in one line why Spark failed."""
     advices = (advice for sign, advice in SPARK_FAILURES.items() if sign in stack)
-    return next(advices, f"it failed: {stack.strip().splitlines()[-1]}")
+    *_, last = lines = stack.strip().splitlines()
+    # Java's own words stand before its frames.
+    said = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), last)
+    return next(advices, f"it failed: {said}")
 
 
 def _fail(reason: str) -> None:
