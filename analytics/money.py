@@ -44,10 +44,8 @@ def _converted(frame: DataFrame, leaf: Leaf) -> DataFrame:
 def _value(name: str, kind: DataType, value: Column, leaf: Leaf) -> Column:
     match kind:
         case StructType():
-            fields = (
-                _value(part.name, part.dataType, value[part.name], leaf).alias(part.name)
-                for part in kind.fields
-            )
+            parts = ((part.name, part.dataType) for part in kind.fields)
+            fields = (_value(part, of, value[part], leaf).alias(part) for part, of in parts)
             return F.when(value.isNotNull(), F.struct(*fields))
         case ArrayType():
             return F.transform(value, lambda item: _value(name, kind.elementType, item, leaf))

@@ -35,6 +35,8 @@ EVERYWHERE = {
     # Without that (streams, whose state is bound to this number): few.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    # Ids are ten times larger in memory than in files, and more: a join must not hold millions of them in each process.
+    "spark.sql.sources.fileCompressionFactor": "10",
     "spark.ui.showConsoleProgress": "false",
     # Spark renders a plan whenever it changes, for its page: those of the marts have thousands of lines.
     "spark.sql.maxPlanStringLength": "10000",

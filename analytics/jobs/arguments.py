@@ -91,6 +91,8 @@ SPARK_FAILURES = {
     "/asyncpg/": "the read models' database stopped responding: check DAYBOOK_DATABASE_URL",
     "Connection refused": ENDED,
     "Answer from Java side is empty": ENDED,
+    "Error while sending or receiving": ENDED,
+    "does not exist in the JVM": ENDED,
 }
 
 

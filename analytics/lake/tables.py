@@ -178,9 +178,9 @@ def lake_report(folder: Path) -> str:
     raw = table(copy, RAW)
     by_schema = Counter[int | None]()
     if raw is not None:
+        few = {"batch_readahead": 1, "fragment_readahead": 1}  # in memory at a time
         # A killed update has left records behind the ends: they do not count yet.
-        committed = raw.to_pyarrow_dataset().to_batches(columns=["schema_id"], filter=_before(commit.ends))
-        for batch in committed:
+        for batch in raw.to_pyarrow_dataset().to_batches(["schema_id"], filter=_before(commit.ends), **few):
             by_schema.update(batch.column("schema_id").to_pylist())
     tables = _tables(folder)
     size = sum(sum(pa.table(delta.get_add_actions())["size_bytes"].to_pylist()) for delta in tables)

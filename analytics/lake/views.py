@@ -68,9 +68,8 @@ def connect(lake: Path, marts: Path, articles: Path | None = None) -> duckdb.Duc
         connection.execute(CALENDAR)
     if articles is not None:
         path = str(articles).replace("'", "''")
-        connection.execute(
-            f"CREATE VIEW articles AS FROM read_csv('{path}', header = true, all_varchar = true)"
-        )
+        read = f"FROM read_csv('{path}', header = true, all_varchar = true)"
+        connection.execute(f"CREATE VIEW articles AS {read}")
     for file in sorted(marts.glob("*/_log.json")):
         files = str(file.parent / "*.parquet").replace("'", "''")
         connection.execute(f"CREATE VIEW \"{file.parent.name}\" AS FROM '{files}'")

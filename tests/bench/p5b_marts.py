@@ -102,15 +102,23 @@ def _timed(work: Callable[[], None]) -> float:
 
 
 class TreeMemory(Background):
-    """`most` is what a process and all its children held together at most, in MiB. What they share, because they
-    were forked, counts once (Linux: PSS)."""
+    """`most` is what a process and all its children held together at most, in MiB, and `parts` what it was made of: the
+    process itself, Java, Python's workers. What they share, because they were forked, counts once (Linux: PSS)."""
 
     def __init__(self, pid: int) -> None:
         super().__init__("memory")
-        self._root, self.most = psutil.Process(pid), 0.0
+        self._root, self.most, self.parts = psutil.Process(pid), 0.0, dict[str, float]()
 
     def _work(self) -> None:
         while not self._stopping.wait(SAMPLE_SECONDS):
             with suppress(psutil.NoSuchProcess):  # a worker ended meanwhile
-                family = (self._root, *self._root.children(recursive=True))
-                self.most = max(self.most, sum(process.memory_full_info().pss for process in family) / 2**20)
+                held = {"itself": _held(self._root), "java": 0.0, "python": 0.0}
+                for child in self._root.children(recursive=True):
+                    held["java" if child.name() == "java" else "python"] += _held(child)
+                if sum(held.values()) > self.most:
+                    self.most, self.parts = sum(held.values()), held
+
+
+def _held(process: psutil.Process) -> float:
+    mebibytes: float = process.memory_full_info().pss / 2**20
+    return mebibytes

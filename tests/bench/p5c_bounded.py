@@ -187,4 +187,5 @@ def timed_job(folder: Path, job: str, arguments: Sequence[str], variables: Mappi
             code = process.wait()
     if code:
         raise Unmeasurable(f"{job} ended with {code}: {output.read_text()[-800:]}")
-    return Window(time.perf_counter() - began, {"MiB": memory.most})
+    parts = {f"MiB {name}": round(held) for name, held in memory.parts.items()}
+    return Window(time.perf_counter() - began, {"MiB": memory.most, **parts})

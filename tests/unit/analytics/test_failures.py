@@ -23,6 +23,7 @@ STACKS = {
     "IllegalStateException: Cannot call methods on a stopped SparkContext.": "DAYBOOK_SPARK_MASTER",
     "TimeoutException: Cannot fetch record for offset 7 in 60000 milliseconds.": "DAYBOOK_KAFKA",
     "ConnectionRefusedError: [Errno 111] Connection refused": "DAYBOOK_SPARK_MEMORY",
+    "Py4JError: py4j.reflection.TypeUtil does not exist in the JVM": "DAYBOOK_SPARK_MEMORY",
     'File "x/asyncpg/connection.py", line 1\nConnectionRefusedError: refused': "DAYBOOK_DATABASE_URL",
     "System memory 1 must be at least 2. Please increase heap size using …": "DAYBOOK_SPARK_MEMORY",
     "py4j.Py4JJavaError: a call.\n: java.lang.Error: why\n\tat org.Some": "it failed: java.lang.Error: why",
