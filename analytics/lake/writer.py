@@ -5,7 +5,7 @@ of its event types. Delta stores the number with each table in the same commit a
 continued where it ended, and two writers at once cannot both append a batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -147,14 +147,14 @@ class _Writer:
         }
         for name in event_types(self._lock):
             if ids.intersection(self._lock.ids(name)) and last_batch(self._copy, table_name(name)) < batch:
-                rows = decoded_events(records_of(raw, name, self._lock), name, self._lock)
+                rows = decoded_events(records_of(raw, name, self._lock), name, self._lock, ids)
                 self._write(rows, table_name(name), batch)
 
     def _decode_again(self) -> None:
         """Replaces the tables of all types: their schemas, or what can be read at all, may be others than before."""
         for name in event_types(self._lock):
             rows = records_of(self._read(RAW), name, self._lock)
-            frame = decoded_events(rows, name, self._lock)
+            frame = decoded_events(rows, name, self._lock, self._lock.ids(name))
             frame.write.format("delta").mode("overwrite").option("overwriteSchema", True).save(
                 str(self._copy / table_name(name))
             )
@@ -225,8 +225,9 @@ class _Writer:
         writing.save(str((folder or self._copy) / name))
 
 
-def decoded_events(rows: DataFrame, type_name: str, lock: Lock) -> DataFrame:
-    """ENVELOPE, `readable`, and the fields of the newest schema, null where a value is not readable."""
+def decoded_events(rows: DataFrame, type_name: str, lock: Lock, ids: Collection[int]) -> DataFrame:
+    """ENVELOPE, `readable`, and the fields of the newest schema, null where a value is not readable. `ids`: the schemas
+    that there are, and perhaps others; to read older ones takes Python."""
     *older, newest = lock.ids(type_name)
     whole = rows.where(F.col("schema_id") == newest).select(*ENVELOPE, once(decodable()))
     opened = whole.select(*ENVELOPE, "end", once(F.struct(decoded(newest, lock).alias("made"))))
@@ -236,7 +237,7 @@ def decoded_events(rows: DataFrame, type_name: str, lock: Lock) -> DataFrame:
     current = judged_.select(*ENVELOPE, "readable", event.alias("event")).select(
         *ENVELOPE, "readable", "event.*"
     )
-    if older:
+    if older := [number for number in older if number in ids]:
         shape = current.drop("readable")
         upcasted = upcasted_to(shape, rows.where(F.col("schema_id").isin(older)))
         upcasted = upcasted.select(
