@@ -5,11 +5,11 @@ AnalyticsError
 ├── BadExpectation
 ├── BrokenStream
 ├── DatabaseUnreachable
-├── NoSession
 ├── LakeBusy
 ├── LakeLogReplaced
 ├── LogUnreachable
 ├── NoLake
+├── NoSession
 ├── NotRecorded
 ├── Occupied
 ├── ReplayIncomplete

@@ -101,8 +101,8 @@ def spark_failure(stack: str) -> str:
     advices = (advice for sign, advice in SPARK_FAILURES.items() if sign in stack)
     *_, last = lines = stack.strip().splitlines()
     # Java's own words stand before its frames.
-    said = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), last)
-    return next(advices, f"it failed: {said}")
+    reason = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), last)
+    return next(advices, f"it failed: {reason}")
 
 
 def _fail(reason: str) -> None:
