@@ -21,8 +21,7 @@ class Caller:
     """Signs short-lived tokens with every scope, and renews them, so that a client may run for days.
 
     It is also an `auth` of httpx. Without an issuer of the stack's own, or if DAYBOOK_TOKEN_KEYS names another one, it
-    sends what the environment has as DAYBOOK_AUTH, or nothing.
-    """
+    sends what the environment has as DAYBOOK_AUTH, or nothing."""
 
     def __init__(self, issuer: TokenIssuer | None = None) -> None:
         self._issuer = None if os.environ.get(_KEYS) else issuer

@@ -72,8 +72,7 @@ def read_log(
 
     `starts` and `epochs` are by partition: from which offset (default: the first of all partitions), and
     which epoch is open there. `name` is the topic's name in decisions, where `topic` is a copy of it. `until` ends a
-    partition as in `read_to_end`. With `keys`, only openings and records of these keys are looked at.
-    """
+    partition as in `read_to_end`. With `keys`, only openings and records of these keys are looked at."""
     numbers = partitions_of(bootstrap, topic)
     opened = dict.fromkeys(numbers, FIRST_EPOCH) | dict(epochs or {})
     decided = journal_at(bootstrap) if journal is None else journal

@@ -161,11 +161,10 @@ def _sales(totals: Counter[tuple[str, str]]) -> Iterator[Mapping[str, Any]]:
 
 def environment(kafka: str, database_url: str, folder: Path) -> dict[str, str]:
     """The variables of a job that must be content with 2 GB."""
-    spark = spark_environment()
     return {
         **os.environ,
-        **spark,
-        "SPARK_SUBMIT_OPTS": f"{spark['SPARK_SUBMIT_OPTS']} -XX:+UseSerialGC",
+        **spark_environment(),
+        "SPARK_SUBMIT_OPTS": "-XX:+UseSerialGC -Xshare:off",  # without the archive of classes
         "DAYBOOK_SPARK_MEMORY": "640m",
         "PYTHONPATH": str(ROOT),
         "DAYBOOK_KAFKA": kafka,

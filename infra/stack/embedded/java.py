@@ -108,8 +108,7 @@ def java_home_for_spark() -> Path:
 @dataclass(frozen=True)
 class ClassArchive:
     """The files with the classes that a program loads, and in `base` with Java's own, unless the JVM brings these.
-    `class_archives.py` makes them; a JVM without them loads the classes from the jars.
-    """
+    `class_archives.py` makes them; a JVM without them loads the classes from the jars."""
 
     file: Path
     base: Path | None
@@ -143,13 +142,15 @@ def spark_archive() -> ClassArchive:
 
 
 def spark_environment() -> dict[str, str]:
-    """The paths of Java and Spark's jars, and options of Spark's JVM beside the caller's own. Raises DaybookError."""
+    """The paths of Java and Spark's jars, options of Spark's JVM beside the caller's own, and how many parts glibc may
+    divide its memory into: with its many, a long job's grows by hundreds of megabytes. Raises DaybookError."""
     own = os.environ.get("SPARK_SUBMIT_OPTS", "").split()
     options = [option for option in spark_archive().options if option not in own]
     return {
         "JAVA_HOME": str(java_home_for_spark()),
         "DAYBOOK_SPARK_JARS": str(jars_folder("spark")),
         "SPARK_SUBMIT_OPTS": " ".join([*own, *options]),
+        "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "2"),
     }
 
 
