@@ -20,8 +20,11 @@ from typing import Any
 
 import asyncpg
 
+from analytics.envelope import EVENT_TOPICS
 from analytics.offsets import stable_ends
+from infra.base.settings import ROOT
 from infra.stack.embedded.java import spark_environment
+from services.projection.read_models import READ_MODELS
 from tests.bench import bulk
 from tests.bench.harness import Effort, Measured, Say, Unmeasurable, Window
 from tests.bench.p5_replay import PER_TRANSACTION
@@ -29,19 +32,11 @@ from tests.bench.p5b_marts import EVENTS_PER_ORDER, ORDERS, QUICK_ORDERS, TreeMe
 from tests.bench.rig import Rig
 from tests.postgres_server import create_tables_of_shop
 
-ROOT = Path(__file__).parents[2]
 MEGABYTES = 2_048
 JOBS = {
     "the lake's update": ("lake.py", "update"),
     "13 marts": ("marts.py", "--from", "lake", "--out", "marts"),
     "the audit": ("audit.py", "--wait", "0", "--out", "audit"),
-}
-READ_MODELS = {
-    "orders": "order.events",
-    "stock": "inventory.events",
-    "sales_daily": "order.events",
-    "order_history": "order.events",
-    "conversations": "order.events",
 }
 
 
@@ -103,12 +98,12 @@ async def _copy(kafka: str, database_url: str, orders: int) -> None:
         await _copy_rows(connection, "orders", rows)
         await _copy_rows(connection, "stock", _stock(totals))
         await _copy_rows(connection, "sales_daily", _sales(totals))
-        ends = stable_ends(kafka, tuple(dict.fromkeys(READ_MODELS.values())))
-        for model, topic in READ_MODELS.items():
+        ends = stable_ends(kafka, EVENT_TOPICS)
+        for name, topic in ((model.name, topic) for model in READ_MODELS for topic in model.topics):
             await connection.executemany(
                 "INSERT INTO position (read_model, topic, partition, next_offset) VALUES ($1, $2, $3, $4)"
                 " ON CONFLICT (read_model, topic, partition) DO UPDATE SET next_offset = excluded.next_offset",
-                [(model, topic, partition, end) for partition, end in ends[topic].items()],
+                [(name, topic, partition, end) for partition, end in ends[topic].items()],
             )
     finally:
         await connection.close()
