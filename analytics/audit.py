@@ -2,8 +2,7 @@
 
 1. the log folded by the domain's own `evolve`;  2. the read models in PostgreSQL;  3. Spark SQL's aggregates;
 and 4. what the sender of the commands expects, if known: the first three all come from the log, so they would
-agree on a duplicate record.
-"""
+agree on a duplicate record."""
 
 import time
 from collections.abc import Callable
@@ -108,8 +107,8 @@ def _compare(
 ) -> Verdict:
     ends = stable_ends(sources.kafka, (sources.orders, sources.inventory))
     check_within(ends, models.positions)
-    log = replay(session, sources.kafka, ends=ends).kept()
     report("reading the log")
+    log = replay(session, sources.kafka, ends=ends, kept=True)
     count = log.events.count()
     compared, by_domain = [], {}
     for kind in KINDS:
@@ -127,8 +126,8 @@ def _compare(
             read = log.before(models.positions[kind.name])
             events = read.events.where(F.col("type").startswith(kind.fold.types))
             compared.append(compare_expected(expected, kind.name, by_domain[kind.name], events))
-    for frame in (log.log, *by_domain.values()):
-        frame.unpersist()
+    for kept in (log, *by_domain.values()):
+        kept.unpersist()
     comparisons = [comparison for comparison, _ in compared]
     differences = [difference for _, differing in compared for difference in differing]
     stopped = {(topic, key) for topic, _, key, _, _ in log.exceptions.stopped}

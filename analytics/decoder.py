@@ -1,7 +1,6 @@
 """Decodes the log's values in Python: for older schemas, and for the audit's fold.
 
-A second reader of the same bytes, on purpose: the audit compares both.
-"""
+A second reader of the same bytes, on purpose: the audit compares both."""
 
 import io
 import struct

@@ -3,8 +3,7 @@
 Marts and states follow from the frames, so they are as of the moment too. There are three ways to choose it:
 - *happened*: what had happened by then in business time, even if it was recorded later;
 - *recorded*: what the lake had recorded by then, which never changes (`open_lake`);
-- `before(offsets)` of a log: exactly what an earlier run read; each output stores its offsets.
-"""
+- `before(offsets)` of a log: exactly what an earlier run read; each output stores its offsets."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
@@ -83,8 +82,7 @@ def timeline(envelopes: DataFrame) -> DataFrame:
     """The envelopes with `moment`, by which sorted (ties: topic, partition, offset) they are one history.
 
     `moment` is the recorded time, but never before what stands earlier in the same partition: a clock that
-    was set back may not turn a partition's own order around.
-    """
+    was set back may not turn a partition's own order around."""
     earlier = Window.partitionBy("topic", "partition").orderBy("offset")
     so_far = earlier.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return envelopes.withColumn("moment", F.max("recorded_at").over(so_far))

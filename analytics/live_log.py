@@ -5,8 +5,7 @@ with one watermark in recorded time. Output and position are committed together,
 again neither loses nor repeats a line.
 
 What a run has passed stays as it is: it does not count the events of a key that stopped, even if an operator decides
-later that they count. Remove the folders then, to begin again.
-"""
+later that they count. Remove the folders then, to begin again."""
 
 from pathlib import Path
 

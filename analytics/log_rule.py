@@ -5,8 +5,7 @@ every record is the next event of its stream, so the rule finds the others:
 
     records ─► `kind`: what each is by itself ─► sorted by key ─► stream_steps.py ─► Exceptions ─► `fault`
 
-It honours `site.journal`: the decisions on records, and the recorded epochs.
-"""
+It honours `site.journal`: the decisions on records, and the recorded epochs."""
 
 from __future__ import annotations
 
@@ -91,8 +90,7 @@ class Exceptions:
 
     `records` are (topic, partition, offset, what), where `what` is the reason of a foreign record, `opening`
     or `applied`. `stopped` are (topic, partition, entity, offset, what): a record that is `forked` or
-    `unreadable`, from which on the key's events do not count.
-    """
+    `unreadable`, from which on the key's events do not count."""
 
     records: Sequence[tuple[str, int, int, str]] = ()
     stopped: Sequence[tuple[str, int, str, int, str]] = ()

@@ -1,7 +1,6 @@
 """Money is a decimal in whatever is written for others to read, and a number of micros in the log and while jobs count.
 
-Both are exact: `MONEY` has room for every 64-bit number of micros.
-"""
+Both are exact: `MONEY` has room for every 64-bit number of micros."""
 
 from collections.abc import Callable, Collection
 

@@ -1,12 +1,15 @@
 """Offsets of the log: fixed once, so that every replay reads the same records."""
 
+import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 from confluent_kafka import KafkaException, TopicCollection
 
 from analytics.errors import AnalyticsError
+from contracts.kafka_address import bootstrap_of
 from services.kernel.log import clients
 from services.kernel.log.reader import NotCaughtUp, last_stable_offsets, partitions_by_topic, read_to_end
 
@@ -20,6 +23,7 @@ def flat(offsets: Offsets) -> Iterator[tuple[str, int, int]]:
 
 
 REQUEST_SECONDS = 30.0
+CONNECT_SECONDS = 5.0
 POLL_SECONDS = 0.2
 
 
@@ -49,6 +53,23 @@ def stable_ends(kafka: str, topics: Collection[str]) -> Offsets:
         raise LogUnreachable(f"the broker does not respond, check DAYBOOK_KAFKA, {kafka}: {error}") from error
 
 
+def check_log(kafka: str, topics: Collection[str]) -> None:
+    """Raises LogUnreachable, at once where nothing listens: a client would hope for the whole time of a request. A job
+    asks before it starts Spark."""
+    if not responds(bootstrap_of(kafka)):
+        raise LogUnreachable(f"nothing listens at DAYBOOK_KAFKA, {bootstrap_of(kafka)}: `./daybook status`")
+    stable_ends(kafka, topics)
+
+
+def responds(addresses: str) -> bool:
+    """Tells whether something listens at one of these addresses, `host:port` separated by commas."""
+    for host, _, port in (address.rpartition(":") for address in addresses.split(",")):
+        with suppress(OSError, ValueError):
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+            return True
+    return False
+
+
 def topic_ids(kafka: str, topics: Iterable[str]) -> dict[str, str]:
     """Returns the id of each topic; it changes if the topic is deleted and created again. Raises LogUnreachable."""
     names = list(topics)
@@ -76,8 +97,7 @@ def wait_until_read(kafka: str, ends: Offsets, positions: Callable[[], Offsets],
     """Waits until a reader at `positions()` has read everything before `ends`. Raises ReplayIncomplete.
 
     After the last record there may be transaction markers, so a position may stay below the end. Then the log
-    itself shows whether a record follows.
-    """
+    itself shows whether a record follows."""
     deadline = time.monotonic() + seconds
     while behind := _behind(kafka, ends, positions()):
         if time.monotonic() > deadline:

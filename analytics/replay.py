@@ -4,8 +4,7 @@ kafka ─► log (headers as columns, `fault`) ─┬─► events      every en
                                             ├─► of(type)    one typed frame per event type, newest shape
                                             └─► set_aside   what does not count: position and reason
 
-log_rule.py decides what counts, once for the whole log: so the log is read twice.
-"""
+log_rule.py decides what counts, once for the whole log: so the log is read twice, unless it is kept."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ SOURCE = {
     "kafka.isolation.level": "read_committed",
     "kafka.max.poll.records": "5000",
     "kafka.fetch.max.bytes": "104857600",
-    "kafka.max.partition.fetch.bytes": "8388608",
+    "kafka.max.partition.fetch.bytes": "2097152",
     "kafka.receive.buffer.bytes": "1048576",
     "kafkaConsumer.pollTimeoutMs": "60000",  # Spark's own: two minutes for a broker that is dead
     "includeHeaders": "true",
@@ -51,12 +50,13 @@ EARLIEST = -2  # to Spark's Kafka source
 @dataclass(frozen=True)
 class Replay:
     """One replay of the log. `ends` are its exclusive end offsets; the frames are lazy. `exceptions` are the records
-    that are not the next event of their stream."""
+    that are not the next event of their stream, `kept` what is on Spark's scratch disk until `unpersist`."""
 
     ends: Offsets
     log: DataFrame
     lock: Lock
     exceptions: Exceptions = NOTHING_FOUND
+    kept: DataFrame | None = None
 
     @property
     def events(self) -> DataFrame:
@@ -80,14 +80,14 @@ class Replay:
         aside = self.log.where(F.col("fault").isNotNull() & ~F.col("fault").isin(*NO_FAULT))
         return aside.select(*POSITION, "entity", "schema_id", F.col("fault").alias("reason"))
 
-    def kept(self) -> "Replay":
-        """Returns the same replay, read from the broker once and kept on Spark's scratch disk: a log is larger than
-        memory."""
-        return replace(self, log=self.log.persist(StorageLevel.DISK_ONLY))
-
     def before(self, offsets: Offsets) -> "Replay":
         """Returns only what lies before these offsets; an unnamed partition is left out."""
         return replace(self, ends=offsets, log=self.log.where(before(offsets)))
+
+    def unpersist(self) -> None:
+        """Removes what was kept."""
+        if self.kept is not None:
+            self.kept.unpersist()
 
     def _decoded(self, schema_id: int) -> Column:
         # PERMISSIVE: a value that cannot be decoded becomes a struct of nulls instead of ending the job.
@@ -95,15 +95,25 @@ class Replay:
 
 
 def replay(
-    session: SparkSession, kafka: str, topics: Sequence[str] = EVENT_TOPICS, ends: Offsets | None = None
+    session: SparkSession,
+    kafka: str,
+    topics: Sequence[str] = EVENT_TOPICS,
+    ends: Offsets | None = None,
+    *,
+    kept: bool = False,
 ) -> Replay:
     """Returns the log of `topics` from its beginning to `ends` (default: its current end). Raises LogUnreachable.
-    Records that are deleted while reading end the job (`failOnDataLoss`)."""
+    Records that are deleted while reading end the job (`failOnDataLoss`). With `kept`, it is read from the broker once
+    and kept on Spark's scratch disk: a log is larger than memory."""
     ends = stable_ends(kafka, topics) if ends is None else ends
     source, lock = read_topics(session, kafka, ends), load_lock()
+    records = with_kind(source)
+    if kept:
+        records = records.persist(StorageLevel.DISK_ONLY)
     partitions = {topic: len(numbers) for topic, numbers in ends.items()}
-    exceptions = find_exceptions(with_kind(source), partitions, read_decisions(kafka), lock)
-    return Replay(ends, with_fault(with_columns(source), exceptions), lock, exceptions)
+    exceptions = find_exceptions(records, partitions, read_decisions(kafka), lock)
+    log = with_fault(records.drop("kind") if kept else with_columns(source), exceptions)
+    return Replay(ends, log, lock, exceptions, records if kept else None)
 
 
 def read_topics(session: SparkSession, kafka: str, ends: Offsets, starts: Offsets | None = None) -> DataFrame:

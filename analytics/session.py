@@ -1,27 +1,24 @@
 """The Spark session: local by default, sized for two cores and two gigabytes, in UTC.
 
 `DAYBOOK_SPARK_MASTER=spark://…` runs the same job on a cluster, with our code in an archive. Under `spark-submit`, its
-command line says where the job runs and how big it is.
-"""
+command line says where the job runs and how big it is."""
 
 import atexit
 import os
 import shutil
-import socket
 import sys
 import tempfile
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from analytics.errors import AnalyticsError
+from analytics.offsets import responds
 from analytics.settings import AnalyticsSettings
 
 ROOT = Path(__file__).parent.parent
 LOOPBACK = "127.0.0.1"
-MASTER_SECONDS = 5.0
 SHIPPED = "daybook"  # the archive's name in an executor's folder
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit alone
 
@@ -35,6 +32,8 @@ EVERYWHERE = {
     # Without that (streams, whose state is bound to this number): few.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    # What is kept on disk is built in memory batch by batch: of 10,000 records each, most of the time is garbage.
+    "spark.sql.inMemoryColumnarStorage.batchSize": "1000",
     # Ids are ten times larger in memory than in files, and more: a join must not hold millions of them in each process.
     "spark.sql.sources.fileCompressionFactor": "10",
     "spark.ui.showConsoleProgress": "false",
@@ -102,13 +101,10 @@ def _cluster(settings: AnalyticsSettings) -> dict[str, str]:
 
 def _check_master(address: str) -> None:
     """Raises NoSession at once: Spark would ask for a minute, and then say that it was stopped."""
-    for host, _, port in (master.rpartition(":") for master in address.removeprefix("spark://").split(",")):
-        with (
-            suppress(OSError, ValueError),
-            socket.create_connection((host.strip("[]"), int(port)), MASTER_SECONDS),
-        ):
-            return
-    raise NoSession(f"no Spark cluster responds at DAYBOOK_SPARK_MASTER, {address}: `./daybook spark status`")
+    if not responds(address.removeprefix("spark://")):
+        raise NoSession(
+            f"no Spark cluster responds at DAYBOOK_SPARK_MASTER, {address}: `./daybook spark status`"
+        )
 
 
 PACKAGES = ("analytics", "contracts", "services")

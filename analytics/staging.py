@@ -1,7 +1,6 @@
 """The events with the names and types that marts use, and no business.
 
-Days are UTC and of business time, money is micros, quantities are units.
-"""
+Days are UTC and of business time, money is micros, quantities are units."""
 
 from functools import reduce
 
@@ -105,8 +104,7 @@ def conversation_events(log: Events) -> DataFrame:
 
     A conversation is (order_id, step, number): step is reserve, release, issue or return, number that of the
     return, else 0. `asked`, `answered` and `refused` are counts of SKUs. `ends_as` is set where the event
-    ends a reservation, whatever is still pending. `at` is business time.
-    """
+    ends a reservation, whatever is still pending. `at` is business time."""
     skus = F.expr("size(array_distinct(lines.sku))")
     outgoing_commands = [
         _event(log, "OrderPlaced", "reserve", asked=skus),
@@ -136,8 +134,7 @@ def outgoing_commands(records: DataFrame, lock: Lock) -> DataFrame:
     """One row per command in the topics of inventory's commands: id, cause (the event that first caused it), sent.
 
     `sent` counts how often it was written: a command without an outcome is retried with the same id. `records` are
-    those of these topics with the columns of `with_columns`: single commands, and batches of messages.
-    """
+    those of these topics with the columns of `with_columns`: single commands, and batches of messages."""
     columns = ("id", "causation_id", "recorded_at", "offset")
     commands = records.where(F.col("type") != InboxBatch.TYPE).select(*columns)
     for number in lock.ids(InboxBatch.TYPE):

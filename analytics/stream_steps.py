@@ -1,8 +1,7 @@
 """Finds the records that are not the next event of their stream, in Arrow batches sorted by key and offset.
 
 A key may fill many batches, and a batch may contain many keys. Nearly all batches contain only next events, which
-a comparison of columns shows; only the other batches are read row by row.
-"""
+a comparison of columns shows; only the other batches are read row by row."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Compares several accounts of the same entities: where they differ, and from which version on.
 
 Orders and stock have three accounts: the domain's fold, the read model, Spark's aggregates. Sales have the read model
-and the mart. The expectation of the commands' sender is the only account that does not come from the log.
-"""
+and the mart. The expectation of the commands' sender is the only account that does not come from the log."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

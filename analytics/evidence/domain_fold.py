@@ -29,8 +29,7 @@ class DomainFold:
     """How one kind of entity is folded and observed.
 
     `evolve` and `forget` are the domain's own; `observe(state, event, row)` returns the fields as they are after
-    `event`, from those before it (`start` at first). `fields` are the result's columns as SQL types.
-    """
+    `event`, from those before it (`start` at first). `fields` are the result's columns as SQL types."""
 
     types: str
     initial: Any
@@ -45,8 +44,7 @@ def folded(log: Replay, fold: DomainFold, every_version: bool = False) -> DataFr
     """One row per entity: entity, version, the fold's fields, and `broken_at`; or one per event.
 
     `broken_at` is the first version that is missing, repeated, undecodable or cannot follow its predecessor
-    (I3); null where there is none.
-    """
+    (I3); null where there is none."""
     schema = StructType.fromDDL(f"entity string, version bigint, {fold.fields}, broken_at bigint")
     events = log.log.where(F.col("fault").isNull() & F.col("type").startswith(fold.types))
     ordered = events.select("entity", "partition", "offset", "version", "value").repartition("entity")

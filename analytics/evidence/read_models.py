@@ -1,8 +1,7 @@
 """Reads the read models: rows and positions of one moment, by plain SQL.
 
 The rows are read by Spark's tasks, each a range of the table's blocks, so that none needs memory for all of them. All
-see the same snapshot: the driver's transaction exports it and stays open until they are done.
-"""
+see the same snapshot: the driver's transaction exports it and stays open until they are done."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping

@@ -24,8 +24,7 @@ class Aside:
     """The records that do not count. `foreign`: foreign records; `decided`: those that an operator decided.
 
     `named` are the first of them, (topic/partition/offset, reason). `stopped` are the keys that wait for an
-    operator: (topic/partition/offset of the record, key, `forked` or `unreadable`).
-    """
+    operator: (topic/partition/offset of the record, key, `forked` or `unreadable`)."""
 
     foreign: int
     decided: int
@@ -46,8 +45,7 @@ class Verdict:
     """`ends`: the exclusive end offsets of what was read; `revenue`: (currency, day, net micros) for the charts.
 
     `parked` is how many events a read model could not apply, without those of keys that stopped in the log;
-    `differences` names at most the first hundred keys of each kind.
-    """
+    `differences` names at most the first hundred keys of each kind."""
 
     ends: Offsets
     events: int

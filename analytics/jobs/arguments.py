@@ -81,7 +81,7 @@ SPARK_FAILURES = {
     "OutOfMemoryError": "Spark needs more memory: set DAYBOOK_SPARK_MEMORY, for example to 2g",
     "Please increase heap size": "Spark needs more memory: set DAYBOOK_SPARK_MEMORY, for example to 1g",
     "No space left on device": "the disk is full: free space, or let Spark spill elsewhere with DAYBOOK_SPARK_SCRATCH",
-    "on a stopped SparkContext": "no Spark cluster responds at DAYBOOK_SPARK_MASTER: `./daybook spark status`",
+    "on a stopped SparkContext": "Spark was stopped: if DAYBOOK_SPARK_MASTER is a cluster, `./daybook spark status`",
     "Could not parse Master URL": "DAYBOOK_SPARK_MASTER is not the address of a master, for example spark://host:7077",
     "JAVA_GATEWAY_EXITED": "Java did not start: check JAVA_HOME",
     "could be lost": "records were deleted while they were read: is the log's retention unlimited?",

@@ -9,6 +9,7 @@ import typer
 from analytics.audit import AuditSources, audit
 from analytics.evidence.report import Verdict, print_verdict, to_html
 from analytics.jobs import arguments
+from analytics.offsets import check_log
 from analytics.session import open_session
 from analytics.terminal import Console
 
@@ -32,6 +33,7 @@ def run(
     settings = arguments.settings_or_exit()
     sources = AuditSources(settings.kafka, settings.database_url, expectation=expectation)
     with arguments.exit_on_failure():
+        check_log(sources.kafka, (sources.orders, sources.inventory))
         arguments.report_step("starting Spark")
         verdict = audit(open_session("daybook audit", settings), sources, wait, arguments.report_step)
     if out:

@@ -5,9 +5,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from analytics.envelope import EVENT_TOPICS
 from analytics.jobs import arguments
 from analytics.lake.tables import compact, lake_report
 from analytics.lake.writer import update
+from analytics.offsets import check_log
 from analytics.session import open_session
 
 STEPS = {
@@ -33,6 +35,7 @@ def run(
     folder = (lake or settings.lake).absolute()
     with arguments.exit_on_failure():
         if step == "update":
+            check_log(settings.kafka, EVENT_TOPICS)
             arguments.report_step("starting Spark")
             session = open_session("lake update", settings)
             arguments.report_step("reading the log")

@@ -11,7 +11,7 @@ import typer
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics import staging
-from analytics.envelope import with_columns
+from analytics.envelope import EVENT_TOPICS, with_columns
 from analytics.events import AsOf, check_streams, moment
 from analytics.jobs import arguments
 from analytics.jobs.lake_marts import LakeMarts
@@ -20,7 +20,7 @@ from analytics.lake.reader import LakeLog, open_lake
 from analytics.lake.tables import Commit, NotRecorded, name_of_log, read_commits
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.checks import check_fresh
-from analytics.offsets import check_within, stable_ends, topic_ids
+from analytics.offsets import check_log, check_within, stable_ends, topic_ids
 from analytics.replay import Replay, read_topics, replay
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings
@@ -59,7 +59,7 @@ def events(session: SparkSession, selection: Selection) -> Replay:
         if ends is not None:
             _check_log(selection, name_of_log(topic_ids(selection.kafka, ends)))
             check_within(stable_ends(selection.kafka, ends), {EARLIER: ends})
-        return replay(session, selection.kafka, ends=ends).kept()
+        return replay(session, selection.kafka, ends=ends, kept=True)
     lake = open_lake(session, selection.lake, selection.known_by)
     if selection.earlier is None:
         return lake
@@ -102,6 +102,8 @@ def run(names: Sequence[str], selection: Selection, out: Path, settings: Analyti
         commits = read_commits(selection.lake)
         for name in names:
             check_fresh(MARTS[name], commits[-1].time, datetime.now(UTC))
+    if selection.lake is None:
+        check_log(selection.kafka, EVENT_TOPICS)
     arguments.report_step("starting Spark")
     session = open_session("marts", settings)
     publish(session, names, selection, commits, out)

@@ -1,7 +1,6 @@
 """Writes a mart as Parquet together with the offsets that were read, and replaces the former output as a whole.
 
-A killed job leaves the old or the new folder; if it was killed between two renames, the next one restores the old.
-"""
+A killed job leaves the old or the new folder; if it was killed between two renames, the next one restores the old."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -42,8 +41,7 @@ class OutputReading:
 
     `ends`: topic → partition → exclusive offset. `log` identifies the log to which they belong: its copy in a lake has
     this name. `updated`: when the lake's update ended of which all was read, and `code`: which code made the rows; both
-    so that a later run may keep them. `as_of` and `known_by` (ISO) are those of the selection, null if all was read.
-    """
+    so that a later run may keep them. `as_of` and `known_by` (ISO) are those of the selection, null if all was read."""
 
     source: str = "log"
     ends: Mapping[str, Mapping[int, int]]

@@ -7,5 +7,4 @@
     events_lost    the events that a log had which was replaced, and today's has not
 
 A row of `commits` makes an update visible: readers see what lies before its offsets. The first three are in a folder of
-their own for each log (`copy_of`).
-"""
+their own for each log (`copy_of`)."""

@@ -44,8 +44,7 @@ class Commit:
     """One update of the lake: every committed record before `ends` is in its tables, once.
 
     `log` is the identity of each topic, `batch` the last batch of records, `exceptions_id` names the rows of
-    `exceptions` that hold for it, `contracts` the schemas with which the values were decoded.
-    """
+    `exceptions` that hold for it, `contracts` the schemas with which the values were decoded."""
 
     number: int
     time: datetime

@@ -2,8 +2,7 @@
 
 Each batch has a number. It is appended to `events_raw` with its end offsets, then decoded from there into the tables
 of its event types. Delta stores the number with each table in the same commit as the rows, so a killed update is
-continued where it ended, and two writers at once cannot both append a batch.
-"""
+continued where it ended, and two writers at once cannot both append a batch."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace

@@ -18,8 +18,7 @@ def check(mart: Mart, files: Path, others: Mapping[str, Path]) -> int:
     """Returns how many rules hold of all rows in the folder `files`. `others`: the folders of marts that saw the same
     events; a column's reference to any other mart is not checked.
 
-    Raises Unfit, with each rule that is broken and in how many rows.
-    """
+    Raises Unfit, with each rule that is broken and in how many rows."""
     rows = rows_of(files)
     with duckdb.connect() as connection:
         written = [name for name, *_ in connection.execute(f"DESCRIBE {rows}").fetchall()]

@@ -11,8 +11,7 @@ def customers(orders: DataFrame) -> DataFrame:
     day on which anybody bought), orders, units, gross, refund, net (micros), and three scores from 1 to 5
     within the currency, 5 the best: recency, frequency, monetary. Equal values have the same score.
 
-    Only orders that were sold; guests have a mart of their own.
-    """
+    Only orders that were sold; guests have a mart of their own."""
     sold = orders.where("sold")
     last = sold.agg(F.max(F.to_date("placed_at")).alias("latest"))
     own = sold.where("customer_id IS NOT NULL").groupBy("customer_id", "currency")
@@ -44,8 +43,7 @@ def customer_cohorts(orders: DataFrame) -> DataFrame:
     """One row per (cohort, months_later, currency): customers and orders of that month, gross, refund, net
     (micros); `cohort` is the first day of the month of the customer's first order, months_later 0 that month.
 
-    Only orders that were sold, without guests. A refund counts in the month of its order.
-    """
+    Only orders that were sold, without guests. A refund counts in the month of its order."""
     month = F.trunc(F.to_date("placed_at"), "month")
     sold = orders.where("sold AND customer_id IS NOT NULL").withColumn("month", month)
     cohort = F.min("month").over(Window.partitionBy("customer_id"))
@@ -64,8 +62,7 @@ def customer_skus(orders: DataFrame, lines: DataFrame, refunded_lines: DataFrame
     """One row per (customer, SKU, currency): orders, units, spent, returned_units, refund (micros), last_day.
 
     Only orders that were sold, without guests and without charges. Customers are spread over all partitions
-    of the log, which is keyed by order: the two are joined here by the order's id.
-    """
+    of the log, which is keyed by order: the two are joined here by the order's id."""
     sold = orders.where("sold AND customer_id IS NOT NULL").select(
         "order_id", "customer_id", "currency", F.to_date("placed_at").alias("day")
     )
@@ -107,8 +104,7 @@ def basket_pairs(orders: DataFrame, lines: DataFrame) -> DataFrame:
 
     A basket is the distinct SKUs of a sold order. To limit the number of pairs, it leaves out baskets of more than
     MOST_SKUS (pairs grow with the square; such orders are a dealer's stock), and pairs in less than LEAST_SUPPORT of
-    the baskets or in less than LEAST_BASKETS.
-    """
+    the baskets or in less than LEAST_BASKETS."""
     sold = orders.where("sold").select("order_id")
     filled = (
         lines.join(sold, "order_id", "left_semi").groupBy("order_id").agg(F.collect_set("sku").alias("skus"))

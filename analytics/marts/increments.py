@@ -2,8 +2,7 @@
 
 Sums are added to (`ADDED`). Otherwise a mart's rows fall into parts by one of its columns (`PARTS`). The events of an
 order belong to one part or several; the rows of a part follow from the events of all orders that belong to it, and from
-no others. Only the parts with new events are made again.
-"""
+no others. Only the parts with new events are made again."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -20,8 +20,7 @@ def orders(
     """One row per order: who, where, units and gross (micros), when it came to what, what came back.
 
     `sold`: confirmed and not cancelled. `confirming_seconds` is recorded time, from its placing to its
-    confirmation; every other time is business time. An order whose placing is not in the frames is left out.
-    """
+    confirmation; every other time is business time. An order whose placing is not in the frames is left out."""
     steps = {"confirmed": confirmed, "rejected": rejected, "cancelled": cancelled, "expired": expired}
     steps |= {"shipped": shipped, "returned": returned}
     happened = [frame.select(KEY, F.col("at").alias(f"{name}_at")) for name, frame in steps.items()]
@@ -58,8 +57,7 @@ def daily_revenue(confirmed: DataFrame, cancelled: DataFrame, returned: DataFram
 
     An order counts on its own day when it is confirmed, and no longer when it is cancelled afterwards: nothing was
     delivered, so that day has sold less than it seemed.
-    A return counts on the day it came back: it lowers the net and leaves orders and units as they are.
-    """
+    A return counts on the day it came back: it lowers the net and leaves orders and units as they are."""
     sold = _counted(confirmed, F.lit(1))
     undone = _counted(cancelled.where("confirmed"), F.lit(-1))
     back = returned.select(*REVENUE_GRAIN, *_amounts(F.lit(0), F.col("refund"), F.lit(0), F.lit(0)))
@@ -100,8 +98,7 @@ def order_funnel(orders: DataFrame) -> DataFrame:
     rejected, cancelled, expired; lead times as p50 and p95 of the orders that came that far.
 
     Confirming is in seconds of recorded time; shipping (from placing) in hours, returning (from shipping, to
-    the first return) in days of business time. Null where no order of the day came that far.
-    """
+    the first return) in days of business time. Null where no order of the day came that far."""
     counted = orders.withColumn("day", F.to_date("placed_at")).groupBy("day")
     leads = {
         "confirming_seconds": F.col("confirming_seconds"),

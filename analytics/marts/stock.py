@@ -13,8 +13,7 @@ def stock_ledger(movements: DataFrame) -> DataFrame:
     opening + received + returned_units + adjusted - issued = closing, which is the opening of the SKU's next row.
 
     `reserved` and `released` do not change the closing stock; `held` is the units reserved at the day's end. Days are
-    of business time: if a delivery is recorded for a later day than the sales from it, a day may close below zero.
-    """
+    of business time: if a delivery is recorded for a later day than the sales from it, a day may close below zero."""
     by_kind = [
         F.sum(F.when(F.col("kind") == kind, F.col("quantity")).otherwise(0)).alias(name)
         for kind, name in zip(KINDS, COLUMNS, strict=True)
@@ -51,8 +50,7 @@ def stockouts(rejected: DataFrame, lines: DataFrame, orders: DataFrame) -> DataF
 
     `lost` is the value of the SKU's own lines, `lost_with_orders` the gross of the whole orders: one that was
     short of two SKUs counts for both. An order is rejected at the first SKU that is short; the log does not say whether
-    others were short too.
-    """
+    others were short too."""
     short = rejected.select("order_id", F.explode("short").alias("sku")).distinct()
     ordered = lines.groupBy("order_id", "sku").agg(
         F.sum("quantity").alias("units"), F.sum("value").alias("lost")

@@ -60,24 +60,24 @@ def compare(
     spark: SparkSession, kafka: str, as_of: Events, shorter: Topics, *marts: str
 ) -> dict[str, list[Any]]:
     """Compares these marts of both logs and returns their rows. Each mart is a Spark job."""
-    rebuilt = replay(spark, kafka, (shorter.orders, shorter.inventory)).kept()
+    rebuilt = replay(spark, kafka, (shorter.orders, shorter.inventory), kept=True)
     mart_rows: dict[str, list[Any]] = {}
     for name in marts:
         mart_rows[name] = rows(MARTS[name].build(Sources(as_of)))
         assert mart_rows[name] == rows(MARTS[name].build(Sources(rebuilt))), name
-    rebuilt.log.unpersist()
+    rebuilt.unpersist()
     return mart_rows
 
 
 @pytest.mark.full
 def test_as_it_had_happened_by_then(spark: SparkSession, kafka: str, shop: Topics) -> None:
     until = AT + DAY
-    log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
+    log = replay(spark, kafka, (shop.orders, shop.inventory), kept=True)
     shorter = cut(kafka, shop, lambda _, seen: read_event(seen.value, load_lock()).occurred_at <= until)
     mart_rows = compare(spark, kafka, AsOf(log, instant(until)), shorter, "audit_orders", "stock_ledger")
     states = {row[0]: row[1] for row in mart_rows["audit_orders"]}
     assert states == {"o-1": "shipped", "o-2": "cancelled", "o-3": "rejected", "o-4": "placed"}
-    log.log.unpersist()
+    log.unpersist()
 
 
 @pytest.mark.full
@@ -107,8 +107,8 @@ def test_as_the_lake_knew_then_what_had_happened_by_then(
 def test_as_an_earlier_reading_saw_it(spark: SparkSession, kafka: str, shop: Topics) -> None:
     ends = stable_ends(kafka, (shop.orders, shop.inventory))
     offsets: Offsets = {topic: {n: end // 2 for n, end in parts.items()} for topic, parts in ends.items()}
-    log = replay(spark, kafka, (shop.orders, shop.inventory)).kept()
+    log = replay(spark, kafka, (shop.orders, shop.inventory), kept=True)
     shorter = cut(kafka, shop, lambda topic, seen: seen.offset < offsets[topic][seen.partition])
     mart_rows = compare(spark, kafka, log.before(offsets), shorter, "orders", "audit_stock")
     assert 0 < len(mart_rows["orders"]) <= 4
-    log.log.unpersist()
+    log.unpersist()

@@ -117,9 +117,9 @@ def test_every_committed_event_is_read_once_and_the_lake_holds_the_same(
     fill(kafka, topic)
     with keep_writing(kafka, topic):
         lake = update(spark, kafka, tmp_path / "lake", print, [topic], events_per_batch=150_000)
-        log = replay(spark, kafka, ends=lake.ends).kept()
+        log = replay(spark, kafka, ends=lake.ends, kept=True)
         from_log, records = numbers_of(log), log.log.count()
-        log.log.unpersist()
+        log.unpersist()
     from_lake = numbers_of(open_lake(spark, tmp_path / "lake"))
     assert from_lake == from_log
     quarter = COMMITTED // 4

@@ -56,15 +56,27 @@ def test_a_cluster_that_does_not_respond_is_said_in_one_line(tmp_path: Path) -> 
         "DAYBOOK_SPARK_JARS": str(tmp_path),
         "DAYBOOK_SPARK_MASTER": f"spark://127.0.0.1:{port},[::1]:{port}",
     }
-    refused = run("analytics.jobs.marts", "--out", str(tmp_path / "marts"), **own)
+    refused = run("analytics.jobs.first_steps", **own)
     assert refused.returncode == 2
-    start, reason = refused.stderr.splitlines()
-    assert start == "… starting Spark"
+    (reason,) = refused.stderr.splitlines()
     assert reason.startswith("daybook: no Spark cluster responds at DAYBOOK_SPARK_MASTER, spark://127.0.0.1")
 
 
+@pytest.mark.parametrize(
+    ("job", "arguments"),
+    [("audit", ()), ("held_by_hour", ("--out", "x")), ("lake", ("update",)), ("marts", ("--out", "x"))],
+)
+def test_a_log_that_does_not_respond_is_said_before_spark_starts(
+    job: str, arguments: tuple[str, ...]
+) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    refused = run(f"analytics.jobs.{job}", *arguments, DAYBOOK_KAFKA=address, DAYBOOK_SPARK_JARS="/nowhere")
+    assert refused.returncode == 2
+    assert refused.stderr == f"daybook: nothing listens at DAYBOOK_KAFKA, {address}: `./daybook status`\n"
+
+
 def test_missing_jars_are_said_in_one_line() -> None:
-    refused = run("analytics.jobs.audit")
+    refused = run("analytics.jobs.first_steps")
     assert refused.returncode == 2
     assert "DAYBOOK_SPARK_JARS" in refused.stderr
     assert "Traceback" not in refused.stderr
