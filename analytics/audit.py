@@ -25,6 +25,7 @@ from analytics.evidence.comparison import (
 from analytics.evidence.domain_fold import DomainFold, Row, folded
 from analytics.evidence.read_models import ReadModels, read_models, read_positions
 from analytics.evidence.report import Verdict, aside
+from analytics.log_rule import stops
 from analytics.offsets import check_within, stable_ends, wait_until_read
 from analytics.replay import replay
 from contracts.order.events import OrderReturned
@@ -130,7 +131,7 @@ def _compare(
         kept.unpersist()
     comparisons = [comparison for comparison, _ in compared]
     differences = [difference for _, differing in compared for difference in differing]
-    stopped = {(topic, key) for topic, _, key, _, _ in log.exceptions.stopped}
+    stopped = {(row["topic"], row["entity"]) for row in stops(log.exceptions).to_pylist()}
     parked = sum(count for key, count in models.parked.items() if key not in stopped)
     seconds = round(time.monotonic() - started, 1)
     not_counted = aside(log.exceptions)

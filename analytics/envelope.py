@@ -122,8 +122,7 @@ def once(row: Column) -> Column:
     """The fields of a struct as columns, computed once each; all null where it is null.
 
     Spark moves a filter below a projection and copies each expression that the filter uses: a header would be
-    looked up, and a value decoded, again for every use. Spark moves no filter below a generator.
-    """
+    looked up, and a value decoded, again for every use. Spark moves no filter below a generator."""
     return F.inline(F.array(row))
 
 

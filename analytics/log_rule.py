@@ -12,18 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaException
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from analytics.decoder import UndecodableValue, read_record
-from analytics.envelope import OPENING, event_types, once, struct
+from analytics.envelope import OPENING, POSITION, event_types, once, struct
 from analytics.offsets import REQUEST_SECONDS, LogUnreachable
 from analytics.stream_steps import APPLIED, EPOCH, FOUND, GIVEN, STOPPED, TopicPartition, exceptions
 from contracts.kernel.records import EpochsRecorded, RecordJudged
@@ -84,19 +86,26 @@ Intervals = Mapping[TopicPartition, Sequence[tuple[int, int]]]
 """By partition, the offsets from which another epoch is open, and which."""
 
 
-@dataclass(frozen=True)
-class Exceptions:
-    """The records that are not the next event of their stream.
+EXCEPTION = pa.schema(
+    {
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "entity": pa.string(),
+        "what": pa.string(),
+    }
+)
+Exceptions: TypeAlias = pa.Table
+"""The records that are not the next event of their stream, sorted by position, with the columns of EXCEPTION. `what` is
+the reason of a foreign record, `opening` or `applied`. Or it is in STOPPED: from this record on, the events of its key,
+`entity`, do not count; only such a row has an entity. An Arrow table, because there may be millions."""
+NOTHING_FOUND: Exceptions = EXCEPTION.empty_table()
+BROADCAST_ROWS = 100_000
 
-    `records` are (topic, partition, offset, what), where `what` is the reason of a foreign record, `opening`
-    or `applied`. `stopped` are (topic, partition, entity, offset, what): a record that is `forked` or
-    `unreadable`, from which on the key's events do not count."""
 
-    records: Sequence[tuple[str, int, int, str]] = ()
-    stopped: Sequence[tuple[str, int, str, int, str]] = ()
-
-
-NOTHING_FOUND = Exceptions()
+def stops(exceptions: Exceptions) -> Exceptions:
+    """Those of keys that stopped."""
+    return exceptions.filter(pc.field("entity").is_valid())
 
 
 def find_exceptions(
@@ -119,59 +128,59 @@ def exceptions_among(
     """The same, of records whose `verdict` and `readable` are known: the columns of GIVEN."""
     complete = (F.col("kind").isNull() | (F.col("kind") != "no_envelope")) & F.col("entity").isNotNull()
     prepared = judged.withColumn("entity", F.when(complete, F.col("entity")))
-    exceptions = _find(prepared, partitions)
-    epochs, records = open_epochs(exceptions, decisions)
-    if not _all_open(exceptions, epochs):
+    searched = _find(prepared, partitions)
+    marks = searched.filter(pc.field("what").isin((EPOCH, OPENING))).to_pylist()
+    epochs, openings = open_epochs(marks, decisions)
+    if not _all_open(marks, epochs):
         closed = F.col("kind").isNull() & _is_closed(epochs, decisions)
         corrected = prepared.withColumn("kind", F.when(closed, "epoch_not_open").otherwise(F.col("kind")))
-        exceptions = _find(corrected, partitions)
-    stopped = []
-    for row in exceptions:
-        if row["what"] in STOPPED:
-            stopped.append((row["topic"], row["partition"], row["entity"], row["offset"], row["what"]))
-        elif row["what"] not in (EPOCH, OPENING):
-            records.append((row["topic"], row["partition"], row["offset"], row["what"]))
-    return Exceptions(sorted(records), sorted(stopped))
+        searched = _find(corrected, partitions)
+    others = searched.filter(~pc.field("what").isin((EPOCH, OPENING)))
+    key = pc.if_else(pc.is_in(others["what"], pa.array(STOPPED)), others["entity"], None)
+    columns = {**{name: others[name] for name in POSITION}, "entity": key, "what": others["what"]}
+    exceptions = pa.concat_tables((pa.table(columns, EXCEPTION), pa.Table.from_pylist(openings, EXCEPTION)))
+    return exceptions.sort_by([(name, "ascending") for name in POSITION])
 
 
 def with_fault(log: DataFrame, exceptions: Exceptions) -> DataFrame:
     """The column `fault`: why a record is no event that counts; null where it is one."""
-    fault, columns, session = F.lit(None).cast("string"), log.columns, log.sparkSession
-    if exceptions.records:
-        exceptions_frame = session.createDataFrame(
-            exceptions.records, "topic string, partition int, offset long, what string"
-        )
-        log = log.join(F.broadcast(exceptions_frame), ["topic", "partition", "offset"], "left")
-        fault = F.col("what")
-    if exceptions.stopped:
-        schema = "topic string, partition int, entity string, stop long, step string"
-        keys = session.createDataFrame(exceptions.stopped, schema)
-        log = log.join(F.broadcast(keys), ["topic", "partition", "entity"], "left")
-        behind = F.when(F.col("offset") > F.col("stop"), WAITING)
-        fault = F.coalesce(fault, F.when(F.col("offset") == F.col("stop"), F.col("step")).otherwise(behind))
+    fault, columns = F.lit(None).cast("string"), log.columns
+    if exceptions.num_rows:
+        named = _frame(log, exceptions.select([*POSITION, "what"]))
+        log, fault = log.join(named, list(POSITION), "left"), F.col("what")
+    if (stopped := stops(exceptions)).num_rows:
+        keys = _frame(log, stopped).select("topic", "partition", "entity", F.col("offset").alias("stop"))
+        log = log.join(keys, ["topic", "partition", "entity"], "left")
+        fault = F.coalesce(fault, F.when(F.col("offset") > F.col("stop"), WAITING))
     return log.select(*columns, fault.alias("fault"))
 
 
+def _frame(log: DataFrame, exceptions: Exceptions) -> DataFrame:
+    frame = log.sparkSession.createDataFrame(exceptions)
+    return F.broadcast(frame) if exceptions.num_rows <= BROADCAST_ROWS else frame
+
+
 def open_epochs(
-    exceptions: Iterable[Row], decisions: RecordedDecisions
-) -> tuple[Intervals, list[tuple[str, int, int, str]]]:
+    marks: Iterable[Mapping[str, Any]], decisions: RecordedDecisions
+) -> tuple[Intervals, list[dict[str, Any]]]:
     """Where epochs open, from the openings and, of recorded epochs, the first events; and what the openings
-    are: one that goes back is foreign."""
-    marks: dict[TopicPartition, set[tuple[int, int, bool]]] = {}
-    for row in exceptions:
+    are, as rows of EXCEPTION: one that goes back is foreign."""
+    by_partition: dict[TopicPartition, set[tuple[int, int, bool]]] = {}
+    for row in marks:
         opening = row["what"] == OPENING
         if opening or (row["what"] == EPOCH and row["epoch"] in decisions.epochs.get(row["topic"], ())):
             topic_partition = (row["topic"], row["partition"])
-            marks.setdefault(topic_partition, set()).add((row["offset"], row["epoch"], opening))
+            by_partition.setdefault(topic_partition, set()).add((row["offset"], row["epoch"], opening))
     epochs: dict[TopicPartition, list[tuple[int, int]]] = {}
     records = []
-    for topic_partition, openings in marks.items():
+    for topic_partition, openings in by_partition.items():
         now = FIRST_EPOCH
         for offset, epoch, opening in sorted(openings):
             if epoch > now:
                 epochs.setdefault(topic_partition, []).append((offset, epoch))
             if opening:
-                records.append((*topic_partition, offset, OPENING if epoch >= now else "epoch_not_open"))
+                what = OPENING if epoch >= now else "epoch_not_open"
+                records.append(dict(zip((*POSITION, "what"), (*topic_partition, offset, what), strict=True)))
             now = max(now, epoch)
     return epochs, records
 
@@ -219,20 +228,19 @@ def _strings(value: Column, schema: Any) -> Iterator[Column]:
             yield from _strings(value, branch)
 
 
-def _find(prepared: DataFrame, partitions: Mapping[str, int]) -> list[Row]:
+def _find(prepared: DataFrame, partitions: Mapping[str, int]) -> pa.Table:
     columns, schema = StructType.fromDDL(GIVEN).names, StructType.fromDDL(FOUND)
     ordered = prepared.select(*columns).repartition("topic", "partition", "entity")
     ordered = ordered.sortWithinPartitions("topic", "partition", "entity", "offset")
     run = partial(exceptions, schema=to_arrow_schema(schema), partitions=dict(partitions))
-    rows: list[Row] = ordered.mapInArrow(run, schema).collect()
-    return rows
+    return ordered.mapInArrow(run, schema).toArrow()
 
 
-def _all_open(exceptions: Iterable[Row], epochs: Intervals) -> bool:
+def _all_open(marks: Iterable[Mapping[str, Any]], epochs: Intervals) -> bool:
     """Whether the events of each epoch stand where it is open."""
     return all(
         _epoch_at(epochs.get((row["topic"], row["partition"]), ()), row["offset"]) == row["epoch"]
-        for row in exceptions
+        for row in marks
         if row["what"] == EPOCH
     )
 

@@ -7,7 +7,7 @@ kafka ─► log (headers as columns, `fault`) ─┬─► events      every en
 log_rule.py decides what counts, once for the whole log: so the log is read twice, unless it is kept."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
@@ -55,8 +55,8 @@ class Replay:
     ends: Offsets
     log: DataFrame
     lock: Lock
-    exceptions: Exceptions = NOTHING_FOUND
-    kept: DataFrame | None = None
+    exceptions: Exceptions = field(default_factory=lambda: NOTHING_FOUND)
+    kept: DataFrame | None = field(default=None, kw_only=True)
 
     @property
     def events(self) -> DataFrame:
@@ -113,7 +113,7 @@ def replay(
     partitions = {topic: len(numbers) for topic, numbers in ends.items()}
     exceptions = find_exceptions(records, partitions, read_decisions(kafka), lock)
     log = with_fault(records.drop("kind") if kept else with_columns(source), exceptions)
-    return Replay(ends, log, lock, exceptions, records if kept else None)
+    return Replay(ends, log, lock, exceptions, kept=records if kept else None)
 
 
 def read_topics(session: SparkSession, kafka: str, ends: Offsets, starts: Offsets | None = None) -> DataFrame:

@@ -5,7 +5,7 @@ a comparison of columns shows; only the other batches are read row by row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -36,8 +36,13 @@ def exceptions(
     for batch in batches:
         if batch.num_rows:
             steps.add_batch({name: batch.column(name) for name in batch.schema.names})
-    rows = [dict(zip(schema.names, row, strict=True)) for row in (*steps.exception_rows, *steps.ranges())]
-    yield pa.RecordBatch.from_pylist(rows, schema)
+            yield _batch(steps.exception_rows, schema)
+            steps.exception_rows.clear()
+    yield _batch(steps.ranges(), schema)
+
+
+def _batch(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 @dataclass

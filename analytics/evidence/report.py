@@ -1,15 +1,16 @@
 """The result of an audit: as values, as JSON, as a table in the terminal, and as a self-contained HTML page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
 import msgspec
+import pyarrow.compute as pc
 from rich.text import Text
 
 from analytics.evidence.comparison import Comparison, Difference
-from analytics.log_rule import NO_FAULT, Exceptions
+from analytics.log_rule import NO_FAULT, Exceptions, stops
 from analytics.offsets import Offsets
 from analytics.page import page, table
 from analytics.terminal import Console, Table, plain
@@ -34,10 +35,16 @@ class Aside:
 
 def aside(exceptions: Exceptions) -> Aside:
     """Returns the records that do not count, in the log's order."""
-    foreign = [(f"{topic}/{n}/{at}", why) for topic, n, at, why in exceptions.records if why not in NO_FAULT]
-    stopped = [(f"{topic}/{n}/{at}", key, why) for topic, n, key, at, why in exceptions.stopped]
-    decided = sum(why == DECIDED for _, why in foreign)
-    return Aside(len(foreign), decided, foreign[:NAMED_RECORDS], stopped)
+    stopped = stops(exceptions)
+    foreign = exceptions.filter(pc.field("entity").is_null() & ~pc.field("what").isin(NO_FAULT))
+    decided = foreign.filter(pc.field("what") == DECIDED).num_rows
+    named = [(_position(row), row["what"]) for row in foreign.slice(0, NAMED_RECORDS).to_pylist()]
+    keys = [(_position(row), row["entity"], row["what"]) for row in stopped.to_pylist()]
+    return Aside(foreign.num_rows, decided, named, keys)
+
+
+def _position(row: Mapping[str, Any]) -> str:
+    return f"{row['topic']}/{row['partition']}/{row['offset']}"
 
 
 @dataclass(frozen=True)

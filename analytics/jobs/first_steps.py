@@ -1,7 +1,6 @@
 """`spark-submit analytics/jobs/first_steps.py`: what nearly every job does, with a few rows and no log.
 
-At its end it waits for Spark's JVM, which may store the classes that it has loaded (`make spark` makes it do so).
-"""
+At its end it waits for Spark's JVM, which may store the classes that it has loaded (`make spark` makes it do so)."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -12,12 +12,10 @@ from analytics.envelope import before
 from analytics.events import EachTypeOnce, check_streams
 from analytics.jobs.outputs import OutputReading, read_earlier, write
 from analytics.lake.reader import LakeLog
-from analytics.lake.tables import Commit, check_rows, read_exceptions
-from analytics.log_rule import Exceptions
+from analytics.lake.tables import Commit, check_rows, read_exceptions, rows_before
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import ADDED, FOLLOWING, SomeEvents, computed, refreshed
 from analytics.money import with_micros
-from analytics.offsets import Offsets
 
 ORDERS = "orders"
 CODE = Path(__file__).parent.parent
@@ -105,7 +103,8 @@ class LakeMarts:
                 for commit in self._commits
                 if commit.time.isoformat() == earlier.updated
                 and (commit.log, commit.contracts) == (now.log, now.contracts)
-                and read_exceptions(self._folder, commit) == _before(self._log.exceptions, commit.ends)
+                and read_exceptions(self._folder, commit)
+                == self._log.exceptions.filter(rows_before(commit.ends))
             ),
             None,
         )
@@ -119,13 +118,3 @@ class LakeMarts:
             new = self._log.events.where(~before(base.ends))
             self._changed_since[base.number] = computed(new.select("entity").distinct())
         return self._changed_since[base.number]
-
-
-def _before(exceptions: Exceptions, ends: Offsets) -> Exceptions:
-    def earlier(topic: str, partition: int, offset: int) -> bool:
-        return offset < ends.get(topic, {}).get(partition, 0)
-
-    return Exceptions(
-        [record for record in exceptions.records if earlier(*record[:3])],
-        [stop for stop in exceptions.stopped if earlier(stop[0], stop[1], stop[3])],
-    )

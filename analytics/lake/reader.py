@@ -81,7 +81,7 @@ def log_before(
 ) -> LakeLog:
     """A copy's records before `ends`, of which `exceptions` do not count."""
     log = with_fault(read_before(session, copy, RAW, ends), exceptions)
-    return LakeLog(ends, log, lock, exceptions, copy)
+    return LakeLog(ends, log, lock, exceptions, folder=copy)
 
 
 def records_of(raw: DataFrame, type_name: str, lock: Lock) -> DataFrame:

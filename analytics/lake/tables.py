@@ -15,10 +15,10 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from analytics import decoder, money
-from analytics.envelope import event_types
+from analytics.envelope import POSITION, event_types
 from analytics.errors import AnalyticsError
 from analytics.events import BrokenStream
-from analytics.log_rule import Exceptions
+from analytics.log_rule import EXCEPTION, NOTHING_FOUND, Exceptions
 from analytics.offsets import Offsets, flat
 from contracts import upcasters
 from contracts.lock import Lock, load_lock
@@ -120,17 +120,15 @@ def read_exceptions(folder: Path, commit: Commit) -> Exceptions:
     """The records that do not count as of a commit."""
     delta = table(copy_of(folder, commit.log), EXCEPTIONS)
     if delta is None:
-        return Exceptions([], [])
-    rows = delta.to_pyarrow_table(filters=[("id", "=", commit.exceptions_id)]).to_pylist()
-    records = [(r["topic"], r["partition"], r["offset"], r["what"]) for r in rows if not r["stops"]]
-    stopped = [(r["topic"], r["partition"], r["entity"], r["offset"], r["what"]) for r in rows if r["stops"]]
-    return Exceptions(sorted(records), sorted(stopped))
+        return NOTHING_FOUND
+    rows = delta.to_pyarrow_table(filters=[("id", "=", commit.exceptions_id)]).select(EXCEPTION.names)
+    return rows.cast(EXCEPTION).sort_by([(name, "ascending") for name in POSITION])
 
 
 def check_rows(folder: Path, commit: Commit, lock: Lock) -> None:
     """Raises BrokenStream unless, before the ends of a commit, the table of each type has as many rows as `events_raw`
     has records of the type."""
-    copy, before = copy_of(folder, commit.log), _before(commit.ends)
+    copy, before = copy_of(folder, commit.log), rows_before(commit.ends)
     if (raw := table(copy, RAW)) is None:
         return
     every, record = raw.to_pyarrow_dataset(), ds.field("record")
@@ -179,7 +177,9 @@ def lake_report(folder: Path) -> str:
     if raw is not None:
         few = {"batch_readahead": 1, "fragment_readahead": 1}  # in memory at a time
         # A killed update has left records behind the ends: they do not count yet.
-        for batch in raw.to_pyarrow_dataset().to_batches(["schema_id"], filter=_before(commit.ends), **few):
+        for batch in raw.to_pyarrow_dataset().to_batches(
+            ["schema_id"], filter=rows_before(commit.ends), **few
+        ):
             by_schema.update(batch.column("schema_id").to_pylist())
     tables = _tables(folder)
     size = sum(sum(pa.table(delta.get_add_actions())["size_bytes"].to_pylist()) for delta in tables)
@@ -195,7 +195,8 @@ def lake_report(folder: Path) -> str:
     return "\n".join(lines)
 
 
-def _before(ends: Offsets) -> ds.Expression:
+def rows_before(ends: Offsets) -> ds.Expression:
+    """Tells whether a row lies before these offsets."""
     topic, number, offset = map(ds.field, ("topic", "partition", "offset"))
     parts = ((topic == name) & (number == n) & (offset < end) for name, n, end in flat(ends))
     return reduce(ds.Expression.__or__, parts)

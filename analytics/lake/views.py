@@ -1,14 +1,12 @@
 """The lake and the marts as views of DuckDB: what counts as of the last commit, money as decimals. Without a JVM."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from analytics.envelope import event_types
+from analytics.envelope import POSITION, event_types
 from analytics.lake.tables import (
     COMMITS,
     LOST,
@@ -19,12 +17,12 @@ from analytics.lake.tables import (
     table,
     table_name,
 )
+from analytics.log_rule import EXCEPTION, stops
 from analytics.offsets import flat
 from contracts.lock import load_lock
 
 TABLE_ERRORS = (duckdb.Error, DeltaError)
 """What tables raise that are read without Spark."""
-POSITION = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
 BEFORE_ENDS = """
 EXISTS (FROM ends WHERE (topic, partition) = (event.topic, event.partition) AND "offset" > event."offset")
 """
@@ -51,10 +49,10 @@ def connect(lake: Path, marts: Path, articles: Path | None = None) -> duckdb.Duc
     connection.execute("SET TimeZone = 'UTC'")
     commit = read_commits(lake)[-1]
     exceptions = read_exceptions(lake, commit)
-    _register(connection, "ends", POSITION, list(flat(commit.ends)))
-    _register(connection, "leaves_out", POSITION, [record[:3] for record in exceptions.records])
-    stops = [(topic, n, at, key) for topic, n, key, at, _ in exceptions.stopped]
-    _register(connection, "stops", POSITION | {"entity": pa.string()}, stops)
+    ends = [dict(zip(POSITION, end, strict=True)) for end in flat(commit.ends)]
+    connection.register("ends", pa.Table.from_pylist(ends, pa.schema(map(EXCEPTION.field, POSITION))))
+    connection.register("leaves_out", exceptions)
+    connection.register("stops", stops(exceptions))
     copy = copy_of(lake, commit.log)
     for folder, name in ((copy, f"{RAW}_rows"), (lake, COMMITS), (lake, LOST)):
         if (delta := table(folder, name.removesuffix("_rows"))) is not None:
@@ -74,10 +72,3 @@ def connect(lake: Path, marts: Path, articles: Path | None = None) -> duckdb.Duc
         files = str(file.parent / "*.parquet").replace("'", "''")
         connection.execute(f"CREATE VIEW \"{file.parent.name}\" AS FROM '{files}'")
     return connection
-
-
-def _register(
-    connection: duckdb.DuckDBPyConnection, name: str, schema: dict[str, Any], rows: Sequence[tuple[Any, ...]]
-) -> None:
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    connection.register(name, pa.table([*map(list, columns)], schema=pa.schema(schema)))

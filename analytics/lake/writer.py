@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
@@ -38,7 +37,15 @@ from analytics.lake.tables import (
     table,
     table_name,
 )
-from analytics.log_rule import Exceptions, decodable, decoded, exceptions_among, is_event, read_decisions
+from analytics.log_rule import (
+    NOTHING_FOUND,
+    Exceptions,
+    decodable,
+    decoded,
+    exceptions_among,
+    is_event,
+    read_decisions,
+)
 from analytics.money import with_decimals
 from analytics.offsets import Offsets, check_within, stable_ends, topic_ids
 from analytics.replay import json_text, read_topics, upcasted_to
@@ -160,7 +167,7 @@ class _Writer:
 
     def _commit(self, last: Commit, ends: Offsets, batch: int) -> Commit:
         """Appends the row of `commits` that makes the update visible, and its exceptions where they have changed."""
-        log = log_before(self._session, self._copy, ends, Exceptions(), self._lock)
+        log = log_before(self._session, self._copy, ends, NOTHING_FOUND, self._lock)
         decisions = read_decisions(self._kafka)
         partitions = {topic: len(numbers) for topic, numbers in ends.items()}
         exceptions = exceptions_among(judged(log, decisions), partitions, decisions)
@@ -199,15 +206,9 @@ class _Writer:
             lost.write.format("delta").mode("overwrite").save(str(self._folder / LOST))
 
     def _write_exceptions(self, exceptions: Exceptions, own_id: str) -> None:
-        rows: list[tuple[Any, ...]] = [
-            (own_id, topic, n, None, at, what, False) for topic, n, at, what in exceptions.records
-        ]
-        rows += [(own_id, topic, n, key, at, what, True) for topic, n, key, at, what in exceptions.stopped]
-        columns = (
-            "id string, topic string, partition int, entity string, offset long, what string, stops boolean"
-        )
-        frame = self._session.createDataFrame(rows, columns).coalesce(1)
-        frame.write.format("delta").mode("append").save(str(self._copy / EXCEPTIONS))
+        rows = self._session.createDataFrame(exceptions).coalesce(1)
+        rows = rows.withColumns({"id": F.lit(own_id), "stops": F.col("entity").isNotNull()})
+        rows.write.format("delta").mode("append").save(str(self._copy / EXCEPTIONS))
 
     def _read(self, name: str, folder: Path | None = None) -> DataFrame:
         return self._session.read.format("delta").load(str((folder or self._copy) / name))

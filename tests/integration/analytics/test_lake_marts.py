@@ -10,6 +10,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -24,6 +25,7 @@ from analytics.jobs.outputs import OutputReading
 from analytics.lake.reader import open_lake
 from analytics.lake.tables import copy_of, read_commits, read_exceptions
 from analytics.lake.writer import update
+from analytics.log_rule import EXCEPTION
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import FOLLOWING
 from analytics.money import with_decimals
@@ -121,8 +123,9 @@ def test_a_changed_verdict_on_an_earlier_record_makes_everything_anew(
 
     def another(folder: Path, commit: Any) -> Any:
         exceptions = read(folder, commit)
-        stopped = [(shop.topics.orders, 0, "o-1", 0, "forked")]
-        return type(exceptions)(exceptions.records, stopped) if commit == earlier else exceptions
+        row = {"topic": shop.topics.orders, "partition": 0, "offset": 0, "entity": "o-1", "what": "forked"}
+        stopped = pa.Table.from_pylist([row], EXCEPTION)
+        return pa.concat_tables((exceptions, stopped)) if commit == earlier else exceptions
 
     monkeypatch.setattr(lake_marts, "read_exceptions", another)
     assert shop.kept("orders") == [], "o-1 had stopped, and counts now"

@@ -44,8 +44,9 @@ def decisions(cases: tuple[Case, ...]) -> RecordedDecisions:
 
 def readings(case: Case, name: str, exceptions: Exceptions) -> tuple[str, ...]:
     """How the exceptions classify each record of the case."""
-    records = {offset: what for where, _, offset, what in exceptions.records if where == name}
-    stopped = {key: (stop, what) for where, _, key, stop, what in exceptions.stopped if where == name}
+    rows = [row for row in exceptions.to_pylist() if row["topic"] == name]
+    records = {row["offset"]: row["what"] for row in rows if row["entity"] is None}
+    stopped = {row["entity"]: (row["offset"], row["what"]) for row in rows if row["entity"] is not None}
     result = []
     for offset, record in enumerate(case.log):
         stop, step = stopped.get((record.key or b"").decode(errors="replace"), (len(case.log), ""))
