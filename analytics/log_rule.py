@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from analytics.decoder import UndecodableValue, read_record
@@ -86,26 +86,23 @@ Intervals = Mapping[TopicPartition, Sequence[tuple[int, int]]]
 """By partition, the offsets from which another epoch is open, and which."""
 
 
-EXCEPTION = pa.schema(
-    {
-        "topic": pa.string(),
-        "partition": pa.int32(),
-        "offset": pa.int64(),
-        "entity": pa.string(),
-        "what": pa.string(),
-    }
-)
+EXCEPTION = FOUND.remove(FOUND.get_field_index("epoch"))
 Exceptions: TypeAlias = pa.Table
 """The records that are not the next event of their stream, sorted by position, with the columns of EXCEPTION. `what` is
 the reason of a foreign record, `opening` or `applied`. Or it is in STOPPED: from this record on, the events of its key,
 `entity`, do not count; only such a row has an entity. An Arrow table, because there may be millions."""
 NOTHING_FOUND: Exceptions = EXCEPTION.empty_table()
-BROADCAST_ROWS = 100_000
+BROADCAST_ROWS = 100_000  # each process holds so many; more are joined like any table
 
 
 def stops(exceptions: Exceptions) -> Exceptions:
     """Those of keys that stopped."""
     return exceptions.filter(pc.field("entity").is_valid())
+
+
+def in_order(exceptions: Exceptions) -> Exceptions:
+    """Sorted by position."""
+    return exceptions.sort_by([(name, "ascending") for name in POSITION])
 
 
 def find_exceptions(
@@ -138,8 +135,8 @@ def exceptions_among(
     others = searched.filter(~pc.field("what").isin((EPOCH, OPENING)))
     key = pc.if_else(pc.is_in(others["what"], pa.array(STOPPED)), others["entity"], None)
     columns = {**{name: others[name] for name in POSITION}, "entity": key, "what": others["what"]}
-    exceptions = pa.concat_tables((pa.table(columns, EXCEPTION), pa.Table.from_pylist(openings, EXCEPTION)))
-    return exceptions.sort_by([(name, "ascending") for name in POSITION])
+    opened = pa.Table.from_pylist(openings, EXCEPTION)
+    return in_order(pa.concat_tables((pa.table(columns, EXCEPTION), opened)))
 
 
 def with_fault(log: DataFrame, exceptions: Exceptions) -> DataFrame:
@@ -173,14 +170,14 @@ def open_epochs(
             by_partition.setdefault(topic_partition, set()).add((row["offset"], row["epoch"], opening))
     epochs: dict[TopicPartition, list[tuple[int, int]]] = {}
     records = []
-    for topic_partition, openings in by_partition.items():
+    for (topic, partition), openings in by_partition.items():
         now = FIRST_EPOCH
         for offset, epoch, opening in sorted(openings):
             if epoch > now:
-                epochs.setdefault(topic_partition, []).append((offset, epoch))
+                epochs.setdefault((topic, partition), []).append((offset, epoch))
             if opening:
                 what = OPENING if epoch >= now else "epoch_not_open"
-                records.append(dict(zip((*POSITION, "what"), (*topic_partition, offset, what), strict=True)))
+                records.append({"topic": topic, "partition": partition, "offset": offset, "what": what})
             now = max(now, epoch)
     return epochs, records
 
@@ -229,11 +226,10 @@ def _strings(value: Column, schema: Any) -> Iterator[Column]:
 
 
 def _find(prepared: DataFrame, partitions: Mapping[str, int]) -> pa.Table:
-    columns, schema = StructType.fromDDL(GIVEN).names, StructType.fromDDL(FOUND)
-    ordered = prepared.select(*columns).repartition("topic", "partition", "entity")
+    ordered = prepared.select(*StructType.fromDDL(GIVEN).names).repartition("topic", "partition", "entity")
     ordered = ordered.sortWithinPartitions("topic", "partition", "entity", "offset")
-    run = partial(exceptions, schema=to_arrow_schema(schema), partitions=dict(partitions))
-    return ordered.mapInArrow(run, schema).toArrow()
+    run = partial(exceptions, partitions=dict(partitions))
+    return ordered.mapInArrow(run, from_arrow_schema(FOUND)).toArrow()
 
 
 def _all_open(marks: Iterable[Mapping[str, Any]], epochs: Intervals) -> bool:

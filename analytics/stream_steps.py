@@ -17,7 +17,10 @@ GIVEN = """
     topic string, partition int, offset long, entity string, version int, epoch long, kind string,
     verdict string, readable boolean
 """
-FOUND = "topic string, partition int, offset long, entity string, epoch long, what string"
+_TEXT, _LONG = pa.string(), pa.int64()
+FOUND = pa.schema(
+    {"topic": _TEXT, "partition": pa.int32(), "offset": _LONG, "entity": _TEXT, "epoch": _LONG, "what": _TEXT}
+)
 """`what` is the reason of a foreign record, `opening`, a step that is not `next` (of a key that stops, the
 first alone), or `epoch`: one row for the first and one for the last event of each epoch in a partition."""
 EPOCH, APPLIED = "epoch", "applied"
@@ -27,22 +30,20 @@ TopicPartition: TypeAlias = tuple[str, int]
 Columns: TypeAlias = Mapping[str, pa.Array]
 
 
-def exceptions(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, partitions: Mapping[str, int]
-) -> Iterator[pa.RecordBatch]:
+def exceptions(batches: Iterator[pa.RecordBatch], partitions: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
     """For mapInArrow: rows of GIVEN, sorted by topic, partition, entity and offset, to rows of FOUND. `partitions` is
-    how many each topic has, `schema` that of FOUND."""
+    how many each topic has."""
     steps = _Steps(partitions)
     for batch in batches:
         if batch.num_rows:
             steps.add_batch({name: batch.column(name) for name in batch.schema.names})
-            yield _batch(steps.exception_rows, schema)
+            yield _batch(steps.exception_rows)
             steps.exception_rows.clear()
-    yield _batch(steps.ranges(), schema)
+    yield _batch(steps.ranges())
 
 
-def _batch(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+def _batch(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([dict(zip(FOUND.names, row, strict=True)) for row in rows], FOUND)
 
 
 @dataclass

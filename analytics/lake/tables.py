@@ -15,10 +15,10 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from analytics import decoder, money
-from analytics.envelope import POSITION, event_types
+from analytics.envelope import event_types
 from analytics.errors import AnalyticsError
 from analytics.events import BrokenStream
-from analytics.log_rule import EXCEPTION, NOTHING_FOUND, Exceptions
+from analytics.log_rule import EXCEPTION, NOTHING_FOUND, Exceptions, in_order
 from analytics.offsets import Offsets, flat
 from contracts import upcasters
 from contracts.lock import Lock, load_lock
@@ -122,7 +122,7 @@ def read_exceptions(folder: Path, commit: Commit) -> Exceptions:
     if delta is None:
         return NOTHING_FOUND
     rows = delta.to_pyarrow_table(filters=[("id", "=", commit.exceptions_id)]).select(EXCEPTION.names)
-    return rows.cast(EXCEPTION).sort_by([(name, "ascending") for name in POSITION])
+    return in_order(rows.cast(EXCEPTION))
 
 
 def check_rows(folder: Path, commit: Commit, lock: Lock) -> None:
