@@ -27,6 +27,7 @@ EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     # Other tools than Spark read instants exactly.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",  # half the size of snappy, as fast
     # Many small parts to begin with, so that a large input does not need much memory; Spark merges what stays small.
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64",
     # Without that (streams, whose state is bound to this number): few.
