@@ -201,8 +201,13 @@ def _readable(lock: Lock) -> Column:
     """Whether `value` is an event of a known schema, and nothing behind it."""
     readable = F.when(F.lit(False), F.lit(False))
     for number in (number for name in event_types(lock) for number in lock.ids(name)):
-        readable = readable.when(F.col("schema_id") == number, is_event(decoded(number, lock), number, lock))
+        readable = readable.when(F.col("schema_id") == number, _is_of(number, lock))
     return F.coalesce(readable, F.lit(False))
+
+
+def _is_of(schema_id: int, lock: Lock) -> Column:
+    # Spark decodes a value again for every part of it that a condition names, but not for a lambda's argument.
+    return F.exists(F.array(decoded(schema_id, lock)), lambda made: is_event(made, schema_id, lock))
 
 
 def is_event(made: Column, schema_id: int, lock: Lock) -> Column:
@@ -212,17 +217,17 @@ def is_event(made: Column, schema_id: int, lock: Lock) -> Column:
     return (made["end"] == F.col("end")) & text
 
 
-def _strings(value: Column, schema: Any) -> Iterator[Column]:
+def _strings(value: Column, schema: Any, *, many: bool = False) -> Iterator[Column]:
     match schema:
         case "string":
-            yield value
+            yield F.array_join(value, "|") if many else value
         case {"type": "record", "fields": fields}:
             for part in fields:
-                yield from _strings(value[part["name"]], part["type"])
+                yield from _strings(value[part["name"]], part["type"], many=many)
         case {"type": "array", "items": items}:
-            yield F.concat_ws("|", F.transform(value, lambda item: F.concat_ws("|", *_strings(item, items))))
+            yield from _strings(value, items, many=True)
         case ["null", branch]:
-            yield from _strings(value, branch)
+            yield from _strings(value, branch, many=many)
 
 
 def _find(prepared: DataFrame, partitions: Mapping[str, int]) -> pa.Table:
