@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from contracts.inventory.events import StockReceived
 from contracts.kernel.records import EpochOpened, RecordVerdict
+from contracts.order.events import Line, OrderConfirmed, OrderPlaced
 from services.kernel.log.rule import OPENING_KEY, Journal, Judged, digest_of, stream_of
 from services.kernel.record.codec import encode
 from services.kernel.record.envelope import Metadata, partition_of, write_headers
@@ -86,6 +87,15 @@ def judged(verdicts: Mapping[LogRecord, RecordVerdict]) -> Journal:
 FORGED = event(2, event_id="forged", quantity=99)
 FORGED_LATER = event(2, epoch=3, event_id="forged later")
 GARBAGE = replace(event(2), value=b"\x00\x00\x00\x00\x07not avro")
+
+# Text in a list, and in the records of a list.
+CONFIRMED = encode("order.events", OrderConfirmed("o-1", NOW, ("MUG", "LAMP"), "France", "EUR", 2, 5))
+PLACED = encode(
+    "order.events",
+    OrderPlaced(
+        "o-1", "France", "EUR", NOW, lines=(Line("JUG", 1, 2), Line("MUG", 1, 3)), charges=(), gross=5
+    ),
+)
 
 
 def repeated(record: LogRecord, name: str, value: bytes | None) -> LogRecord:
@@ -193,6 +203,10 @@ CASES = (
     unreadable(
         "text that is no UTF-8", (event(2).value or b"").replace(KEY.encode(), b"\xff" + KEY.encode()[1:])
     ),
+    Case("text in a list", (event(1), replace(event(2), value=CONFIRMED)), ("next", "next")),
+    Case("text in a list of records", (event(1), replace(event(2), value=PLACED)), ("next", "next")),
+    unreadable("text in a list that is no UTF-8", CONFIRMED.replace(b"MUG", b"M\xffG")),
+    unreadable("text in a list of records that is no UTF-8", PLACED.replace(b"MUG", b"M\xffG")),
     unreadable("longer than its schema", (event(2).value or b"") + b"x"),
     Case(
         "forged next version: the owner's record at that version forks",
