@@ -108,8 +108,7 @@ def in_order(exceptions: Exceptions) -> Exceptions:
 def find_exceptions(
     log: DataFrame, partitions: Mapping[str, int], decisions: RecordedDecisions, lock: Lock
 ) -> Exceptions:
-    """Read the log once, twice where a record's epoch is not open; `partitions` is how many each topic has. `log` is
-    what `with_kind` makes."""
+    """Reads the log that `with_kind` made; twice where an epoch is not open. `partitions`: how many each topic has."""
     prepared = log.select("*", once(decodable())).withColumns(
         {
             "verdict": F.when(F.col("kind").isNull(), verdict_on(decisions)),
@@ -160,8 +159,7 @@ def _frame(log: DataFrame, exceptions: Exceptions) -> DataFrame:
 def open_epochs(
     marks: Iterable[Mapping[str, Any]], decisions: RecordedDecisions
 ) -> tuple[Intervals, list[dict[str, Any]]]:
-    """Where epochs open, from the openings and, of recorded epochs, the first events; and what the openings
-    are, as rows of EXCEPTION: one that goes back is foreign."""
+    """Where epochs open, and the openings as rows of EXCEPTION. A recorded epoch also opens with its first event."""
     by_partition: dict[TopicPartition, set[tuple[int, int, bool]]] = {}
     for row in marks:
         opening = row["what"] == OPENING
@@ -201,20 +199,20 @@ def _readable(lock: Lock) -> Column:
     """Whether `value` is an event of a known schema, and nothing behind it."""
     readable = F.when(F.lit(False), F.lit(False))
     for number in (number for name in event_types(lock) for number in lock.ids(name)):
-        readable = readable.when(F.col("schema_id") == number, _is_of(number, lock))
+        readable = readable.when(F.col("schema_id") == number, is_event(decoded(number, lock), number, lock))
     return F.coalesce(readable, F.lit(False))
 
 
-def _is_of(schema_id: int, lock: Lock) -> Column:
-    # Spark decodes a value again for every part of it that a condition names, but not for a lambda's argument.
-    return F.exists(F.array(decoded(schema_id, lock)), lambda made: is_event(made, schema_id, lock))
-
-
 def is_event(made: Column, schema_id: int, lock: Lock) -> Column:
-    """Whether `made`, which `decoded` returned, is an event: nothing is behind it, and every string is UTF-8, where
-    `from_avro` takes any bytes. Null where it could not be decoded."""
-    text = F.is_valid_utf8(F.concat_ws("|", *_strings(made["event"], lock.schema(schema_id))))
-    return (made["end"] == F.col("end")) & text
+    """Whether `made`, which `decoded` returned, is an event, with nothing behind it, and all its text UTF-8, which
+    `from_avro` does not check. Null where it could not be decoded."""
+
+    def judge(whole: Column) -> Column:
+        text = F.concat_ws("|", *_strings(whole["event"], lock.schema(schema_id)))
+        return (whole["end"] == F.col("end")) & F.is_valid_utf8(text)
+
+    # Spark would decode a value again for every part of it that is named, but not for a lambda's argument.
+    return F.exists(F.array(made), judge)
 
 
 def _strings(value: Column, schema: Any, *, many: bool = False) -> Iterator[Column]:
