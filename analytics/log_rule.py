@@ -199,20 +199,20 @@ def _readable(lock: Lock) -> Column:
     """Whether `value` is an event of a known schema, and nothing behind it."""
     readable = F.when(F.lit(False), F.lit(False))
     for number in (number for name in event_types(lock) for number in lock.ids(name)):
-        readable = readable.when(F.col("schema_id") == number, is_event(decoded(number, lock), number, lock))
+        readable = readable.when(F.col("schema_id") == number, _is_of(number, lock))
     return F.coalesce(readable, F.lit(False))
+
+
+def _is_of(schema_id: int, lock: Lock) -> Column:
+    # Spark would decode a value again for every part of it that is named, but not for a lambda's argument.
+    return F.exists(F.array(decoded(schema_id, lock)), lambda made: is_event(made, schema_id, lock))
 
 
 def is_event(made: Column, schema_id: int, lock: Lock) -> Column:
     """Whether `made`, which `decoded` returned, is an event, with nothing behind it, and all its text UTF-8, which
     `from_avro` does not check. Null where it could not be decoded."""
-
-    def judge(whole: Column) -> Column:
-        text = F.concat_ws("|", *_strings(whole["event"], lock.schema(schema_id)))
-        return (whole["end"] == F.col("end")) & F.is_valid_utf8(text)
-
-    # Spark would decode a value again for every part of it that is named, but not for a lambda's argument.
-    return F.exists(F.array(made), judge)
+    text = F.is_valid_utf8(F.concat_ws("|", *_strings(made["event"], lock.schema(schema_id))))
+    return (made["end"] == F.col("end")) & text
 
 
 def _strings(value: Column, schema: Any, *, many: bool = False) -> Iterator[Column]:
