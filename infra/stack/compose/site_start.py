@@ -2,7 +2,8 @@
 
 It creates the topics of the catalogue, the site's first records, and everybody's password, rights and quotas; on
 Kubernetes, users and rights are Strimzi's. With profile `sites`, the site starts as the active one only if it can prove
-that it is. Exit code 1 where the broker's topics differ from the catalogue.
+that it is. Exit code 1 where the broker's topics differ from the catalogue. With the argument `users` it only makes
+the users, for a broker that somebody else fills.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from infra.log.topics import Topic, Unsafe, catalogue, drift
 from infra.stack.security import secure_brokers
 from infra.stack.start import prepare_log, prove_role
 
-SITES = "sites"
+SITES, USERS = "sites", "users"
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -59,11 +60,8 @@ def start(settings: StartSettings) -> list[str]:
     Raises KafkaException, NotReady, TimeoutError or Unsafe.
     """
     topics = settings.topics()
-    internal = settings.kafka_internal
-    created, corrected = prepare_log(internal or settings.kafka, settings.site, topics)
-    if internal and identity_file(settings.kafka):
-        added, removed = secure_brokers(internal, settings.kafka)
-        print(f"rights: {added} added, {removed} removed", flush=True)
+    created, corrected = prepare_log(settings.kafka_internal or settings.kafka, settings.site, topics)
+    make_users(settings)
     print(f"{len(created)} topics created, {len(topics) - len(created)} existed", flush=True)
     for line in corrected:
         print(f"corrected: {line}", flush=True)
@@ -73,10 +71,22 @@ def start(settings: StartSettings) -> list[str]:
     return drift(settings.kafka, topics)
 
 
+def make_users(settings: StartSettings) -> None:
+    """Give everybody a password, rights and quotas, if that is this step's part. Raises KafkaException, NotReady."""
+    if settings.kafka_internal and identity_file(settings.kafka):
+        added, removed = secure_brokers(settings.kafka_internal, settings.kafka)
+        print(f"rights: {added} added, {removed} removed", flush=True)
+
+
 def main() -> None:
     """Ends the process with exit code 1 and the reason where it fails."""
+    settings = StartSettings()  # type: ignore[call-arg] # from the environment
+    differences = list[str]()
     try:
-        differences = start(StartSettings())  # type: ignore[call-arg] # from the environment
+        if sys.argv[1:] == [USERS]:
+            make_users(settings)
+        else:
+            differences = start(settings)
     except (KafkaException, NotReady, TimeoutError, Unsafe) as reason:
         sys.exit(f"topics: {reason}")
     if differences:
