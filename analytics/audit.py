@@ -16,14 +16,13 @@ from pyspark.sql import functions as F
 from analytics.evidence import aggregates
 from analytics.evidence.comparison import (
     EntityKind,
-    Expectation,
     compare_entities,
     compare_expected,
     compare_sales,
     read_expectation,
 )
 from analytics.evidence.domain_fold import DomainFold, Row, folded
-from analytics.evidence.read_models import ReadModels, read_models, read_positions
+from analytics.evidence.read_models import read_models, read_positions
 from analytics.evidence.report import Verdict, aside
 from analytics.log_rule import stops
 from analytics.offsets import check_within, stable_ends, wait_until_read
@@ -79,7 +78,6 @@ STOCK = DomainFold(
     "on_hand bigint, reserved bigint",
 )
 
-
 KINDS = (
     EntityKind("orders", ORDER, aggregates.orders, aggregates.ORDER_FIELDS, ("gross", "refund")),
     EntityKind("stock", STOCK, aggregates.stocks, aggregates.STOCK_FIELDS, ("on_hand", "reserved")),
@@ -95,47 +93,37 @@ def audit(
     expected = read_expectation(session, sources.expectation) if sources.expectation else None
     _wait_until_caught_up(sources, wait_seconds, report)
     with read_models(session, sources.database_url) as models:
-        return _compare(session, sources, expected, models, report, started)
-
-
-def _compare(
-    session: SparkSession,
-    sources: AuditSources,
-    expected: Expectation | None,
-    models: ReadModels,
-    report: Callable[[str], None],
-    started: float,
-) -> Verdict:
-    ends = stable_ends(sources.kafka, (sources.orders, sources.inventory))
-    check_within(ends, models.positions)
-    report("reading the log")
-    log = replay(session, sources.kafka, ends=ends, kept=True)
-    count = log.events.count()
-    compared, by_domain = [], {}
-    for kind in KINDS:
-        report(f"folding {kind.name} with the domain and with SQL")
-        read = log.before(models.positions[kind.name])
-        by_domain[kind.name] = folded(read, kind.fold).persist()
-        compared.append(compare_entities(read, kind, by_domain[kind.name], models.rows[kind.name]))
-    report("comparing sales")
-    read = log.before(models.positions["sales_daily"])
-    sales, revenue = compare_sales(read, models.rows["sales_daily"])
-    compared.append(sales)
-    if expected is not None:
-        report("comparing with what was expected")
+        ends = stable_ends(sources.kafka, (sources.orders, sources.inventory))
+        check_within(ends, models.positions)
+        report("reading the log")
+        log = replay(session, sources.kafka, ends=ends, kept=True)
+        count = log.events.count()
+        compared, by_domain = [], {}
         for kind in KINDS:
+            report(f"folding {kind.name} with the domain and with SQL")
             read = log.before(models.positions[kind.name])
-            events = read.events.where(F.col("type").startswith(kind.fold.types))
-            compared.append(compare_expected(expected, kind.name, by_domain[kind.name], events))
-    for kept in (log, *by_domain.values()):
-        kept.unpersist()
-    comparisons = [comparison for comparison, _ in compared]
-    differences = [difference for _, differing in compared for difference in differing]
-    stopped = {(row["topic"], row["entity"]) for row in stops(log.exceptions).to_pylist()}
-    parked = sum(count for key, count in models.parked.items() if key not in stopped)
-    seconds = round(time.monotonic() - started, 1)
-    not_counted = aside(log.exceptions)
-    return Verdict(log.ends, count, comparisons, differences, not_counted, parked, revenue, seconds)
+            by_domain[kind.name] = folded(read, kind.fold).persist()
+            compared.append(compare_entities(read, kind, by_domain[kind.name], models.rows[kind.name]))
+        report("comparing sales")
+        read = log.before(models.positions["sales_daily"])
+        sales, revenue = compare_sales(read, models.rows["sales_daily"])
+        compared.append(sales)
+        if expected is not None:
+            report("comparing with what was expected")
+            for kind in KINDS:
+                read = log.before(models.positions[kind.name])
+                events = read.events.where(F.col("type").startswith(kind.fold.types))
+                compared.append(compare_expected(expected, kind.name, by_domain[kind.name], events))
+        for kept in (log, *by_domain.values()):
+            kept.unpersist()
+        comparisons = [comparison for comparison, _ in compared]
+        differences = [difference for _, differing in compared for difference in differing]
+        stopped = {(row["topic"], row["entity"]) for row in stops(log.exceptions).to_pylist()}
+        parked = sum(count for key, count in models.parked.items() if key not in stopped)
+        seconds = round(time.monotonic() - started, 1)
+        return Verdict(
+            log.ends, count, comparisons, differences, aside(log.exceptions), parked, revenue, seconds
+        )
 
 
 def _wait_until_caught_up(sources: AuditSources, seconds: float, report: Callable[[str], None]) -> None:

@@ -24,7 +24,6 @@ LOG_COLUMNS = """
     value binary
 """
 
-
 REQUIRED = ("ce_id", "ce_type", "ce_subject", "ce_source", "ce_correlationid", "ce_causationid")
 OPTIONAL = ("ce_requesthash", "ce_transaction", "traceparent")
 NUMBER = r"\A[1-9][0-9]{0,9}\z"

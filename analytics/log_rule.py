@@ -85,7 +85,6 @@ END_BYTES = 16
 Intervals = Mapping[TopicPartition, Sequence[tuple[int, int]]]
 """By partition, the offsets from which another epoch is open, and which."""
 
-
 EXCEPTION = FOUND.remove(FOUND.get_field_index("epoch"))
 Exceptions: TypeAlias = pa.Table
 """The records that are not the next event of their stream, sorted by position, with the columns of EXCEPTION. `what` is

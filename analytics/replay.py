@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -66,8 +66,10 @@ class Replay:
     def of(self, type_name: str) -> DataFrame:
         """The events of a type: the columns of ENVELOPE, then the fields of its newest schema."""
         *older, newest = self.lock.ids(type_name)
+        # PERMISSIVE: a value that cannot be decoded becomes a struct of nulls instead of ending the job.
+        value = from_avro(F.expr("substring(value, 6)"), self.lock.text(newest), {"mode": "PERMISSIVE"})
         rows = self.log.where("fault IS NULL")
-        current = rows.where(F.col("schema_id") == newest).select(*ENVELOPE, once(self._decoded(newest)))
+        current = rows.where(F.col("schema_id") == newest).select(*ENVELOPE, once(value))
         if not older:
             return current
         upcasted = upcasted_to(current, rows.where(F.col("schema_id").isin(older)))
@@ -88,10 +90,6 @@ class Replay:
         """Removes what was kept."""
         if self.kept is not None:
             self.kept.unpersist()
-
-    def _decoded(self, schema_id: int) -> Column:
-        # PERMISSIVE: a value that cannot be decoded becomes a struct of nulls instead of ending the job.
-        return from_avro(F.expr("substring(value, 6)"), self.lock.text(schema_id), {"mode": "PERMISSIVE"})
 
 
 def replay(

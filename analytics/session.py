@@ -87,8 +87,12 @@ def _local() -> dict[str, str]:
 
 def _cluster(settings: AnalyticsSettings) -> dict[str, str]:
     """Code and jars travel with the job; Python and its packages must be there, at PYSPARK_PYTHON."""
-    if settings.spark_master.startswith("spark://"):
-        _check_master(settings.spark_master)
+    master = settings.spark_master
+    # At once: Spark would ask for a minute, and then say that it was stopped.
+    if master.startswith("spark://") and not responds(master.removeprefix("spark://")):
+        raise NoSession(
+            f"no Spark cluster responds at DAYBOOK_SPARK_MASTER, {master}: `./daybook spark status`"
+        )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     own = settings.spark_driver_host
     return {
@@ -98,14 +102,6 @@ def _cluster(settings: AnalyticsSettings) -> dict[str, str]:
         "spark.archives": f"{code_archive(ROOT)}#{SHIPPED}",
         "spark.executorEnv.PYTHONPATH": SHIPPED,
     }
-
-
-def _check_master(address: str) -> None:
-    """Raises NoSession at once: Spark would ask for a minute, and then say that it was stopped."""
-    if not responds(address.removeprefix("spark://")):
-        raise NoSession(
-            f"no Spark cluster responds at DAYBOOK_SPARK_MASTER, {address}: `./daybook spark status`"
-        )
 
 
 PACKAGES = ("analytics", "contracts", "services")

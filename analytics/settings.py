@@ -9,6 +9,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 SECRETS = os.environ.get("DAYBOOK_SECRETS")
 
 
+def located(lake: str) -> str:
+    """A folder's absolute path; a URI as it is."""
+    return lake if "://" in lake else str(Path(lake).absolute())
+
+
 class AnalyticsSettings(BaseSettings):
     """`DAYBOOK_SPARK_JARS`: the folder with Spark's Kafka, Avro and Delta jars. Java is at `JAVA_HOME`. `spark_memory`
     is the driver's; `spark_executor_memory` and `spark_driver_host` count on a cluster alone."""
@@ -23,6 +28,6 @@ class AnalyticsSettings(BaseSettings):
     spark_executor_memory: str = "640m"
     spark_driver_host: str = "127.0.0.1"
     """Where the executors of a cluster find the driver."""
-    lake: Path = Path(".daybook/lake")
+    lake: str = ".daybook/lake"
     spark_scratch: Path | None = None
     """Where Spark spills; None: the system's temporary folder."""

@@ -1,6 +1,5 @@
 """`spark-submit analytics/jobs/lake.py update|compact|show`: the log as Delta tables, kept up to date."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -11,6 +10,7 @@ from analytics.lake.tables import compact, lake_report
 from analytics.lake.writer import update
 from analytics.offsets import check_log
 from analytics.session import open_session
+from analytics.settings import located
 
 STEPS = {
     "update": "copy the records that the lake does not have",
@@ -21,7 +21,7 @@ STEPS = {
 
 def run(
     step: Annotated[Literal["update", "compact", "show"], typer.Argument()],
-    lake: Annotated[Path | None, typer.Option(help="Its folder; default: DAYBOOK_LAKE.")] = None,
+    lake: Annotated[str, typer.Option(help="Its folder or URI; default: DAYBOOK_LAKE.")] = "",
     *,
     log_replaced: Annotated[
         bool,
@@ -32,7 +32,7 @@ def run(
 ) -> None:
     """Keep a copy of the events as Delta tables, one for each type."""
     settings = arguments.settings_or_exit()
-    folder = (lake or settings.lake).absolute()
+    folder = located(lake or settings.lake)
     with arguments.exit_on_failure():
         if step == "update":
             check_log(settings.kafka, EVENT_TOPICS)

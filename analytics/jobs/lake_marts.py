@@ -12,7 +12,7 @@ from analytics.envelope import before
 from analytics.events import EachTypeOnce, check_streams
 from analytics.jobs.outputs import OutputReading, read_earlier, write
 from analytics.lake.reader import LakeLog
-from analytics.lake.tables import Commit, check_rows, read_exceptions, rows_before
+from analytics.lake.tables import Commit, Location, check_rows, read_exceptions, rows_before
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import ADDED, FOLLOWING, SomeEvents, computed, refreshed
 from analytics.money import with_micros
@@ -34,7 +34,7 @@ class LakeMarts:
     def __init__(
         self,
         session: SparkSession,
-        folder: Path,
+        folder: Location,
         commits: Sequence[Commit],
         log: LakeLog,
         out: Path,

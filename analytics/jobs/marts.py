@@ -17,13 +17,13 @@ from analytics.jobs import arguments
 from analytics.jobs.lake_marts import LakeMarts
 from analytics.jobs.outputs import OutputReading, SetAside, preview, read_earlier, write
 from analytics.lake.reader import LakeLog, open_lake
-from analytics.lake.tables import Commit, NotRecorded, name_of_log, read_commits
+from analytics.lake.tables import Commit, Location, NotRecorded, name_of_log, read_commits
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.checks import check_fresh
 from analytics.offsets import check_log, check_within, stable_ends, topic_ids
 from analytics.replay import Replay, read_topics, replay
 from analytics.session import open_session
-from analytics.settings import AnalyticsSettings
+from analytics.settings import AnalyticsSettings, located
 from analytics.terminal import Console
 from contracts.lock import load_lock
 
@@ -40,7 +40,7 @@ class Selection:
     `known_by`: only what the lake had recorded by then."""
 
     kafka: str
-    lake: Path | None = None
+    lake: Location | None = None
     earlier: OutputReading | None = None
     moment: datetime | None = None
     known_by: datetime | None = None
@@ -63,7 +63,7 @@ def events(session: SparkSession, selection: Selection) -> Replay:
     lake = open_lake(session, selection.lake, selection.known_by)
     if selection.earlier is None:
         return lake
-    _check_log(selection, lake.folder.name)
+    _check_log(selection, lake.folder.rpartition("/")[2])
     check_within(lake.ends, {EARLIER: selection.earlier.ends})
     return lake.before(selection.earlier.ends)
 
@@ -122,7 +122,7 @@ def publish(
         source=source,
         ends=log.ends,
         set_aside=SetAside(set_aside.count(), first),
-        log=log.folder.name
+        log=log.folder.rpartition("/")[2]
         if isinstance(log, LakeLog)
         else name_of_log(topic_ids(selection.kafka, log.ends)),
         as_of=selection.moment.isoformat() if selection.moment else None,
@@ -179,7 +179,7 @@ def make(
         ),
     ],
     source: Annotated[Literal["log", "lake"], typer.Option("--from")] = "log",
-    lake: Annotated[Path | None, typer.Option(help="The lake's folder; default: DAYBOOK_LAKE.")] = None,
+    lake: Annotated[str, typer.Option(help="The lake's folder or URI; default: DAYBOOK_LAKE.")] = "",
     as_of: Annotated[
         datetime | None, typer.Option(parser=_moment, metavar="T", help="A day (its end) or a time, UTC.")
     ] = None,
@@ -204,7 +204,7 @@ def make(
 ) -> None:
     """Build marts from the whole history; without names, all of them."""
     settings = arguments.settings_or_exit()
-    folder = (lake or settings.lake).absolute() if source == "lake" else None
+    folder = located(lake or settings.lake) if source == "lake" else None
     if knowledge == "recorded" and known_by is None:
         known_by, as_of = as_of, None
     if known_by is not None and folder is None:

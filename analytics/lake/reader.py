@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +12,7 @@ from analytics.lake.tables import (
     OTHER,
     RAW,
     Commit,
+    Location,
     NoLake,
     commit_at,
     copy_of,
@@ -36,7 +36,7 @@ class LakeLog(Replay):
     """A replay of a copy of the log: `log` is its table of all records, `folder` the copy's, which has a table for the
     events of each type."""
 
-    folder: Path = Path()
+    folder: str = ""
 
     def of(self, type_name: str) -> DataFrame:
         """The events of a type: the columns of ENVELOPE, then the fields of its newest schema, money in micros."""
@@ -48,12 +48,12 @@ class LakeLog(Replay):
         return with_micros(counting.drop("fault"))
 
 
-def read_before(session: SparkSession, folder: Path, name: str, ends: Offsets) -> DataFrame:
+def read_before(session: SparkSession, folder: str, name: str, ends: Offsets) -> DataFrame:
     """The rows of a copy's table before `ends`."""
-    return session.read.format("delta").load(str(folder / name)).where(before(ends))
+    return session.read.format("delta").load(f"{folder}/{name}").where(before(ends))
 
 
-def open_lake(session: SparkSession, folder: Path, recorded_by: datetime | None = None) -> LakeLog:
+def open_lake(session: SparkSession, folder: Location, recorded_by: datetime | None = None) -> LakeLog:
     """Returns the lake as of its last commit, or of the last one at or before a moment: that never changes. Raises
     NoLake and NotRecorded."""
     commits, lock = read_commits(folder), load_lock()
@@ -68,7 +68,7 @@ def open_lake(session: SparkSession, folder: Path, recorded_by: datetime | None 
     return log_at(session, folder, commit, lock)
 
 
-def log_at(session: SparkSession, folder: Path, commit: Commit, lock: Lock) -> LakeLog:
+def log_at(session: SparkSession, folder: Location, commit: Commit, lock: Lock) -> LakeLog:
     """The log as of a commit of the lake in `folder`. Raises NoLake where its copy was removed."""
     copy, exceptions = copy_of(folder, commit.log), read_exceptions(folder, commit)
     if table(copy, RAW) is None:
@@ -77,7 +77,7 @@ def log_at(session: SparkSession, folder: Path, commit: Commit, lock: Lock) -> L
 
 
 def log_before(
-    session: SparkSession, copy: Path, ends: Offsets, exceptions: Exceptions, lock: Lock
+    session: SparkSession, copy: str, ends: Offsets, exceptions: Exceptions, lock: Lock
 ) -> LakeLog:
     """A copy's records before `ends`, of which `exceptions` do not count."""
     log = with_fault(read_before(session, copy, RAW, ends), exceptions)

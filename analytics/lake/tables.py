@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -29,6 +29,10 @@ APP = "daybook-lake"
 OTHER = "other"
 """The partition of `events_raw` for what is no event of a known type."""
 DECODING = tuple(Path(module.__file__ or "") for module in (upcasters, decoder, money))
+
+
+Location: TypeAlias = str | Path
+"""A folder, or the URI of one, for example `s3a://bucket/lake`. Only Delta's readers and writers open it."""
 
 
 class NoLake(AnalyticsError):
@@ -66,24 +70,24 @@ def name_of_log(topics: Mapping[str, str]) -> str:
     return f"log-{hashlib.sha256(msgspec.json.encode(sorted(topics.items()))).hexdigest()[:8]}"
 
 
-def copy_of(folder: Path, log: Mapping[str, str]) -> Path:
-    """The folder in the lake with the tables that were copied from this log, by the ids of its topics."""
-    return folder / name_of_log(log)
+def copy_of(folder: Location, log: Mapping[str, str]) -> str:
+    """Where in the lake the tables are that were copied from this log, by the ids of its topics."""
+    return f"{folder}/{name_of_log(log)}"
 
 
-def table(folder: Path, name: str) -> DeltaTable | None:
+def table(folder: Location, name: str) -> DeltaTable | None:
     """None if nothing was written to it yet."""
-    path = str(folder / name)
+    path = f"{folder}/{name}"
     return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
 
 
-def last_batch(folder: Path, name: str) -> int:
+def last_batch(folder: Location, name: str) -> int:
     """The number of the last batch in a table; 0: none."""
     delta = table(folder, name)
     return (delta and delta.transaction_version(APP)) or 0
 
 
-def batch_ends(folder: Path, batch: int) -> Offsets:
+def batch_ends(folder: Location, batch: int) -> Offsets:
     """The end offsets of a batch, as its commit to `events_raw` states them. Raises NoLake."""
     raw = table(folder, RAW)
     for entry in raw.history(100) if raw else ():
@@ -93,7 +97,7 @@ def batch_ends(folder: Path, batch: int) -> Offsets:
     raise NoLake(f"{folder} does not say where its last batch ends: remove it, and copy the log again")
 
 
-def read_commits(folder: Path) -> list[Commit]:
+def read_commits(folder: Location) -> list[Commit]:
     """All commits, oldest first. Raises NoLake."""
     delta = table(folder, COMMITS)
     if delta is None:
@@ -116,7 +120,7 @@ def commit_at(commits: Sequence[Commit], moment: datetime) -> Commit:
     return earlier[-1]
 
 
-def read_exceptions(folder: Path, commit: Commit) -> Exceptions:
+def read_exceptions(folder: Location, commit: Commit) -> Exceptions:
     """The records that do not count as of a commit."""
     delta = table(copy_of(folder, commit.log), EXCEPTIONS)
     if delta is None:
@@ -125,7 +129,7 @@ def read_exceptions(folder: Path, commit: Commit) -> Exceptions:
     return in_order(rows.cast(EXCEPTION))
 
 
-def check_rows(folder: Path, commit: Commit, lock: Lock) -> None:
+def check_rows(folder: Location, commit: Commit, lock: Lock) -> None:
     """Raises BrokenStream unless, before the ends of a commit, the table of each type has as many rows as `events_raw`
     has records of the type."""
     copy, before = copy_of(folder, commit.log), rows_before(commit.ends)
@@ -154,23 +158,26 @@ def fingerprint(lock: Lock) -> str:
     return hashlib.sha256(b"\0".join((spaced, *(file.read_bytes() for file in DECODING)))).hexdigest()
 
 
-def compact(folder: Path) -> None:
+def compact(folder: Location) -> None:
     """Makes few files of many in each table. Files that no table uses any more are removed after a week. Raises
     NoLake."""
-    read_commits(folder)
-    for delta in _tables(folder):
+    for delta in _tables(folder, read_commits(folder)):
         delta.optimize.compact()
         delta.vacuum(dry_run=False)
 
 
-def _tables(folder: Path) -> list[DeltaTable]:
-    paths = (str(path) for path in (*folder.iterdir(), *folder.glob("log-*/*")))
-    return [DeltaTable(path) for path in paths if DeltaTable.is_deltatable(path)]
+def _tables(folder: Location, commits: Sequence[Commit]) -> list[DeltaTable]:
+    names = RAW, EXCEPTIONS, *map(table_name, event_types(load_lock()))
+    copies = {copy_of(folder, commit.log) for commit in commits}
+    in_copies = ((copy, name) for copy in copies for name in names)
+    every = (table(*own) for own in ((folder, COMMITS), (folder, LOST), *in_copies))
+    return [delta for delta in every if delta is not None]
 
 
-def lake_report(folder: Path) -> str:
+def lake_report(folder: Location) -> str:
     """Shows up to which offsets the lake is complete, and its records by schema version. Raises NoLake."""
-    commit, lock = read_commits(folder)[-1], load_lock()
+    commits, lock = read_commits(folder), load_lock()
+    commit = commits[-1]
     copy, lost = copy_of(folder, commit.log), table(folder, LOST)
     raw = table(copy, RAW)
     by_schema = Counter[int | None]()
@@ -181,11 +188,11 @@ def lake_report(folder: Path) -> str:
             ["schema_id"], filter=rows_before(commit.ends), **few
         ):
             by_schema.update(batch.column("schema_id").to_pylist())
-    tables = _tables(folder)
+    tables = _tables(folder, commits)
     size = sum(sum(pa.table(delta.get_add_actions())["size_bytes"].to_pylist()) for delta in tables)
     same = "the same as now" if commit.contracts == fingerprint(lock) else "others than now"
     lines = [f"{folder}: {sum(by_schema.values()):,} records, {size / 1e6:,.1f} MB in {len(tables)} tables"]
-    lines.append(f"update {commit.number}, at {commit.time.isoformat()}, in {copy.name}")
+    lines.append(f"update {commit.number}, at {commit.time.isoformat()}, in {name_of_log(commit.log)}")
     if lost is not None:
         count = lost.to_pyarrow_dataset().count_rows()
         lines.append(f"{count:,} events of a log that was replaced are not in this one: table events_lost")

@@ -11,6 +11,7 @@ from analytics.lake.tables import (
     COMMITS,
     LOST,
     RAW,
+    Location,
     copy_of,
     read_commits,
     read_exceptions,
@@ -41,7 +42,7 @@ SELECT day, date_trunc('month', day)::DATE AS month, year(day) AS year, quarter(
 """
 
 
-def connect(lake: Path, marts: Path, articles: Path | None = None) -> duckdb.DuckDBPyConnection:
+def connect(lake: Location, marts: Path, articles: Path | None = None) -> duckdb.DuckDBPyConnection:
     """A view for each event type, `events_raw`, `commits`, and `events_lost` once a log was replaced; one for each mart
     in the folder `marts`; `calendar`, a row per day from the first order to the last one; and `articles`, if there is a
     CSV file with sku and description. Raises NoLake."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from pathlib import Path
 from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
@@ -27,11 +26,13 @@ from analytics.lake.tables import (
     OTHER,
     RAW,
     Commit,
+    Location,
     NoLake,
     batch_ends,
     copy_of,
     fingerprint,
     last_batch,
+    name_of_log,
     read_commits,
     read_exceptions,
     table,
@@ -68,7 +69,7 @@ class LakeLogReplaced(AnalyticsError):
 def update(
     session: SparkSession,
     kafka: str,
-    folder: Path,
+    folder: Location,
     report: Report,
     topics: Sequence[str] = EVENT_TOPICS,
     events_per_batch: int = EVENTS_PER_BATCH,
@@ -106,7 +107,12 @@ class _Writer:
     """One update of one lake. `earlier`: the last commit of each other log that it has copied."""
 
     def __init__(
-        self, session: SparkSession, kafka: str, folder: Path, ids: dict[str, str], earlier: Sequence[Commit]
+        self,
+        session: SparkSession,
+        kafka: str,
+        folder: Location,
+        ids: dict[str, str],
+        earlier: Sequence[Commit],
     ) -> None:
         self._session, self._kafka, self._folder, self._ids = session, kafka, folder, ids
         self._copy, self._earlier = copy_of(folder, ids), earlier
@@ -162,7 +168,7 @@ class _Writer:
             rows = records_of(self._read(RAW), name, self._lock)
             frame = decoded_events(rows, name, self._lock, self._lock.ids(name))
             frame.write.format("delta").mode("overwrite").option("overwriteSchema", True).save(
-                str(self._copy / table_name(name))
+                f"{self._copy}/{table_name(name)}"
             )
 
     def _commit(self, last: Commit, ends: Offsets, batch: int) -> Commit:
@@ -192,7 +198,7 @@ class _Writer:
             return
         there, removed = list[DataFrame](), list[str]()
         for commit in self._earlier:
-            name = copy_of(self._folder, commit.log).name
+            name = name_of_log(commit.log)
             try:
                 rows = log_at(self._session, self._folder, commit, self._lock).events
                 there.append(rows.withColumn("log", F.lit(name)))
@@ -203,18 +209,18 @@ class _Writer:
         if there:
             every = reduce(DataFrame.unionByName, there).dropDuplicates(list(IDENTITY))
             lost = every.join(log.log.where("reason IS NULL"), list(IDENTITY), "left_anti")
-            lost.write.format("delta").mode("overwrite").save(str(self._folder / LOST))
+            lost.write.format("delta").mode("overwrite").save(f"{self._folder}/{LOST}")
 
     def _write_exceptions(self, exceptions: Exceptions, own_id: str) -> None:
         rows = self._session.createDataFrame(exceptions).coalesce(1)
         rows = rows.withColumns({"id": F.lit(own_id), "stops": F.col("entity").isNotNull()})
-        rows.write.format("delta").mode("append").save(str(self._copy / EXCEPTIONS))
+        rows.write.format("delta").mode("append").save(f"{self._copy}/{EXCEPTIONS}")
 
-    def _read(self, name: str, folder: Path | None = None) -> DataFrame:
-        return self._session.read.format("delta").load(str((folder or self._copy) / name))
+    def _read(self, name: str, folder: Location | None = None) -> DataFrame:
+        return self._session.read.format("delta").load(f"{folder or self._copy}/{name}")
 
     def _write(
-        self, rows: DataFrame, name: str, batch: int, content: object = None, folder: Path | None = None
+        self, rows: DataFrame, name: str, batch: int, content: object = None, folder: Location | None = None
     ) -> None:
         writing = rows.write.format("delta").mode("append").option("mergeSchema", True)
         writing = writing.option("txnAppId", APP).option("txnVersion", batch)
@@ -222,7 +228,7 @@ class _Writer:
             writing = writing.option("userMetadata", json_text(content))
         if name == RAW:
             writing = writing.partitionBy("record")
-        writing.save(str((folder or self._copy) / name))
+        writing.save(f"{folder or self._copy}/{name}")
 
 
 def decoded_events(rows: DataFrame, type_name: str, lock: Lock, ids: Collection[int]) -> DataFrame:

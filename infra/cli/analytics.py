@@ -8,7 +8,7 @@ import typer
 
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
-from infra.cli.audit import NOT_MADE, default_lake, default_marts, run_job
+from infra.cli.audit import NOT_MADE, default_marts, lake_location, run_job
 from infra.cli.inspect import own_settings, running_settings
 from infra.cli.load import DAY
 from infra.cli.output import fail, results
@@ -20,8 +20,8 @@ app = typer.Typer(no_args_is_help=True, help="Analyse the whole history: the lak
 def lake(
     step: Annotated[Literal["update", "compact", "show"], typer.Argument(help="update, compact or show.")],
     folder: Annotated[
-        Path | None, typer.Option("--lake", help="Its folder; default: DAYBOOK_LAKE, or in .daybook/.")
-    ] = None,
+        str, typer.Option("--lake", help="Its folder or URI; default: DAYBOOK_LAKE, or in .daybook/.")
+    ] = "",
     *,
     log_replaced: Annotated[
         bool,
@@ -36,9 +36,10 @@ def lake(
     Exit code 0: done. 2: it failed; readers see the lake as it was before.
     """
     settings = running_settings(NOT_MADE) if step == "update" else own_settings()
-    target = (folder or default_lake(settings)).absolute()
     more = ["--log-replaced"] if log_replaced else []
-    raise typer.Exit(run_job("analytics.jobs.lake", [step, "--lake", str(target), *more], settings))
+    raise typer.Exit(
+        run_job("analytics.jobs.lake", [step, "--lake", lake_location(settings, folder), *more], settings)
+    )
 
 
 @app.command()
@@ -75,7 +76,7 @@ def run(
     target = (out or default_marts(settings)).absolute()
     arguments = [*(marts or ()), "--out", str(target), "--from", source, "--knowledge", knowledge]
     if source == "lake":
-        arguments += ["--lake", str(default_lake(settings).absolute())]
+        arguments += ["--lake", lake_location(settings)]
     arguments += [
         part for option, t in (("--as-of", as_of), ("--known-by", known_by)) if t for part in (option, t)
     ]

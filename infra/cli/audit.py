@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from analytics.settings import located
 from analytics.terminal import lines
 from infra.base.settings import ROOT, StackSettings
 from infra.cli.inspect import running_settings
@@ -74,9 +75,9 @@ def run_job(module: str, arguments: list[str], settings: StackSettings) -> int:
     return code
 
 
-def default_lake(settings: StackSettings) -> Path:
-    """The lake's folder unless a command names another."""
-    return Path(os.environ.get("DAYBOOK_LAKE") or settings.home / "lake")
+def lake_location(settings: StackSettings, named: str = "") -> str:
+    """The lake's folder or URI: the one that a command has `named`, or the default."""
+    return located(named or os.environ.get("DAYBOOK_LAKE") or str(settings.home / "lake"))
 
 
 def default_marts(settings: StackSettings) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -13,7 +12,7 @@ from confluent_kafka import KafkaException
 
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
-from infra.cli.audit import default_lake
+from infra.cli.audit import lake_location
 from infra.cli.inspect import Kafka, running_settings
 from infra.cli.output import fail, notes, results
 from infra.cli.rebuild import NAMES, build, projection_settings
@@ -38,8 +37,8 @@ def replay(
         Literal["log", "lake"], typer.Option("--from", help="The lake as far as it goes, or the log alone.")
     ] = "log",
     lake: Annotated[
-        Path | None, typer.Option(help="The lake's folder; default: DAYBOOK_LAKE, or in .daybook/.")
-    ] = None,
+        str, typer.Option(help="The lake's folder or URI; default: DAYBOOK_LAKE, or in .daybook/.")
+    ] = "",
     group: Annotated[str, typer.Option(help="Instead of a read model: a consumer group of your own.")] = "",
     topic: Annotated[list[str] | None, typer.Option(help="What the group reads; may be repeated.")] = None,
     since: Annotated[
@@ -66,12 +65,12 @@ def replay(
             fail("use either --into READ_MODEL, or --group, --topic and --since together")
 
 
-def _fill(into: list[str], source: Literal["log", "lake"], lake: Path | None) -> None:
+def _fill(into: list[str], source: Literal["log", "lake"], lake: str) -> None:
     unknown = [name for name in into if name not in (*NAMES, ALL)]
     if unknown:
         fail(f"there is no read model {', '.join(unknown)}; there are {', '.join(NAMES)}")
     names = NAMES if ALL in into else into
-    folder = (lake or default_lake(StackSettings())).absolute() if source == "lake" else None
+    folder = lake_location(StackSettings(), lake) if source == "lake" else None
     began = time.perf_counter()
     settings = projection_settings()
     events = build(names, settings, _lake(settings, folder) if folder else None)
@@ -79,7 +78,7 @@ def _fill(into: list[str], source: Literal["log", "lake"], lake: Path | None) ->
     notes.print(f"{seconds:.1f} s, {events / seconds:,.0f} events/s")
 
 
-def _lake(settings: ProjectionSettings, folder: Path) -> Lake:
+def _lake(settings: ProjectionSettings, folder: str) -> Lake:
     # Imported here: PyArrow is slow to import, and the other commands do not need it.
     from analytics.lake.tables import NoLake
     from analytics.lake.writer import LakeLogReplaced

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from analytics.lake.tables import RAW, NoLake, copy_of, read_commits, table
+from analytics.lake.tables import RAW, Location, NoLake, copy_of, read_commits, table
 from analytics.lake.writer import LakeLogReplaced
 from analytics.log_rule import read_decisions
 from analytics.offsets import topic_ids
@@ -35,7 +34,7 @@ ENVELOPE = (
 COLUMNS = ("offset", "reason", *ENVELOPE, "value")
 
 
-def lake_for(kafka: str, folder: Path) -> Lake:
+def lake_for(kafka: str, folder: Location) -> Lake:
     """The lake in `folder`, if it is of this log. Raises NoLake, LakeLogReplaced and LogUnreachable."""
     lake = read_commits(folder)[-1]
     if dict(lake.log) != topic_ids(kafka, lake.log):

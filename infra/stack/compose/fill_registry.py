@@ -38,7 +38,15 @@ class OtherIds(DaybookError):
 
 def fill(url: str, lock: Lock) -> int:
     """Register what is missing. Returns the number of the subjects' versions. Raises OtherIds, OSError."""
-    _await(url)
+    wait_until(
+        lambda: _request(url, "/subjects"),
+        "the registry responds",
+        PATIENCE_SECONDS,
+        enough=lambda _: True,
+        # It listens before it responds. TimeoutError: it took the request, and its response did not come
+        later=(URLError, ConnectionError, TimeoutError),
+        every=PAUSE_SECONDS,
+    )
     _request(url, "/config", {"compatibility": COMPATIBILITY}, "PUT")
     for entry in in_order(lock):
         body = {"schema": lock.text(entry.id), "schemaType": "AVRO"}
@@ -56,19 +64,6 @@ def in_order(lock: Lock) -> list[Entry]:
     for entry in lock.entries:
         first.setdefault(entry.id, entry)
     return [*(first[number] for number in sorted(first)), *(e for e in lock.entries if e is not first[e.id])]
-
-
-def _await(url: str) -> None:
-    """It listens before it responds."""
-    wait_until(
-        lambda: _request(url, "/subjects"),
-        "the registry responds",
-        PATIENCE_SECONDS,
-        enough=lambda _: True,
-        # TimeoutError: it took the request, and its response did not come
-        later=(URLError, ConnectionError, TimeoutError),
-        every=PAUSE_SECONDS,
-    )
 
 
 def _request(url: str, path: str, body: Mapping[str, str] | None = None, method: str = "GET") -> Any:

@@ -49,10 +49,9 @@ def main() -> None:
     )
     own = Address(settings.site, settings.kafka)
     # A young broker does not know its partitions yet, and its coordinators take seconds to load.
-    control = wait_until(
-        lambda: read_site(settings.kafka), "the site's role", PATIENCE_SECONDS, later=(SiteSilent,)
+    role = wait_until(
+        lambda: read_site(settings.kafka).role, "the site's role", PATIENCE_SECONDS, later=(SiteSilent,)
     )
-    role = control.role
     if role.role != "passive":
         settings.mirror_file.unlink(missing_ok=True)
         print(f"no mirror into {settings.site}, which is active in epoch {role.epoch}", flush=True)

@@ -82,11 +82,8 @@ def main() -> None:
     """Ends the process with exit code 1 and the reason where it fails."""
     settings = OfficeSettings()  # type: ignore[call-arg] # from the environment
     try:
-        asyncio.run(
-            open_office(
-                settings.database_url, settings.office_password, settings.office_tables.read_text("utf-8")
-            )
-        )
+        tables = settings.office_tables.read_text("utf-8")
+        asyncio.run(open_office(settings.database_url, settings.office_password, tables))
     except (asyncpg.PostgresError, OSError) as reason:
         sys.exit(f"office: {reason}")
     print(f"database {DATABASE} is open to {USER}")

@@ -9,7 +9,6 @@ the users, for a broker that somebody else fills.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -20,7 +19,7 @@ from contracts.kafka_address import identity_file
 from infra.base.errors import NotReady
 from infra.base.settings import FromEnvironment
 from infra.log.control import Address
-from infra.log.topics import Topic, Unsafe, catalogue, drift
+from infra.log.topics import Unsafe, catalogue, drift
 from infra.stack.security import secure_brokers
 from infra.stack.start import prepare_log, prove_role
 
@@ -46,20 +45,16 @@ class StartSettings(FromEnvironment):
     peer: str = ""
     peer_kafka: str = ""
 
-    def topics(self) -> Mapping[str, Topic]:
-        """The catalogue, with as many replicas as this site's cluster keeps."""
-        return {
-            name: replace(topic, replication=self.replicas, min_in_sync=self.in_sync)
-            for name, topic in catalogue().items()
-        }
-
 
 def start(settings: StartSettings) -> list[str]:
     """Prepare the log and prove the role. Returns where the broker's topics still differ, in words.
 
     Raises KafkaException, NotReady, TimeoutError or Unsafe.
     """
-    topics = settings.topics()
+    topics = {
+        name: replace(topic, replication=settings.replicas, min_in_sync=settings.in_sync)
+        for name, topic in catalogue().items()
+    }
     created, corrected = prepare_log(settings.kafka_internal or settings.kafka, settings.site, topics)
     make_users(settings)
     print(f"{len(created)} topics created, {len(topics) - len(created)} existed", flush=True)

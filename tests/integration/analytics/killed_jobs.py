@@ -57,7 +57,7 @@ def main() -> None:
         if name == COMMITS and point == "copied":
             kill_this()
         if first and name == RAW and point == "writing":
-            threading.Thread(target=kill_while_writing, args=[copy / RAW], daemon=True).start()
+            threading.Thread(target=kill_while_writing, args=[Path(copy) / RAW], daemon=True).start()
         if first and name != RAW:
             typed_writes += 1
             if point == "appended":

@@ -18,6 +18,7 @@ from analytics.lake import writer as lake_writer
 from analytics.lake.reader import open_lake
 from analytics.lake.tables import (
     RAW,
+    Location,
     NoLake,
     NotRecorded,
     compact,
@@ -85,12 +86,18 @@ def frames(log: Replay) -> Mapping[str, list[Any]]:
     }
 
 
-def assert_same(spark: SparkSession, kafka: str, folder: Path) -> None:
+def assert_same(spark: SparkSession, kafka: str, folder: Location) -> None:
     """Compares every frame of the lake with that of the log, and every record's bytes."""
     lake = open_lake(spark, folder)
     log = replay(spark, kafka, ends=lake.ends)
     assert frames(lake) == frames(log)
     assert rows(lake.log.select(*POSITION, "value")) == rows(log.log.select(*POSITION, "value"))
+
+
+@pytest.fixture
+def lake_uri(lake: Path) -> str:
+    """The same as a URI, which no code may take for the path of a folder."""
+    return lake.as_uri()
 
 
 def test_the_lake_has_what_the_log_has(spark: SparkSession, kafka: str, topics: Topics, lake: Path) -> None:
@@ -108,13 +115,13 @@ def test_the_tables_are_read_without_a_jvm(
 ) -> None:
     everything(kafka, topics.orders, range(1, 4))
     copy = copy_of(lake, update(spark, kafka, lake, no_progress, [topics.orders]).log)
-    placed_orders = DeltaTable(str(copy / "order_placed")).to_pyarrow_table().sort_by("order_id").to_pylist()
+    placed_orders = DeltaTable(f"{copy}/order_placed").to_pyarrow_table().sort_by("order_id").to_pylist()
     assert [(row["order_id"], row["gross"]) for row in placed_orders] == [
         (f"o-{number}", number * Decimal("2.550000")) for number in (1, 2, 3)
     ]
     assert placed_orders[0]["lines"][0]["unit_price"] == Decimal("2.550000")
     assert placed_orders[0]["occurred_at"] == datetime.fromtimestamp(0, UTC) + timedelta(microseconds=AT)
-    records = DeltaTable(str(copy / RAW)).to_pyarrow_table().to_pylist()
+    records = DeltaTable(f"{copy}/{RAW}").to_pyarrow_table().to_pylist()
     poison = next(row for row in records if row["value"] == b"poison")
     assert (poison["reason"], poison["record"], poison["headers"]) == ("no_envelope", "other", None)
     assert {row["source"] for row in records} == {None, "test"}
@@ -166,21 +173,23 @@ def test_recorded_time_does_not_change(spark: SparkSession, kafka: str, topics: 
 
 @pytest.mark.full
 def test_compaction_changes_files_and_nothing_else(
-    spark: SparkSession, kafka: str, topics: Topics, lake: Path
+    spark: SparkSession, kafka: str, topics: Topics, lake_uri: str
 ) -> None:
     everything(kafka, topics.orders, range(1, 40))
-    copy = copy_of(lake, update(spark, kafka, lake, no_progress, [topics.orders], events_per_batch=60).log)
-    before = open_lake(spark, lake)
+    copy = copy_of(
+        lake_uri, update(spark, kafka, lake_uri, no_progress, [topics.orders], events_per_batch=60).log
+    )
+    before = open_lake(spark, lake_uri)
     expected, files = rows(before.events), table_files(copy, "order_placed")
-    compact(lake)
+    compact(lake_uri)
     assert table_files(copy, "order_placed") == 1 < files
-    assert rows(open_lake(spark, lake).events) == rows(before.events) == expected
+    assert rows(open_lake(spark, lake_uri).events) == rows(before.events) == expected
     everything(kafka, topics.orders, range(40, 50))
-    update(spark, kafka, lake, no_progress, [topics.orders])
-    assert_same(spark, kafka, lake)
+    update(spark, kafka, lake_uri, no_progress, [topics.orders])
+    assert_same(spark, kafka, lake_uri)
 
 
-def table_files(copy: Path, name: str) -> int:
+def table_files(copy: str, name: str) -> int:
     delta = table(copy, name)
     return len(delta.file_uris()) if delta else 0
 
@@ -223,11 +232,11 @@ def test_two_writers_append_a_batch_once(
 
 
 def test_the_lake_reports_how_far_it_is_complete(
-    spark: SparkSession, kafka: str, topics: Topics, lake: Path
+    spark: SparkSession, kafka: str, topics: Topics, lake_uri: str
 ) -> None:
     everything(kafka, topics.orders, range(1, 10))
-    update(spark, kafka, lake, no_progress, [topics.orders])
-    report = lake_report(lake)
+    update(spark, kafka, lake_uri, no_progress, [topics.orders])
+    report = lake_report(lake_uri)
     for number, end in replay(spark, kafka, [topics.orders]).ends[topics.orders].items():
         assert f"complete to {topics.orders}/{number}/{end}" in report
     assert " 3 daybook.order.OrderPlaced version 1" in report
@@ -242,17 +251,17 @@ def test_a_missing_lake_is_reported(spark: SparkSession, lake: Path) -> None:
 
 
 def test_sql_sees_what_counts_as_of_the_last_commit(
-    spark: SparkSession, kafka: str, topics: Topics, lake: Path, tmp_path: Path
+    spark: SparkSession, kafka: str, topics: Topics, lake_uri: str, tmp_path: Path
 ) -> None:
     with writer(kafka) as producer:
         commit(producer, topics.orders, [(placed(1), 1), (shipped(1), 2), (placed(2), 1)])
         commit(producer, topics.orders, [(placed(2), 1), (shipped(2), 2)])  # a forked stream: `o-2` stops
-    update(spark, kafka, lake, no_progress, [topics.orders])
+    update(spark, kafka, lake_uri, no_progress, [topics.orders])
     pq.write_table(
         pa.table({"order_id": ["o-1"], "gross": [Decimal("2.550000")]}), marts_file(tmp_path, "orders")
     )
     (tmp_path / "articles.csv").write_text('sku,description\n22423,"REGENCY CAKESTAND, 3 TIER"\n')
-    connection = connect(lake, tmp_path, tmp_path / "articles.csv")
+    connection = connect(lake_uri, tmp_path, tmp_path / "articles.csv")
     assert connection.sql("FROM articles").fetchall() == [("22423", "REGENCY CAKESTAND, 3 TIER")]
     assert connection.sql("SELECT order_id, gross FROM order_placed ORDER BY 1").fetchall() == [
         ("o-1", Decimal("2.550000")),

@@ -12,7 +12,7 @@ from analytics.jobs import marts
 from analytics.jobs.outputs import OutputReading
 from analytics.lake import writer as lake_writer
 from analytics.lake.reader import open_lake
-from analytics.lake.tables import LOST, NoLake, NotRecorded, compact, copy_of, lake_report
+from analytics.lake.tables import LOST, NoLake, NotRecorded, compact, copy_of, lake_report, name_of_log
 from analytics.lake.views import connect
 from analytics.lake.writer import LakeLogReplaced, update
 from analytics.offsets import AheadOfLog
@@ -61,7 +61,7 @@ def test_what_a_replaced_log_had_alone_is_kept(
     events = open_lake(spark, lake, former.time).events.collect()
     assert {row["id"] for row in events} == {"o-1-1", "o-2-1", "o-1-2", "o-3-1"}
 
-    output = OutputReading(ends=former.ends, log=copy_of(lake, former.log).name)
+    output = OutputReading(ends=former.ends, log=name_of_log(former.log))
     with pytest.raises(NotRecorded, match="has seen another log"):
         marts.events(spark, marts.Selection(kafka, lake, output))
 

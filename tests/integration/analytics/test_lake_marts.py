@@ -133,7 +133,7 @@ def test_a_changed_verdict_on_an_earlier_record_makes_everything_anew(
 
 def test_a_table_with_a_row_twice_or_never_makes_no_mart(shop: Shop) -> None:
     shop.publish("orders")
-    placed = copy_of(shop.lake, read_commits(shop.lake)[-1].log) / "order_placed"
+    placed = f"{copy_of(shop.lake, read_commits(shop.lake)[-1].log)}/order_placed"
     rows = DeltaTable(placed).to_pyarrow_table()
     first, count = rows.slice(0, 1), rows.num_rows
     write_deltalake(placed, first, mode="append")

@@ -134,6 +134,6 @@ def test_every_committed_event_is_read_once_and_the_lake_holds_the_same(
     assert in_bulk == different == COMMITTED
     assert meanwhile == last_version > 0, "the active writer's versions have no gap"
     assert (
-        DeltaTable(str(copy_of(tmp_path / "lake", lake.log) / RAW)).to_pyarrow_dataset().count_rows()
+        DeltaTable(f"{copy_of(tmp_path / 'lake', lake.log)}/{RAW}").to_pyarrow_dataset().count_rows()
         == records
     )
