@@ -136,7 +136,7 @@ class Pair:
             "both sites respond",
             ROLES_SECONDS,
             enough=lambda states: None not in states.values(),
-            error=DrillFailed,
+            error=lambda late: DrillFailed(f"{late}; if one is lost: `./daybook site rebuild NAME` first"),
         )
         return self._roles_in(states)
 
