@@ -78,9 +78,9 @@ class LakeMarts:
             self._bases[name] = self._find_base(name)
         return self._bases[name]
 
-    def check(self, names: Sequence[str]) -> None:
-        """Raises BrokenStream. The streams of an earlier output were checked when it was made: where all have one, only
-        those that have events since are checked."""
+    def check(self, names: Sequence[str]) -> bool:
+        """Returns whether all that can follow an earlier output have one; then only the streams that have events since
+        are checked, the others were when it was made. Raises BrokenStream."""
         check_rows(self._folder, self._commits[-1], self._log.lock)
         bases = [self.base(name) for name in {ORDERS, *names} if name in FOLLOWING]
         events = self._log.events
@@ -88,6 +88,7 @@ class LakeMarts:
             oldest = min((base for base in bases if base), key=lambda base: base.number)
             events = events.join(self._changed(oldest), "entity", "left_semi")
         check_streams(events)
+        return all(bases)
 
     def _find_base(self, name: str) -> Commit | None:
         try:

@@ -2,19 +2,20 @@
 
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from analytics import staging
 from analytics.envelope import EVENT_TOPICS, with_columns
 from analytics.events import AsOf, check_streams, moment
 from analytics.jobs import arguments
-from analytics.jobs.lake_marts import LakeMarts
+from analytics.jobs.lake_marts import ORDERS, LakeMarts
 from analytics.jobs.outputs import OutputReading, SetAside, preview, read_earlier, write
 from analytics.lake.reader import LakeLog, open_lake
 from analytics.lake.tables import Commit, Location, NotRecorded, name_of_log, read_commits
@@ -24,7 +25,7 @@ from analytics.offsets import check_log, check_within, stable_ends, topic_ids
 from analytics.replay import Replay, read_topics, replay
 from analytics.session import open_session
 from analytics.settings import AnalyticsSettings, located
-from analytics.terminal import Console
+from analytics.terminal import Console, Table
 from contracts.lock import load_lock
 
 # Topics of the commands of orders: a shop of an earlier version wrote them to the topic of the API's commands.
@@ -44,11 +45,6 @@ class Selection:
     earlier: OutputReading | None = None
     moment: datetime | None = None
     known_by: datetime | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing is left out."""
-        return self.earlier is None and self.moment is None and self.known_by is None
 
 
 def events(session: SparkSession, selection: Selection) -> Replay:
@@ -81,12 +77,8 @@ def sources(session: SparkSession, log: Replay, selection: Selection) -> Sources
         return Sources(AsOf(log, selection.moment))
     if selection.lake is not None or selection.earlier is not None:
         return Sources(log)
-    return Sources(log, _outgoing_commands(session, selection.kafka))
-
-
-def _outgoing_commands(session: SparkSession, kafka: str) -> DataFrame:
-    commands = with_columns(read_topics(session, kafka, stable_ends(kafka, COMMANDS)))
-    return staging.outgoing_commands(commands, load_lock())
+    commands = with_columns(read_topics(session, selection.kafka, stable_ends(selection.kafka, COMMANDS)))
+    return Sources(log, staging.outgoing_commands(commands, load_lock()))
 
 
 NAMED_RECORDS = 20
@@ -98,7 +90,7 @@ def run(names: Sequence[str], selection: Selection, out: Path, settings: Analyti
     event has come since. Raises NoSession, LogUnreachable, AheadOfLog, NoLake, NotRecorded, BrokenStream and Unfit.
     """
     commits = list[Commit]()
-    if selection.lake is not None and selection.whole:
+    if selection.lake is not None and selection == Selection(selection.kafka, selection.lake):  # all of it
         commits = read_commits(selection.lake)
         for name in names:
             check_fresh(MARTS[name], commits[-1].time, datetime.now(UTC))
@@ -132,20 +124,28 @@ def publish(
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)
     if isinstance(log, LakeLog) and selection.lake is not None and commits:
         marts = LakeMarts(session, selection.lake, commits, log, out, reading)
-        marts.check(names)
+        follows = marts.check(names)
         make = marts.bring_up_to_date
     else:
         check_streams(log.events)
-        made_of = sources(session, log, selection)
+        follows, made_of = False, sources(session, log, selection)
         made_of.orders.persist()
 
         def make(mart: Mart) -> None:
             write(mart.build(made_of), mart, reading, out / mart.name)
 
-    for number, name in enumerate(names, start=1):
-        arguments.report_step(f"{name}: {number} of {len(names)}")
+    def build(name: str) -> Table:
+        arguments.report_step(f"{name}: {names.index(name) + 1} of {len(names)}")
         make(MARTS[name])
-        wide.print(preview(MARTS[name], out / name))
+        return preview(MARTS[name], out / name)
+
+    # Where little is new, plans are most of the work: two at a time, after those to which, or of which, others are.
+    referred = [name for name in names if any(name in MARTS[other].refers_to for other in names)]
+    with ThreadPoolExecutor(2 if follows and ORDERS in referred else 1) as pool:
+        for name in referred:
+            wide.print(build(name))
+        for shown in pool.map(build, [name for name in names if name not in referred]):
+            wide.print(shown)
     wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside.records} records set aside")
 
 

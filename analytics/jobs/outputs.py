@@ -14,7 +14,7 @@ from pyarrow.dataset import dataset
 from pyspark.sql import DataFrame
 
 from analytics.errors import AnalyticsError
-from analytics.marts.catalogue import LOG_FILE, MARTS, Mart
+from analytics.marts.catalogue import LOG_FILE, Mart
 from analytics.marts.checks import check
 from analytics.money import with_decimals
 from analytics.terminal import Table
@@ -60,19 +60,19 @@ def write(frame: DataFrame, mart: Mart, reading: OutputReading, folder: Path) ->
         raise Occupied(f"{folder} has something else in it than a mart: choose another folder with --out")
     with replaced(folder) as fresh:
         with_decimals(frame, mart.money).sort(*mart.grain).write.parquet(str(fresh))
-        rules = check(mart, fresh, _read_alike(folder, reading))
+        rules = check(mart, fresh, _read_alike(mart, folder, reading))
         content = msgspec.json.encode({"mart": mart.name, "rules": rules} | msgspec.to_builtins(reading))
         (fresh / LOG_FILE).write_bytes(msgspec.json.format(content, indent=1))
 
 
-def _read_alike(folder: Path, reading: OutputReading) -> dict[str, Path]:
-    """The other marts beside `folder` that were made of the same events."""
+def _read_alike(mart: Mart, folder: Path, reading: OutputReading) -> dict[str, Path]:
+    """The marts beside `folder` that `mart` refers to and that were made of the same events."""
     same = msgspec.json.decode(msgspec.json.encode(reading))
-    files = [file for file in folder.parent.glob(f"*/{LOG_FILE}") if file.parent.name in MARTS]
+    logs = {name: folder.parent / name / LOG_FILE for name in mart.refers_to}
     return {
-        file.parent.name: file.parent
-        for file in files
-        if file.parent != folder and same.items() <= msgspec.json.decode(file.read_bytes()).items()
+        name: log.parent
+        for name, log in logs.items()
+        if log.exists() and same.items() <= msgspec.json.decode(log.read_bytes()).items()
     }
 
 

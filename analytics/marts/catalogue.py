@@ -93,6 +93,13 @@ class Mart:
         return frozenset(name for name, column in self.definition.columns.items() if column.money)
 
     @property
+    def refers_to(self) -> frozenset[str]:
+        """The other marts that have the values of its columns."""
+        return frozenset(
+            column.refers_to.partition(".")[0] for column in self.definition.columns.values()
+        ) - {""}
+
+    @property
     def made_of(self) -> tuple[str, ...]:
         """The frames of `staging` and the marts that it is made of."""
         return tuple(signature(self.table).parameters)

@@ -41,14 +41,6 @@ def _days_of_conversations(
     return _members(reduce(DataFrame.unionByName, times), F.to_date("at").alias("day"))
 
 
-def _customers(orders: DataFrame) -> DataFrame:
-    return _members(orders.where("customer_id IS NOT NULL"), F.col("customer_id"))
-
-
-def _skus_short(rejected: DataFrame) -> DataFrame:
-    return _members(rejected, F.explode("short").alias("sku"))
-
-
 def _members(orders: DataFrame, key: Column) -> DataFrame:
     return orders.select(F.col("order_id").alias("entity"), key)
 
@@ -57,8 +49,10 @@ PARTS: Mapping[str, Parts] = {
     "orders": Parts("order_id"),
     "audit_orders": Parts("entity"),
     "saga_health": Parts("day", _days_of_conversations),
-    "customer_skus": Parts("customer_id", _customers),
-    "stockouts": Parts("sku", _skus_short),
+    "customer_skus": Parts(
+        "customer_id", lambda orders: _members(orders.where("customer_id IS NOT NULL"), F.col("customer_id"))
+    ),
+    "stockouts": Parts("sku", lambda rejected: _members(rejected, F.explode("short").alias("sku"))),
 }
 
 ADDED: Mapping[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
