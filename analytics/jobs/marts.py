@@ -124,8 +124,7 @@ def publish(
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)
     if isinstance(log, LakeLog) and selection.lake is not None and commits:
         marts = LakeMarts(session, selection.lake, commits, log, out, reading)
-        follows = marts.check(names)
-        make = marts.bring_up_to_date
+        follows, make = marts.check(names), marts.bring_up_to_date
     else:
         check_streams(log.events)
         follows, made_of = False, sources(session, log, selection)
