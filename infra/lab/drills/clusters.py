@@ -33,6 +33,8 @@ class Weakening(Background):
         nodes = self._site.settings.nodes
         self._chosen = [course.random.choice(nodes(kind)) for kind in ("broker", "controller")]
         self.killed: list[str] = []
+        # before a failback the site is down, and its mirror is held
+        self._steps = (False, True) if MIRROR in self._site.journal.held() else (True,)
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
@@ -40,7 +42,7 @@ class Weakening(Background):
             self._platform.start(self._site, *self.killed)
 
     def _work(self) -> None:
-        for stopped in (False, True):  # before a failback the site is down, and its mirror is held
+        for stopped in self._steps:
             while (MIRROR in self._site.journal.held()) != stopped:
                 if self._stopping.wait(LOOK_SECONDS):
                     return

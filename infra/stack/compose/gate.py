@@ -25,9 +25,7 @@ TOOLS: Mapping[int, tuple[str, int]] = {
     8008: ("spark-master", 8080),
     8009: ("prometheus", 9090),
 }
-HEAD_BYTES = 32_768
-HEAD_SECONDS = 10.0
-CHUNK_BYTES = 65_536
+HEAD_BYTES, HEAD_SECONDS, CHUNK_BYTES = 32_768, 10.0, 65_536
 _UNAUTHORIZED = (
     b"HTTP/1.1 401 Unauthorized\r\n"
     b'WWW-Authenticate: Basic realm="tools of the shop", charset="UTF-8"\r\n'
