@@ -48,7 +48,7 @@ class ReadModelView(msgspec.Struct, frozen=True):
 
 
 class SiteView(msgspec.Struct, frozen=True):
-    """One site. `role` is empty and `epoch` 0 where its broker is silent; `workers` have their own words.
+    """One site. It is `up` unless it is known to be down. `role` is empty and `epoch` 0 where its broker is silent.
 
     `behind`: events of the *active* site's log that a read model here lacks, at most; null where that is unknown.
     `silent_since`: by process, when it was last seen to respond; a silent one may be absent.
@@ -146,7 +146,7 @@ class _Look:
             silent["broker"] = broker_silent_since
         return SiteView(
             self.name,
-            bool(self._up.result(until)),
+            self._up.result(until) is not False,
             *about,
             str(read_link(self._site.link_state)),
             self._mirror.result(until) or "unknown",

@@ -78,16 +78,35 @@ def test_what_is_silent_says_since_when_if_anybody_saw_it() -> None:
     assert not [text for text in unseen_cells if "since" in text]
 
 
+def two_sites(folder: Path) -> dict[str, Site]:
+    """Of which nothing runs."""
+    base = free_base()
+    settings = [
+        StackSettings(home=folder / "home", port_base=base, site="home"),
+        StackSettings(home=folder / "away", port_base=base + 200, site="away"),
+    ]
+    return {own.site: Site(own) for own in settings}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 10 * VIEW_SECONDS])
+def test_only_what_is_known_to_be_down_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """A Docker engine on a busy machine does not say in time what runs."""
+
+    def up(*_: object) -> bool:
+        time.sleep(seconds)
+        return False
+
+    monkeypatch.setattr("infra.stack.embedded.platform.EmbeddedPlatform.up", up)
+    assert [site.up for site in overview(two_sites(tmp_path)).sites] == [seconds > 0] * 2
+
+
 def test_a_database_that_hangs_does_not_delay_the_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last lag is read from the passive site's database, which may be frozen like everything else there."""
-    base = free_base()
-    settings = [
-        StackSettings(home=tmp_path / "home", port_base=base, site="home"),
-        StackSettings(home=tmp_path / "away", port_base=base + 200, site="away"),
-    ]
-    sites: dict[str, Site] = {own.site: Site(own) for own in settings}
+    sites = two_sites(tmp_path)
     monkeypatch.setattr("infra.dr.overview.last_known", lambda _: time.sleep(10 * VIEW_SECONDS))
     began = time.monotonic()
     view = overview(sites)
