@@ -84,11 +84,11 @@ class LakeMarts:
         check_rows(self._folder, self._commits[-1], self._log.lock)
         bases = [self.base(name) for name in {ORDERS, *names} if name in FOLLOWING]
         events = self._log.events
-        if all(bases):
+        if follows := all(bases):
             oldest = min((base for base in bases if base), key=lambda base: base.number)
             events = events.join(self._changed(oldest), "entity", "left_semi")
         check_streams(events)
-        return all(bases)
+        return follows
 
     def _find_base(self, name: str) -> Commit | None:
         try:

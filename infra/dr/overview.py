@@ -51,7 +51,7 @@ class SiteView(msgspec.Struct, frozen=True):
     """One site. It is `up` unless it is known to be down. `role` is empty and `epoch` 0 where its broker is silent.
 
     `behind`: events of the *active* site's log that a read model here lacks, at most; null where that is unknown.
-    `silent_since`: by process, when it was last seen to respond; a silent one may be absent.
+    `silent_since`: by process, when it last responded; a silent one may be absent. `workers` have their own words.
     """
 
     name: str

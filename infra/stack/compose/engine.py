@@ -24,6 +24,7 @@ from infra.stack.shop import ROUTED
 
 # The profile of the second site, and the file that keeps it on.
 SITES, TWO_SITES = "sites", "two-sites"
+USERS = "users"  # makes a site's first step do that alone
 HOME_PEER = "away-link:9095"  # the other site's broker for the processes of home
 # Of the compose files: Kafka is in clear text, or tokens are not verified, if one of these is empty.
 EMPTY_IF_INSECURE = ("DAYBOOK_KAFKA_SCHEME", "DAYBOOK_TOKEN_KEYS")

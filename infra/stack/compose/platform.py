@@ -14,9 +14,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from infra.base.settings import StackSettings
-from infra.stack.compose.engine import Container, await_fine, containers, quietly
+from infra.stack.compose.engine import USERS, Container, await_fine, containers, quietly
 from infra.stack.compose.further import write_further
-from infra.stack.compose.site_start import USERS
 from infra.stack.mirror_settings import FRESH_SECONDS, canary_age
 from infra.stack.platform import Platform, SiteProcess
 from infra.stack.shop import MIRROR, NAMES, SITE_NAMES, STORES, instances, kind_of
@@ -126,8 +125,8 @@ class ComposePlatform(Platform):
         self._compose("up", "--detach", "--no-deps", broker)
         try:
             await_fine(self._settings, [broker])
-            # an empty one has no users
-            self._compose("run", "--rm", "--no-deps", step, "infra.stack.compose.site_start", USERS)
+            if self._settings.secured:  # an empty one has no users
+                self._compose("run", "--rm", "--no-deps", step, "infra.stack.compose.site_start", USERS)
             yield site.bootstrap
         finally:
             self._compose("stop", broker)

@@ -20,10 +20,10 @@ from infra.base.errors import NotReady
 from infra.base.settings import FromEnvironment
 from infra.log.control import Address
 from infra.log.topics import Unsafe, catalogue, drift
+from infra.stack.compose.engine import SITES, USERS
 from infra.stack.security import secure_brokers
 from infra.stack.start import prepare_log, prove_role
 
-SITES, USERS = "sites", "users"
 Count = Annotated[int, Field(ge=1)]
 
 
