@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -33,16 +34,14 @@ def test_what_was_kept_is_not_held_again(table: Path, monkeypatch: pytest.Monkey
     append_run(run_of(KEPT, 7, kept=True), table)
     append_run(run_of(BROKEN, 7, kept=False), table)
     held: list[tuple[str, int]] = []
-    monkeypatch.setattr(
-        drills, "_run_on_sites", lambda drill, seed, *_, **__: held.append((drill.name, seed))
-    )
+    monkeypatch.setattr(drills, "_in_own_process", lambda *drill: held.append(drill))
     drills.hold_campaign(7, 2)
     everything = [(drill.name, seed) for seed in (7, 8) for drill in drills.DRILLS]
     assert held == [entry for entry in everything if entry != (KEPT, 7)]
 
 
 @pytest.mark.usefixtures("table")
-def test_all_drills_in_containers_have_one_project_beside_the_shops(
+def test_drills_in_containers_have_a_project_beside_the_shops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMPOSE_PROJECT_NAME", "shop")
@@ -57,10 +56,25 @@ def test_all_drills_in_containers_have_one_project_beside_the_shops(
     monkeypatch.setattr(Pair, "start", start)
     monkeypatch.setattr(Pair, "run", lambda *_: "")
     with pytest.raises(typer.Exit):
-        drills.hold_campaign(1, 1)
-    assert projects == [drills.DRILL_PROJECT] * len(projects)
-    assert len(projects) > 1
+        drills._run_on_sites(drills.DRILLS[0], 1, None, running=False)
+    assert projects == [drills.DRILL_PROJECT]
     assert drills.DRILL_PROJECT.count("-drill") == 1
+
+
+def test_each_drill_is_a_command_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second drill in one process connected to new sites with the certificates of the first, in vain."""
+    monkeypatch.setenv("DAYBOOK_STACK", "compose")
+    monkeypatch.setenv("DAYBOOK_HOME", "/shop-compose")
+    typed: list[tuple[Any, ...]] = []
+
+    def run(command: tuple[str, ...], *, env: dict[str, str], check: bool) -> CompletedProcess[bytes]:
+        typed.append((command[1:], env["DAYBOOK_HOME"], env["DAYBOOK_STACK"], check))
+        return CompletedProcess(command, 3)
+
+    monkeypatch.setattr("infra.cli.drill.subprocess.run", run)
+    assert drills._in_own_process(KEPT, 7) == 3
+    command = ("-m", "infra.cli", "--stack", "compose", "drill", KEPT, "--seed", "7")
+    assert typed == [(command, "/shop", "embedded", False)]
 
 
 @pytest.mark.usefixtures("table")
@@ -69,12 +83,11 @@ def test_the_others_are_held_when_one_fails(
 ) -> None:
     held: list[str] = []
 
-    def run(drill: Any, *_: object, **__: object) -> None:
-        held.append(drill.name)
-        if drill.name == BROKEN:
-            raise typer.Exit(1)
+    def run(name: str, _: int) -> int:
+        held.append(name)
+        return name == BROKEN
 
-    monkeypatch.setattr(drills, "_run_on_sites", run)
+    monkeypatch.setattr(drills, "_in_own_process", run)
     with pytest.raises(typer.Exit) as ended:
         drills.hold_campaign(1, 1)
     assert ended.value.exit_code == 1
