@@ -47,12 +47,9 @@ def writable_folder(text: str) -> Path:
     return path
 
 
-def existing_file(text: str) -> Path:
-    """Parses the path of an existing file."""
-    path = Path(text)
-    if not path.is_file():
-        raise typer.BadParameter(f"{path} is not a file")
-    return path
+def writable(text: str) -> str:
+    """Parses a URI, or a path whose parent is a writable folder."""
+    return text if "://" in text else str(writable_folder(text))
 
 
 @contextmanager

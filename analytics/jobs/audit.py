@@ -17,9 +17,7 @@ from analytics.terminal import Console
 def run(
     expectation: Annotated[
         Path | None,
-        typer.Option(
-            parser=arguments.existing_file, metavar="FILE", help="What the loader expects (JSON lines)."
-        ),
+        typer.Option(exists=True, dir_okay=False, help="What the loader expects (JSON lines)."),
     ] = None,
     wait: Annotated[float, typer.Option(help="Seconds for the read models to catch up.")] = 60,
     out: Annotated[

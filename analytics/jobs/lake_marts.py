@@ -8,16 +8,20 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from analytics.delta import Location
 from analytics.envelope import before
 from analytics.events import EachTypeOnce, check_streams
 from analytics.jobs.outputs import OutputReading, read_earlier, write
 from analytics.lake.reader import LakeLog
-from analytics.lake.tables import Commit, Location, check_rows, read_exceptions, rows_before
+from analytics.lake.tables import Commit, check_rows, read_exceptions, rows_before
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import ADDED, FOLLOWING, SomeEvents, computed, refreshed
 from analytics.money import with_micros
+from analytics.offsets import flat
 
 ORDERS = "orders"
+FOLLOW_FROM = 1_000_000
+"""Records. Marts of fewer are made anew: that takes less time than to find what has changed, and little memory."""
 CODE = Path(__file__).parent.parent
 
 
@@ -37,13 +41,14 @@ class LakeMarts:
         folder: Location,
         commits: Sequence[Commit],
         log: LakeLog,
-        out: Path,
+        out: Location,
         reading: OutputReading,
     ) -> None:
         self._session, self._folder, self._commits, self._log = session, folder, commits, log
         self._out, updated = out, commits[-1].time.isoformat()
         self._reading = replace(reading, updated=updated, code=code_fingerprint())
         self._events = EachTypeOnce(log)
+        self._few = sum(end for *_, end in flat(log.ends)) < FOLLOW_FROM
         self._bases: dict[str, Commit | None] = {}
         self._changed_since: dict[int, DataFrame] = {}
 
@@ -52,7 +57,7 @@ class LakeMarts:
         base = self.base(mart.name)
         if base is not None and base.number == self._commits[-1].number:
             return
-        if mart.name not in FOLLOWING:
+        if self._few or mart.name not in FOLLOWING:
             base = None
         find_orders = None if mart.name == ORDERS else lambda: self._orders
         if base is None:
@@ -62,7 +67,7 @@ class LakeMarts:
             rows = ADDED[mart.name](self._read(mart.name), mart.build(Sources(new)))
         else:
             rows = refreshed(mart, self._read(mart.name), self._changed(base), self._events, find_orders)
-        write(rows, mart, self._reading, self._out / mart.name)
+        write(rows, mart, self._reading, self._out)
         self._bases[mart.name] = self._commits[-1]
 
     @cached_property
@@ -79,20 +84,21 @@ class LakeMarts:
         return self._bases[name]
 
     def check(self, names: Sequence[str]) -> bool:
-        """Returns whether all that can follow an earlier output have one; then only the streams that have events since
-        are checked, the others were when it was made. Raises BrokenStream."""
+        """Returns whether two marts at a time fit into memory: the records are few, or all that can follow an earlier
+        output have one. Then only the streams that have events since are checked, the others were when it was made.
+        Raises BrokenStream."""
         check_rows(self._folder, self._commits[-1], self._log.lock)
         bases = [self.base(name) for name in {ORDERS, *names} if name in FOLLOWING]
         events = self._log.events
-        if follows := all(bases):
+        if follows := all(bases) and not self._few:
             oldest = min((base for base in bases if base), key=lambda base: base.number)
             events = events.join(self._changed(oldest), "entity", "left_semi")
         check_streams(events)
-        return follows
+        return follows or self._few
 
     def _find_base(self, name: str) -> Commit | None:
         try:
-            earlier = read_earlier(self._out / name)
+            earlier = read_earlier(self._out, name)
         except ValueError:
             return None
         if earlier.code != code_fingerprint():
@@ -111,7 +117,7 @@ class LakeMarts:
         )
 
     def _read(self, name: str) -> DataFrame:
-        return with_micros(self._session.read.parquet(str(self._out / name)))
+        return with_micros(self._session.read.format("delta").load(f"{self._out}/{name}"))
 
     def _changed(self, base: Commit) -> DataFrame:
         """The orders and SKUs with an event that was copied after `base`."""

@@ -1,24 +1,24 @@
-"""`spark-submit analytics/jobs/marts.py [mart…]`: marts as Parquet, each with the offsets that were read."""
+"""`spark-submit analytics/jobs/marts.py [mart…]`: marts as Delta tables, each with the offsets that were read."""
 
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
 from pyspark.sql import SparkSession
 
 from analytics import staging
+from analytics.delta import Location
 from analytics.envelope import EVENT_TOPICS, with_columns
 from analytics.events import AsOf, check_streams, moment
 from analytics.jobs import arguments
 from analytics.jobs.lake_marts import ORDERS, LakeMarts
-from analytics.jobs.outputs import OutputReading, SetAside, preview, read_earlier, write
+from analytics.jobs.outputs import OutputReading, SetAside, check_place, preview, read_earlier, write
 from analytics.lake.reader import LakeLog, open_lake
-from analytics.lake.tables import Commit, Location, NotRecorded, name_of_log, read_commits
+from analytics.lake.tables import Commit, NotRecorded, name_of_log, read_commits
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.checks import check_fresh
 from analytics.offsets import check_log, check_within, stable_ends, topic_ids
@@ -85,10 +85,12 @@ NAMED_RECORDS = 20
 WIDTH = 160
 
 
-def run(names: Sequence[str], selection: Selection, out: Path, settings: AnalyticsSettings) -> None:
+def run(names: Sequence[str], selection: Selection, out: Location, settings: AnalyticsSettings) -> None:
     """Writes the marts and prints the first rows of each. What an earlier output has of a lake's mart is kept where no
     event has come since. Raises NoSession, LogUnreachable, AheadOfLog, NoLake, NotRecorded, BrokenStream and Unfit.
     """
+    for name in names:
+        check_place(name, out)
     commits = list[Commit]()
     if selection.lake is not None and selection == Selection(selection.kafka, selection.lake):  # all of it
         commits = read_commits(selection.lake)
@@ -102,15 +104,48 @@ def run(names: Sequence[str], selection: Selection, out: Path, settings: Analyti
 
 
 def publish(
-    session: SparkSession, names: Sequence[str], selection: Selection, commits: Sequence[Commit], out: Path
+    session: SparkSession,
+    names: Sequence[str],
+    selection: Selection,
+    commits: Sequence[Commit],
+    out: Location,
 ) -> None:
     """The same in an open session. `commits`: those of the lake, if all of it is read; otherwise none."""
     source = "log" if selection.lake is None else "lake"
     arguments.report_step(f"reading the {source}")
     log = events(session, selection)
+    reading = _reading(log, source, selection)
+    wide = Console(width=None if sys.stdout.isatty() else WIDTH)
+    if isinstance(log, LakeLog) and selection.lake is not None and commits:
+        marts = LakeMarts(session, selection.lake, commits, log, out, reading)
+        together, make = marts.check(names), marts.bring_up_to_date
+    else:
+        check_streams(log.events)
+        together, made_of = False, sources(session, log, selection)
+        made_of.orders.persist()
+
+        def make(mart: Mart) -> None:
+            write(mart.build(made_of), mart, reading, out)
+
+    def build(name: str) -> Table:
+        arguments.report_step(f"{name}: {names.index(name) + 1} of {len(names)}")
+        make(MARTS[name])
+        return preview(MARTS[name], out)
+
+    # Of few rows, plans are most of the work: two at a time, after those to which, or of which, others are.
+    referred = [name for name in names if any(name in MARTS[other].refers_to for other in names)]
+    with ThreadPoolExecutor(2 if together and ORDERS in referred else 1) as pool:
+        for name in referred:
+            wide.print(build(name))
+        for shown in pool.map(build, [name for name in names if name not in referred]):
+            wide.print(shown)
+    wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside.records} records set aside")
+
+
+def _reading(log: Replay, source: str, selection: Selection) -> OutputReading:
     set_aside = log.set_aside.persist()
     first = tuple(row.asDict() for row in set_aside.limit(NAMED_RECORDS).collect())
-    reading = OutputReading(
+    return OutputReading(
         source=source,
         ends=log.ends,
         set_aside=SetAside(set_aside.count(), first),
@@ -120,32 +155,6 @@ def publish(
         as_of=selection.moment.isoformat() if selection.moment else None,
         known_by=selection.known_by.isoformat() if selection.known_by else None,
     )
-    out.mkdir(exist_ok=True)
-    wide = Console(width=None if sys.stdout.isatty() else WIDTH)
-    if isinstance(log, LakeLog) and selection.lake is not None and commits:
-        marts = LakeMarts(session, selection.lake, commits, log, out, reading)
-        follows, make = marts.check(names), marts.bring_up_to_date
-    else:
-        check_streams(log.events)
-        follows, made_of = False, sources(session, log, selection)
-        made_of.orders.persist()
-
-        def make(mart: Mart) -> None:
-            write(mart.build(made_of), mart, reading, out / mart.name)
-
-    def build(name: str) -> Table:
-        arguments.report_step(f"{name}: {names.index(name) + 1} of {len(names)}")
-        make(MARTS[name])
-        return preview(MARTS[name], out / name)
-
-    # Where little is new, plans are most of the work: two at a time, after those to which, or of which, others are.
-    referred = [name for name in names if any(name in MARTS[other].refers_to for other in names)]
-    with ThreadPoolExecutor(2 if follows and ORDERS in referred else 1) as pool:
-        for name in referred:
-            wide.print(build(name))
-        for shown in pool.map(build, [name for name in names if name not in referred]):
-            wide.print(shown)
-    wide.print(f"{out}: read to {dict(log.ends)}, {reading.set_aside.records} records set aside")
 
 
 def _mart(text: str) -> str:
@@ -163,7 +172,8 @@ def _moment(text: str) -> datetime:
 
 def _earlier(text: str) -> OutputReading:
     try:
-        return read_earlier(Path(text))
+        folder, _, name = located(text).rstrip("/").rpartition("/")
+        return read_earlier(folder, name)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 
@@ -172,9 +182,11 @@ def make(
     marts: Annotated[list[str] | None, typer.Argument(parser=_mart, metavar="[mart]...")] = None,
     *,
     out: Annotated[
-        Path,
+        str,
         typer.Option(
-            parser=arguments.writable_folder, metavar="DIR", help="Each mart (re)places its own folder in it."
+            parser=arguments.writable,
+            metavar="DIR",
+            help="Each mart (re)places its own table in it, or in this URI.",
         ),
     ],
     source: Annotated[Literal["log", "lake"], typer.Option("--from")] = "log",

@@ -1,24 +1,30 @@
-"""Writes a mart as Parquet together with the offsets that were read, and replaces the former output as a whole.
+"""Writes a mart as a Delta table; the commit that replaces its rows says what was read.
 
-A killed job leaves the old or the new folder; if it was killed between two renames, the next one restores the old."""
+Spark writes the rows to files in `unchecked`; a killed job leaves them there."""
 
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from pyarrow.dataset import dataset
+from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.dataset import Dataset, dataset
+from pyarrow.fs import PyFileSystem
 from pyspark.sql import DataFrame
 
+from analytics.delta import METADATA, Location, last_commit, table
 from analytics.errors import AnalyticsError
-from analytics.marts.catalogue import LOG_FILE, Mart
-from analytics.marts.checks import check
+from analytics.marts.catalogue import Mart, built
+from analytics.marts.checks import checked
 from analytics.money import with_decimals
 from analytics.terminal import Table
 
+UNCHECKED = "unchecked"
+READERS_HOURS = 1
+"""So long a reader of the former rows may still open their files."""
 SHOWN_ROWS = 5
 SHOWN_COLUMNS = 10
 
@@ -53,70 +59,71 @@ class OutputReading:
     known_by: str | None = None
 
 
-def write(frame: DataFrame, mart: Mart, reading: OutputReading, folder: Path) -> None:
-    """Writes Parquet files in the order of the grain, money as decimals, and LOG_FILE; they replace `folder` together,
-    once all that `marts.yaml` says of the rows holds. Raises Unfit, and Occupied where `folder` has something else."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / LOG_FILE).exists():
-        raise Occupied(f"{folder} has something else in it than a mart: choose another folder with --out")
-    with replaced(folder) as fresh:
-        with_decimals(frame, mart.money).sort(*mart.grain).write.parquet(str(fresh))
-        rules = check(mart, fresh, _read_alike(mart, folder, reading))
-        content = msgspec.json.encode({"mart": mart.name, "rules": rules} | msgspec.to_builtins(reading))
-        (fresh / LOG_FILE).write_bytes(msgspec.json.format(content, indent=1))
+def write(frame: DataFrame, mart: Mart, reading: OutputReading, out: Location) -> None:
+    """Replaces the mart's table in `out` by rows in the order of its grain, money as decimals, once all that
+    `marts.yaml` says of them holds. Raises Unfit, and Occupied where something else than a mart has its place."""
+    check_place(mart.name, out)
+    there = built(out, {mart.name, *mart.refers_to})
+    with_decimals(frame, mart.money).write.mode("overwrite").parquet(f"{out}/{UNCHECKED}/{mart.name}")
+    store, content = PyFileSystem(DeltaStorageHandler(f"{out}/{UNCHECKED}")), msgspec.to_builtins(reading)
+    local = "://" not in str(out)
+    written = dataset(f"{out}/{UNCHECKED}/{mart.name}") if local else dataset(mart.name, filesystem=store)
+    with checked(mart, written, _read_alike(there, reading)) as (rules, rows):
+        content |= {"mart": mart.name, "rules": rules}
+        if former := there.get(mart.name):
+            former.vacuum(READERS_HOURS, dry_run=False, enforce_retention_duration=False)
+        write_deltalake(
+            f"{out}/{mart.name}",
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            writer_properties=WriterProperties(compression="ZSTD"),
+            commit_properties=CommitProperties(
+                custom_metadata={METADATA: msgspec.json.encode(content).decode()}
+            ),
+        )
+    store.delete_dir(mart.name)
 
 
-def _read_alike(mart: Mart, folder: Path, reading: OutputReading) -> dict[str, Path]:
-    """The marts beside `folder` that `mart` refers to and that were made of the same events."""
-    same = msgspec.json.decode(msgspec.json.encode(reading))
-    logs = {name: folder.parent / name / LOG_FILE for name in mart.refers_to}
-    return {
-        name: log.parent
-        for name, log in logs.items()
-        if log.exists() and same.items() <= msgspec.json.decode(log.read_bytes()).items()
-    }
+def check_place(name: str, out: Location) -> None:
+    """Raises Occupied where a mart would replace something else. A job asks before it starts Spark."""
+    folder = Path(f"{out}/{name}")
+    if not built(out, [name]) and (table(out, name) or (folder.is_dir() and any(folder.iterdir()))):
+        raise Occupied(f"{out}/{name} is no mart of this version: remove it, or choose another --out")
 
 
-def read_earlier(folder: Path) -> OutputReading:
+def _read_alike(marts: Mapping[str, DeltaTable], reading: OutputReading) -> dict[str, Dataset]:
+    """Those of the marts that were made of the same events."""
+    same = msgspec.json.decode(msgspec.json.encode(reading)).items()
+    alike = (name for name, delta in marts.items() if same <= last_commit(delta)[1].items())
+    return {name: marts[name].to_pyarrow_dataset() for name in alike}
+
+
+def read_earlier(out: Location, name: str) -> OutputReading:
     """Returns what an output has seen. Raises ValueError if it does not say."""
-    try:
-        return msgspec.json.decode((folder / LOG_FILE).read_bytes(), type=OutputReading)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{folder / LOG_FILE} names no offsets") from error
+    if (delta := built(out, [name]).get(name)) is None:
+        raise ValueError(f"there is no mart in {out}/{name}")
+    return msgspec.convert(last_commit(delta)[1], OutputReading, str_keys=True, strict=False)
 
 
-def preview(mart: Mart, folder: Path) -> Table:
+def preview(mart: Mart, out: Location) -> Table:
     """Returns the first rows and columns of an output."""
-    rows = dataset(folder)
+    rows = DeltaTable(f"{out}/{mart.name}").to_pyarrow_dataset()
     columns = rows.schema.names[:SHOWN_COLUMNS]
     more = len(rows.schema.names) - len(columns)
     title = f"{mart.name}, rows: {rows.count_rows():,}" + (f", columns not shown: {more}" if more else "")
     shown = rows.head(SHOWN_ROWS, columns=columns).to_pylist()
-    cells = ([_text(value, column in mart.money) for column, value in row.items()] for row in shown)
+    cells = (map(_text, row.values()) for row in shown)
     return Table(*columns, rows=cells, title=title, title_justify="left")
 
 
-def _text(value: Any, money: bool) -> str:
+def _text(value: Any) -> str:
     match value:
         case None:
             return "–"
-        case _ if money:
+        case Decimal():
             return f"{value:,.2f}"
         case float():
             return f"{value:.3f}"
         case _:
             return str(value)
-
-
-@contextmanager
-def replaced(folder: Path) -> Iterator[Path]:
-    """Yields a folder to write; it replaces `folder` only if the block succeeds. Between two renames there is none."""
-    fresh, former = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
-    if former.exists() and not folder.exists():
-        former.rename(folder)  # killed between two renames
-    shutil.rmtree(fresh, ignore_errors=True)
-    yield fresh
-    if folder.exists():
-        shutil.rmtree(former, ignore_errors=True)
-        folder.rename(former)
-    fresh.rename(folder)
-    shutil.rmtree(former, ignore_errors=True)

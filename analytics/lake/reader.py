@@ -7,19 +7,18 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from analytics.delta import Location, table
 from analytics.envelope import POSITION, before, event_types
 from analytics.lake.tables import (
     OTHER,
     RAW,
     Commit,
-    Location,
     NoLake,
     commit_at,
     copy_of,
     fingerprint,
     read_commits,
     read_exceptions,
-    table,
     table_name,
 )
 from analytics.log_rule import Exceptions, RecordedDecisions, verdict_on, with_fault

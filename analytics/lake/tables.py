@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from analytics import decoder, money
+from analytics.delta import METADATA, Location, table
 from analytics.envelope import event_types
 from analytics.errors import AnalyticsError
 from analytics.events import BrokenStream
@@ -29,10 +30,6 @@ APP = "daybook-lake"
 OTHER = "other"
 """The partition of `events_raw` for what is no event of a known type."""
 DECODING = tuple(Path(module.__file__ or "") for module in (upcasters, decoder, money))
-
-
-Location: TypeAlias = str | Path
-"""A folder, or the URI of one, for example `s3a://bucket/lake`. Only Delta's readers and writers open it."""
 
 
 class NoLake(AnalyticsError):
@@ -75,12 +72,6 @@ def copy_of(folder: Location, log: Mapping[str, str]) -> str:
     return f"{folder}/{name_of_log(log)}"
 
 
-def table(folder: Location, name: str) -> DeltaTable | None:
-    """None if nothing was written to it yet."""
-    path = f"{folder}/{name}"
-    return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
-
-
 def last_batch(folder: Location, name: str) -> int:
     """The number of the last batch in a table; 0: none."""
     delta = table(folder, name)
@@ -91,7 +82,7 @@ def batch_ends(folder: Location, batch: int) -> Offsets:
     """The end offsets of a batch, as its commit to `events_raw` states them. Raises NoLake."""
     raw = table(folder, RAW)
     for entry in raw.history(100) if raw else ():
-        content = msgspec.json.decode(entry.get("userMetadata") or "{}")
+        content = msgspec.json.decode(entry.get(METADATA) or "{}")
         if content.get("batch") == batch:
             return msgspec.convert(content["ends"], dict[str, dict[int, int]], str_keys=True, strict=False)
     raise NoLake(f"{folder} does not say where its last batch ends: remove it, and copy the log again")

@@ -1,21 +1,22 @@
 """The lake and the marts as views of DuckDB: what counts as of the last commit, money as decimals. Without a JVM."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from analytics.delta import Location, table
 from analytics.envelope import POSITION, event_types
 from analytics.lake.tables import (
     COMMITS,
     LOST,
     RAW,
-    Location,
     copy_of,
     read_commits,
     read_exceptions,
-    table,
     table_name,
 )
 from analytics.log_rule import EXCEPTION, stops
@@ -42,9 +43,11 @@ SELECT day, date_trunc('month', day)::DATE AS month, year(day) AS year, quarter(
 """
 
 
-def connect(lake: Location, marts: Path, articles: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """A view for each event type, `events_raw`, `commits`, and `events_lost` once a log was replaced; one for each mart
-    in the folder `marts`; `calendar`, a row per day from the first order to the last one; and `articles`, if there is a
+def connect(
+    lake: Location, marts: Mapping[str, DeltaTable], articles: Path | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A view for each event type, `events_raw`, `commits`, and `events_lost` once a log was replaced; one for each of
+    `marts`; `calendar`, a row per day from the first order to the last one; and `articles`, if there is a
     CSV file with sku and description. Raises NoLake."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     connection.execute("SET TimeZone = 'UTC'")
@@ -69,7 +72,7 @@ def connect(lake: Location, marts: Path, articles: Path | None = None) -> duckdb
         path = str(articles).replace("'", "''")
         read = f"FROM read_csv('{path}', header = true, all_varchar = true)"
         connection.execute(f"CREATE VIEW articles AS {read}")
-    for file in sorted(marts.glob("*/_log.json")):
-        files = str(file.parent / "*.parquet").replace("'", "''")
-        connection.execute(f"CREATE VIEW \"{file.parent.name}\" AS FROM '{files}'")
+    for name, mart in marts.items():
+        connection.register(f"{name}_rows", mart.to_pyarrow_dataset())
+        connection.execute(f"CREATE VIEW {name} AS FROM {name}_rows")  # SHOW TABLES lists it
     return connection

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from analytics.delta import METADATA, Location, table
 from analytics.envelope import ENVELOPE, EVENT_TOPICS, event_types, once, with_kind
 from analytics.errors import AnalyticsError
 from analytics.lake.reader import LakeLog, judged, log_at, log_before, records_of
@@ -26,7 +27,6 @@ from analytics.lake.tables import (
     OTHER,
     RAW,
     Commit,
-    Location,
     NoLake,
     batch_ends,
     copy_of,
@@ -35,7 +35,6 @@ from analytics.lake.tables import (
     name_of_log,
     read_commits,
     read_exceptions,
-    table,
     table_name,
 )
 from analytics.log_rule import (
@@ -225,7 +224,7 @@ class _Writer:
         writing = rows.write.format("delta").mode("append").option("mergeSchema", True)
         writing = writing.option("txnAppId", APP).option("txnVersion", batch)
         if content is not None:
-            writing = writing.option("userMetadata", json_text(content))
+            writing = writing.option(METADATA, json_text(content))
         if name == RAW:
             writing = writing.partitionBy("record")
         writing.save(f"{folder or self._copy}/{name}")

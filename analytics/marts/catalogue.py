@@ -1,23 +1,22 @@
 """The marts by name: the function of each, and its definition in `marts.yaml`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
 
 import msgspec
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from analytics import staging
+from analytics.delta import Location, last_commit, table
 from analytics.events import Events
 from analytics.evidence import aggregates
 from analytics.marts.customers import basket_pairs, customer_cohorts, customer_skus, customers, guests
 from analytics.marts.orders import daily_revenue, order_funnel, orders, saga_health
 from analytics.marts.stock import stock_ledger, stockouts
-
-LOG_FILE = "_log.json"
-"""In the folder of each output: what it was made of."""
 
 Table = Callable[..., DataFrame]
 """A mart's function. Its parameters name the frames that it is made of: functions of `staging`, or attributes of
@@ -127,3 +126,9 @@ _DEFINITIONS = msgspec.yaml.decode(
     Path(__file__).with_name("marts.yaml").read_bytes(), type=dict[str, Definition]
 )
 MARTS: Mapping[str, Mart] = {name: Mart(name, _DEFINITIONS[name], table) for name, table in TABLES.items()}
+
+
+def built(folder: Location, names: Iterable[str] = tuple(MARTS)) -> Mapping[str, DeltaTable]:
+    """Those of these marts that were published in a folder or URI; a commit of each says what it was made of."""
+    tables = ((name, table(folder, name)) for name in names)
+    return {name: delta for name, delta in tables if delta and last_commit(delta)[1].get("mart") == name}

@@ -8,19 +8,20 @@ from typing import Any
 
 import duckdb
 import msgspec
+from deltalake import DeltaTable
 
-from analytics.marts.catalogue import LOG_FILE, MARTS, Column, Mart
-from analytics.marts.checks import rows_of
+from analytics.delta import Location, last_commit
+from analytics.marts.catalogue import MARTS, Column, Mart, built
 from analytics.page import Markup, page, table
 
 NOT_BUILT = "not built"
 
 
-def catalogue_page(marts: Path, audit: Path, now: datetime) -> str:
-    """Returns the page. `marts`: the folder of the outputs; `audit`: the JSON of the last audit, if there was one."""
-    built = {name: _built(marts / name) for name in MARTS}
+def catalogue_page(marts: Location, audit: Path, now: datetime) -> str:
+    """Returns the page. `marts`: where the outputs are; `audit`: the JSON of the last audit, if there was one."""
+    tables = {name: _shown(delta) for name, delta in built(marts).items()}
     rows = [
-        (_link(name), mart.question, mart.definition.owner, *_state(built[name], now))
+        (_link(name), mart.question, mart.definition.owner, *_state(tables.get(name), now))
         for name, mart in MARTS.items()
     ]
     parts = [
@@ -29,22 +30,18 @@ def catalogue_page(marts: Path, audit: Path, now: datetime) -> str:
         table(("mart", "question", "owner", "rows", "built", "of events"), rows),
     ]
     for mart in MARTS.values():
-        parts += _section(mart, built[mart.name])
+        parts += _section(mart, tables.get(mart.name))
     return page("Daybook marts", parts)
 
 
-def _built(folder: Path) -> Mapping[str, Any] | None:
-    """LOG_FILE, with `rows`, `types` and `at` (when it was written); None if the mart was not built."""
-    try:
-        content: dict[str, Any] = msgspec.json.decode((folder / LOG_FILE).read_bytes())
-        at = datetime.fromtimestamp((folder / LOG_FILE).stat().st_mtime, UTC)
-    except FileNotFoundError:
-        return None
-    files = rows_of(folder)
+def _shown(delta: DeltaTable) -> dict[str, Any]:
+    """What its last commit says, with `rows`, `types` and `at` (when it was written)."""
+    at, content = last_commit(delta)
+    rows = delta.to_pyarrow_dataset()
     with duckdb.connect() as connection:
-        types = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE {files}").fetchall()}
-        (rows,) = connection.execute(f"SELECT count(*) FROM ({files})").fetchone() or (0,)
-    return content | {"rows": rows, "types": types, "at": at}
+        described = connection.register("mart", rows).execute("DESCRIBE mart").fetchall()
+    types = {name: kind for name, kind, *_ in described}
+    return {**content, "rows": rows.count_rows(), "types": types, "at": at}
 
 
 def _state(built: Mapping[str, Any] | None, now: datetime) -> tuple[str, str, str]:

@@ -1,44 +1,55 @@
 """Checks the rows of a mart against its definition before they are published; DuckDB reads what Spark wrote."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
+import pyarrow as pa
+from pyarrow.dataset import Dataset, FileSystemDataset
+from pyarrow.fs import LocalFileSystem
 
 from analytics.errors import AnalyticsError
 from analytics.marts.catalogue import Mart
+
+MEMORY, BATCH = "256MB", 16_384  # to sort, more is spilled; rows at a time
 
 
 class Unfit(AnalyticsError):
     """The rows of a mart contradict its definition, so they were not published."""
 
 
-def check(mart: Mart, files: Path, others: Mapping[str, Path]) -> int:
-    """Returns how many rules hold of all rows in the folder `files`. `others`: the folders of marts that saw the same
+@contextmanager
+def checked(
+    mart: Mart, rows: Dataset | pa.Table, others: Mapping[str, Dataset | pa.Table]
+) -> Iterator[tuple[int, pa.RecordBatchReader]]:
+    """Yields how many rules hold of all `rows`, and these in the order of the grain. `others`: marts that saw the same
     events; a column's reference to any other mart is not checked.
 
     Raises Unfit, with each rule that is broken and in how many rows."""
-    rows = rows_of(files)
-    with duckdb.connect() as connection:
-        written = [name for name, *_ in connection.execute(f"DESCRIBE {rows}").fetchall()]
-        if set(written) != set(mart.definition.columns):
-            differing = ", ".join(sorted(set(written) ^ set(mart.definition.columns)))
-            raise Unfit(f"{mart.name}: these columns are defined or written, not both: {differing}")
-        rules = _rules(mart, others)
-        counts = ", ".join(f"count(*) FILTER (NOT coalesce({rule}, false))" for rule in rules)
-        broken = connection.execute(f"SELECT {counts} FROM ({rows})").fetchone() or ()
-        key = ", ".join(mart.grain)
-        again = f"SELECT count(*) FROM (SELECT 1 FROM ({rows}) GROUP BY {key} HAVING count(*) > 1)"
-        twice = connection.execute(again).fetchone() or (0,)
-    reasons = [
-        f"{rule} (rows that break it: {count:,})" for rule, count in zip(rules, broken, strict=True) if count
-    ]
-    if twice[0]:
-        reasons.append(f"one row per {key} (keys with more: {twice[0]:,})")
-    if reasons:
-        raise Unfit(f"{mart.name} was not published. Broken: {'; '.join(reasons)}")
-    return len(rules) + 1
+    if differing := set(rows.schema.names) ^ set(mart.definition.columns):
+        names = ", ".join(sorted(differing))
+        raise Unfit(f"{mart.name}: these columns are defined or written, not both: {names}")
+    key = ", ".join(mart.grain)
+    counts = {rule: f"count(*) FILTER (NOT coalesce({rule}, false))" for rule in _rules(mart, others)}
+    counts[f"one row per {key}"] = f"count(*) - count(DISTINCT ({key}))"
+    with (
+        TemporaryDirectory() as spilled,
+        duckdb.connect(config={"temp_directory": spilled}) as connection,
+    ):
+        connection.execute("SET TimeZone = 'UTC'")
+        for name, table in {**others, "made": rows}.items():
+            if isinstance(table, FileSystemDataset) and isinstance(table.filesystem, LocalFileSystem):
+                connection.read_parquet(table.files).create_view(name)  # takes DuckDB half the memory
+            else:
+                connection.register(name, table)
+        broken = connection.execute(f"SELECT {', '.join(counts.values())} FROM made").fetchall()[0]
+        by_rule = dict(zip(counts, broken, strict=True))
+        if reasons := [f"{rule} (rows that break it: {count:,})" for rule, count in by_rule.items() if count]:
+            raise Unfit(f"{mart.name} was not published. Broken: {'; '.join(reasons)}")
+        connection.execute(f"SET memory_limit = '{MEMORY}'")
+        yield len(counts), connection.sql(f"FROM made ORDER BY {key}").to_arrow_reader(BATCH)
 
 
 def check_fresh(mart: Mart, copied: datetime, now: datetime) -> None:
@@ -51,7 +62,7 @@ def check_fresh(mart: Mart, copied: datetime, now: datetime) -> None:
         )
 
 
-def _rules(mart: Mart, others: Mapping[str, Path]) -> list[str]:
+def _rules(mart: Mart, others: Mapping[str, object]) -> list[str]:
     """Conditions on a row, in SQL."""
     rules = list(mart.definition.holds)
     for name, column in mart.definition.columns.items():
@@ -60,7 +71,7 @@ def _rules(mart: Mart, others: Mapping[str, Path]) -> list[str]:
             own.append(f'"{name}" IN ({", ".join(map(_literal, column.one_of))})')
         other, _, field = column.refers_to.partition(".")
         if other in others:
-            own.append(f'"{name}" IN (SELECT "{field}" FROM ({rows_of(others[other])}))')
+            own.append(f'"{name}" IN (SELECT "{field}" FROM "{other}")')
         absent = f'"{name}" IS NULL OR '
         rules += [absent + rule for rule in own] if column.optional else own or [f'"{name}" IS NOT NULL']
     return rules
@@ -68,8 +79,3 @@ def _rules(mart: Mart, others: Mapping[str, Path]) -> list[str]:
 
 def _literal(value: str | int) -> str:
     return str(value) if isinstance(value, int) else f"'{value}'"
-
-
-def rows_of(folder: Path) -> str:
-    """What DuckDB reads the files of a mart's folder with."""
-    return "FROM read_parquet('{}')".format(str(folder / "*.parquet").replace("'", "''"))

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from analytics.settings import located
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
-from infra.cli.audit import NOT_MADE, default_marts, lake_location, run_job
+from infra.cli.audit import NOT_MADE, lake_location, marts_location, run_job
 from infra.cli.inspect import own_settings, running_settings
 from infra.cli.load import DAY
 from infra.cli.output import fail, results
@@ -60,28 +61,28 @@ def run(
         Literal["log", "lake"], typer.Option("--from", help="Where to read the events.")
     ] = "log",
     as_read_by: Annotated[
-        Path | None, typer.Option(help="Only the events that this earlier output of a mart has read.")
-    ] = None,
+        str, typer.Option(help="Only the events that this earlier output of a mart has read.")
+    ] = "",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the output; default: DAYBOOK_MARTS, or in .daybook/.")
-    ] = None,
+        str, typer.Option(help="Folder or URI for the output; default: DAYBOOK_MARTS, or in .daybook/.")
+    ] = "",
 ) -> None:
-    """Build marts with Spark: each a folder of Parquet, with the offsets to which the log was read.
+    """Build marts with Spark: each a Delta table, with the offsets to which the log was read.
 
     `daybook analytics list` prints their names, and the question that each answers.
 
     Exit code 0: done. 2: it failed; marts that were not finished are unchanged.
     """
     settings = own_settings() if source == "lake" else running_settings(NOT_MADE)
-    target = (out or default_marts(settings)).absolute()
-    arguments = [*(marts or ()), "--out", str(target), "--from", source, "--knowledge", knowledge]
+    target = marts_location(settings, out)
+    arguments = [*(marts or ()), "--out", target, "--from", source, "--knowledge", knowledge]
     if source == "lake":
         arguments += ["--lake", lake_location(settings)]
     arguments += [
         part for option, t in (("--as-of", as_of), ("--known-by", known_by)) if t for part in (option, t)
     ]
-    if as_read_by is not None:
-        arguments += ["--as-read-by", str(as_read_by.absolute())]
+    if as_read_by:
+        arguments += ["--as-read-by", located(as_read_by)]
     raise typer.Exit(run_job("analytics.jobs.marts", arguments, settings))
 
 
@@ -102,9 +103,9 @@ def catalogue() -> None:
     from analytics.marts.catalogue_page import catalogue_page
 
     settings = own_settings()
-    marts = default_marts(settings).absolute()
-    marts.mkdir(parents=True, exist_ok=True)
-    target = marts / "index.html"
+    marts = marts_location(settings)
+    target = (settings.home / "marts" if "://" in marts else Path(marts)).absolute() / "index.html"
+    target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(catalogue_page(marts, settings.home / "audit" / "audit.json", datetime.now(UTC)))
     results.print(f"{target}")
 
@@ -114,7 +115,7 @@ DIFFERENT = 1
 
 @app.command("check-source")
 def check_source(
-    marts: Annotated[Path | None, typer.Option(help="The output of `daybook analytics run`.")] = None,
+    marts: Annotated[str, typer.Option(help="The output of `daybook analytics run`.")] = "",
     first: Annotated[
         datetime | None, typer.Option("--from", formats=[DAY], help="The first loaded day.")
     ] = None,
@@ -130,7 +131,7 @@ def check_source(
     # Only here: PySpark, which knows the marts' bounds, is slow to import.
     from infra.lab.source_check.checks import NotTogether, check, loaded_days, require_together
 
-    folder = marts or default_marts(StackSettings())
+    folder = marts_location(StackSettings(), marts)
     try:
         require_together(folder)
     except NotTogether as reason:

@@ -80,6 +80,6 @@ def lake_location(settings: StackSettings, named: str = "") -> str:
     return located(named or os.environ.get("DAYBOOK_LAKE") or str(settings.home / "lake"))
 
 
-def default_marts(settings: StackSettings) -> Path:
-    """The marts' folder unless a command names another."""
-    return Path(os.environ.get("DAYBOOK_MARTS") or settings.home / "marts")
+def marts_location(settings: StackSettings, named: str = "") -> str:
+    """The folder or URI of the marts: the one that a command has `named`, or the default."""
+    return located(named or os.environ.get("DAYBOOK_MARTS") or str(settings.home / "marts"))

@@ -233,7 +233,7 @@ def hold_campaign(
 ) -> None:
     """Hold every drill on two sites, one after the other, each on new sites. If interrupted, run it again.
 
-    A round takes about an hour. A drill whose promises were all kept with the same seed, as `drill runs`
+    A round takes about two hours on two cores. A drill whose promises were all kept with the same seed, as `drill runs`
     shows, is not held again.
     """
     held = {(run[1], run[2]) for run in read_runs(_runs()) if run[3] == "yes"}

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from analytics.terminal import Table
-from infra.cli.audit import default_marts, lake_location
+from infra.cli.audit import lake_location, marts_location
 from infra.cli.inspect import own_settings
 from infra.cli.output import fail, notes, results
 from infra.lab.retail.invoices import write_articles
@@ -31,6 +31,7 @@ def sql(query: Annotated[str, typer.Argument(help="SQL; without it, standard inp
 
     from analytics.lake.tables import NoLake
     from analytics.lake.views import connect
+    from analytics.marts.catalogue import built
 
     settings = own_settings()
     articles = settings.home.absolute() / "articles.csv"
@@ -38,7 +39,7 @@ def sql(query: Annotated[str, typer.Argument(help="SQL; without it, standard inp
         if not articles.exists() and settings.home.is_dir():
             with notes.status("reading what the articles are called, once"):
                 write_articles(articles)
-        lake, marts = lake_location(settings), default_marts(settings)
+        lake, marts = lake_location(settings), built(marts_location(settings))
         connection = connect(lake, marts, articles if articles.exists() else None)
         for statement in connection.extract_statements(query or sys.stdin.read()):
             connection.execute(statement)

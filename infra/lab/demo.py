@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from infra.lab.load.clients import Urls
 from infra.lab.load.shop import CLIENT_SECONDS, Shop
@@ -121,7 +121,7 @@ def mart_differences(folder: Path, expected: RetailExpectation) -> list[tuple[st
         (str(row["day"]), row["country"]): ExpectedDay(
             row["orders"], row["units"], int(row["gross"] * MICROS), int(row["refund"] * MICROS)
         )
-        for row in pq.read_table(folder).to_pylist()
+        for row in DeltaTable(folder).to_pyarrow_table().to_pylist()
         if str(row["day"]) in days
     }
     return sorted(key for key in mart.keys() | expected.days if mart.get(key) != expected.days.get(key))

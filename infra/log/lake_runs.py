@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from analytics.lake.tables import RAW, Location, NoLake, copy_of, read_commits, table
+from analytics.delta import Location, table
+from analytics.lake.tables import RAW, NoLake, copy_of, read_commits
 from analytics.lake.writer import LakeLogReplaced
 from analytics.log_rule import read_decisions
 from analytics.offsets import topic_ids

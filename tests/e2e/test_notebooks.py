@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from subprocess import Popen
 
 import httpx
@@ -11,7 +12,7 @@ import pytest
 from nbclient import NotebookClient
 
 from infra.base.ports import HOST
-from infra.cli.audit import default_marts
+from infra.cli.audit import marts_location
 from infra.cli.notebook import NOTEBOOKS, notebook_environment
 from infra.lab.retail.load_history import read_loaded
 from tests.e2e.shop import SECONDS, Shop
@@ -62,7 +63,7 @@ def loaded(shop: Shop) -> Shop:
 def publish(shop: Shop) -> None:
     """Makes what is read without Spark: a lake, marts, and the file of articles."""
     shop.run("analytics", "lake", "update")
-    if not (default_marts(shop.settings) / "customer_cohorts").exists():
+    if not Path(marts_location(shop.settings), "customer_cohorts").exists():
         shop.run("analytics", "run", "--from", "lake")
     shop.run("sql", "SHOW TABLES")
 

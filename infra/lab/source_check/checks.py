@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import msgspec
 import pyarrow as pa
 from pyarrow import csv
 
+from analytics.delta import Location, last_commit
+from analytics.marts.catalogue import built
 from analytics.marts.customers import LEAST_BASKETS, LEAST_SUPPORT, MOST_SKUS
 from infra.base.errors import DaybookError
 from infra.base.settings import ROOT
@@ -42,34 +43,35 @@ class Check:
     first: Sequence[str]
 
 
-def require_together(folder: Path) -> None:
+def require_together(folder: Location) -> None:
     """Raises NotTogether unless the marts in `folder` (of `daybook analytics run`) are of the same, whole log."""
-    absent = [name for name in NEEDED if not (folder / name / "_log.json").is_file()]
+    tables = built(folder)
+    absent = [name for name in NEEDED if name not in tables]
     if absent:
         raise NotTogether(f"not in {folder}: {', '.join(absent)}; `./daybook analytics run` makes them")
-    logs = [msgspec.json.decode((folder / name / "_log.json").read_bytes()) for name in NEEDED]
+    logs = [last_commit(tables[name])[1] for name in NEEDED]
     if any(log["as_of"] for log in logs):
         raise NotTogether("a mart is of an earlier moment: the file is compared with all that was loaded")
     if any(log["ends"] != logs[0]["ends"] for log in logs):
         raise NotTogether("the marts were read to different offsets: run them together")
 
 
-def loaded_days(marts: Path) -> tuple[date, date] | None:
+def loaded_days(marts: Location) -> tuple[date, date] | None:
     """The first and the last day on which the shop has an order; None where it has none."""
-    query = f"SELECT min(day), max(day) FROM read_parquet('{marts}/order_funnel/*.parquet')"
     with duckdb.connect() as connection:
-        first, last = connection.execute(query).fetchall()[0]
+        connection.register("order_funnel", built(marts)["order_funnel"].to_pyarrow_dataset())
+        first, last = connection.execute("SELECT min(day), max(day) FROM order_funnel").fetchall()[0]
     return None if first is None else (first, last)
 
 
-def check(marts: Path, first: date, last: date, file: Path = RETAIL_CSV) -> Iterator[Check]:
+def check(marts: Location, first: date, last: date, file: Path = RETAIL_CSV) -> Iterator[Check]:
     """Compare every figure that must agree exactly, for the days that are loaded."""
     views, *figures = _FIGURE.split(FIGURES.read_text("utf-8"))
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("sheet", _sheet(file))
-        for name in NEEDED:
-            connection.execute(f"CREATE VIEW {name} AS FROM read_parquet('{marts}/{name}/*.parquet')")
+        for name, delta in built(marts).items():
+            connection.register(name, delta.to_pyarrow_dataset())
         connection.execute(
             "CREATE TABLE cancelled AS SELECT order_id AS name FROM orders WHERE cancelled_at IS NOT NULL"
         )

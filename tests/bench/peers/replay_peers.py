@@ -66,7 +66,7 @@ def duckdb_fed(kafka: str, ends: Offsets) -> Totals:
 
 def duckdb_of_lake(lake: Path) -> Totals:
     """DuckDB on the same Delta tables that Spark reads."""
-    with connect(lake, lake / "no marts") as connection:
+    with connect(lake, {}) as connection:
         rows = connection.execute(
             "SELECT country, count(*), (sum(gross) * 1000000)::BIGINT, sum(units)::BIGINT, max(version) "
             "FROM order_confirmed GROUP BY country"

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import pyarrow.dataset as ds
 import pytest
 
+from analytics.delta import table
 from analytics.envelope import EVENT_TOPICS, POSITION, event_types
 from analytics.lake.tables import (
     LOST,
@@ -19,7 +20,6 @@ from analytics.lake.tables import (
     last_batch,
     name_of_log,
     read_commits,
-    table,
     table_name,
 )
 from analytics.offsets import topic_ids

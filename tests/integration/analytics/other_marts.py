@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 Rows = list[dict[str, Any]]
 MOVED = {"received": (1, 0), "returned": (1, 0), "adjusted": (1, 0), "issued": (-1, -1), "reserved": (0, 1)}
@@ -225,7 +225,7 @@ def differences(lake: duckdb.DuckDBPyConnection, out: Path) -> tuple[int, list[s
         lake.execute(helper)
     cells, different = 0, list[str]()
     for name, query in MARTS.items():
-        mart = pq.read_table(out / name)
+        mart = DeltaTable(out / name).to_pyarrow_table()
         columns = ", ".join(mart.column_names)
         again = lake.sql(f"SELECT {columns} FROM ({query})").to_arrow_table().to_pylist()
         cells += mart.num_rows * mart.num_columns

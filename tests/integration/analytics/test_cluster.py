@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from analytics.jobs.marts import Selection, events, sources
-from analytics.jobs.outputs import OutputReading, write
-from analytics.marts.catalogue import LOG_FILE, MARTS
+from analytics.jobs.outputs import OutputReading, read_earlier, write
+from analytics.marts.catalogue import MARTS
 from infra.base.ports import HOST
 from infra.base.settings import OFFSETS, StackSettings
 from infra.log.topics import create_topics
@@ -93,12 +93,12 @@ def test_a_job_on_the_cluster_makes_the_local_rows(
             MARTS[name].build(made_of),
             MARTS[name],
             OutputReading(ends={}),
-            here / name,
+            here,
         )
-        local = pq.read_table(here / name)
+        local = DeltaTable(here / name).to_pyarrow_table()
         assert local.num_rows > 0
-        assert pq.read_table(there / name).equals(local)
-        assert (there / name / LOG_FILE).exists()
+        assert DeltaTable(there / name).to_pyarrow_table().equals(local)
+        assert read_earlier(there, name).ends
 
     seen = json.loads((there / "seen.json").read_text())
     busy = [worker for worker, tasks in seen["tasks"].items() if worker != "driver" and tasks]

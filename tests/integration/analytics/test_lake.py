@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
+from analytics.delta import METADATA, Location, table
 from analytics.envelope import POSITION
 from analytics.lake import writer as lake_writer
 from analytics.lake.reader import open_lake
 from analytics.lake.tables import (
     RAW,
-    Location,
     NoLake,
     NotRecorded,
     compact,
@@ -26,10 +25,10 @@ from analytics.lake.tables import (
     fingerprint,
     lake_report,
     last_batch,
-    table,
 )
 from analytics.lake.views import connect
 from analytics.lake.writer import update
+from analytics.marts.catalogue import built
 from analytics.replay import Replay, replay
 from contracts.lock import load_lock
 from contracts.order.events import Line, OrderPlaced, OrderShipped
@@ -257,11 +256,13 @@ def test_sql_sees_what_counts_as_of_the_last_commit(
         commit(producer, topics.orders, [(placed(1), 1), (shipped(1), 2), (placed(2), 1)])
         commit(producer, topics.orders, [(placed(2), 1), (shipped(2), 2)])  # a forked stream: `o-2` stops
     update(spark, kafka, lake_uri, no_progress, [topics.orders])
-    pq.write_table(
-        pa.table({"order_id": ["o-1"], "gross": [Decimal("2.550000")]}), marts_file(tmp_path, "orders")
-    )
+    rows = pa.table({"order_id": ["o-1"], "gross": [Decimal("2.550000")]})
+    metadata = CommitProperties(custom_metadata={METADATA: '{"mart": "orders"}'})
+    write_deltalake(tmp_path / "orders", rows, commit_properties=metadata)
+    write_deltalake(tmp_path / "guests", rows)  # somebody else's table, with the name of a mart
+    assert [*built(tmp_path)] == ["orders"]
     (tmp_path / "articles.csv").write_text('sku,description\n22423,"REGENCY CAKESTAND, 3 TIER"\n')
-    connection = connect(lake_uri, tmp_path, tmp_path / "articles.csv")
+    connection = connect(lake_uri, built(tmp_path), tmp_path / "articles.csv")
     assert connection.sql("FROM articles").fetchall() == [("22423", "REGENCY CAKESTAND, 3 TIER")]
     assert connection.sql("SELECT order_id, gross FROM order_placed ORDER BY 1").fetchall() == [
         ("o-1", Decimal("2.550000")),
@@ -269,13 +270,9 @@ def test_sql_sees_what_counts_as_of_the_last_commit(
     ]
     assert connection.sql("SELECT order_id FROM order_shipped").fetchall() == [("o-1",)]
     assert connection.sql("SELECT order_id, gross FROM orders").fetchall() == [("o-1", Decimal("2.550000"))]
+    assert {"orders", "order_placed", "calendar"} <= {
+        name for (name,) in connection.sql("SHOW TABLES").fetchall()
+    }
     assert connection.sql("SELECT day, weekday FROM calendar").fetchall() == [(date(2011, 3, 13), "Sunday")]
     assert connection.sql("SELECT count(*) FROM events_raw").fetchall() == [(5,)]
     assert connection.sql("SELECT number FROM commits").fetchall() == [(1,)]
-
-
-def marts_file(folder: Path, mart: str) -> Path:
-    """The file of a mart's rows, in a folder that says that it is one."""
-    (folder / mart).mkdir()
-    (folder / mart / "_log.json").write_text("{}")
-    return folder / mart / "rows.parquet"

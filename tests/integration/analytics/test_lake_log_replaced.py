@@ -36,7 +36,7 @@ def test_a_lake_of_another_log_is_refused(
 
 @pytest.mark.full
 def test_what_a_replaced_log_had_alone_is_kept(
-    spark: SparkSession, kafka: str, topics: Topics, lake: Path, tmp_path: Path
+    spark: SparkSession, kafka: str, topics: Topics, lake: Path
 ) -> None:
     """A site is lost with what it had not sent yet; another event takes the place of one of these."""
     both, alone = [(placed(1), 1), (placed(2), 1)], [(shipped(1), 2), (placed(3), 1)]
@@ -55,7 +55,7 @@ def test_what_a_replaced_log_had_alone_is_kept(
     assert_same(spark, kafka, lake)
     assert lost_of(lake) == [("o-1", 2, "o-1-2"), ("o-3", 1, "o-3-1")]
     assert "2 events of a log that was replaced are not in this one" in lake_report(lake)
-    connection = connect(lake, tmp_path)
+    connection = connect(lake, {})
     assert connection.sql("SELECT count(*) FROM events_lost").fetchall() == [(2,)]
     assert connection.sql("SELECT id FROM order_shipped").fetchall() == [("o-1-2-away",)]
     events = open_lake(spark, lake, former.time).events.collect()

@@ -11,17 +11,17 @@ from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
+from analytics.delta import Location
 from analytics.envelope import POSITION
 from analytics.events import BrokenStream
 from analytics.jobs import lake_marts, outputs
 from analytics.jobs.lake_marts import LakeMarts
 from analytics.jobs.marts import Selection, publish
-from analytics.jobs.outputs import OutputReading
+from analytics.jobs.outputs import OutputReading, read_earlier
 from analytics.lake.reader import open_lake
 from analytics.lake.tables import copy_of, read_commits, read_exceptions
 from analytics.lake.writer import update
@@ -35,6 +35,11 @@ from tests.integration.analytics.log_writer import Topics, write_raw, writer
 from tests.integration.analytics.test_lake import no_progress
 
 FEW = ("orders", "daily_revenue", "customer_skus")
+FOLLOWING_JOB = """
+from analytics.jobs import arguments, lake_marts, marts
+lake_marts.FOLLOW_FROM = 0
+arguments.run_job(marts.make)
+"""
 
 
 class Shop:
@@ -70,12 +75,21 @@ class Shop:
         whole.orders.unpersist()
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = pq.read_table(self.out / name).to_pylist()
+        rows: list[dict[str, Any]] = DeltaTable(self.out / name).to_pyarrow_table().to_pylist()
         return rows
 
 
 @pytest.fixture
-def shop(spark: SparkSession, kafka: str, topics: Topics, lake: Path, tmp_path: Path) -> Shop:
+def shop(
+    spark: SparkSession,
+    kafka: str,
+    topics: Topics,
+    lake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Shop:
+    """Its marts follow, as those of a large lake."""
+    monkeypatch.setattr(lake_marts, "FOLLOW_FROM", 0)
     shop = Shop(spark, kafka, topics, lake, tmp_path / "marts")
     shop.log.grow(orders=60, events=300)
     shop.copy()
@@ -86,7 +100,7 @@ def shop(spark: SparkSession, kafka: str, topics: Topics, lake: Path, tmp_path: 
 def test_what_has_not_changed_is_kept(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
 
-    def write(rows: DataFrame, mart: Mart, reading: OutputReading, folder: Path) -> None:
+    def write(rows: DataFrame, mart: Mart, reading: OutputReading, folder: Location) -> None:
         written.append(mart.name)
         outputs.write(rows, mart, reading, folder)
 
@@ -107,6 +121,10 @@ def test_what_has_not_changed_is_kept(shop: Shop, monkeypatch: pytest.MonkeyPatc
         producer.commit_transaction(30)
     shop.copy()
     assert shop.kept(*FEW) == [*FEW]
+    monkeypatch.setattr(lake_marts, "FOLLOW_FROM", 10**6)
+    monkeypatch.setattr(lake_marts, "refreshed", None)  # marts of so few records are made anew
+    shop.publish(*FEW)
+    shop.check(*FEW)
     monkeypatch.setattr(lake_marts, "code_fingerprint", lambda: "other code")
     assert shop.kept(*FEW) == [], "other code would not have made these rows"
 
@@ -184,17 +202,16 @@ def _leaves_alone(shop: Shop, names: list[str]) -> None:
 
 def _killed(shop: Shop, mart: str, environment: Mapping[str, str]) -> None:
     """Runs the job until it has replaced this mart, and kills it in the middle of the next."""
-    file = shop.out / mart / "_log.json"
-    before = file.stat().st_ino
+    before = read_earlier(shop.out, mart).updated
     where = ("--from", "lake", "--lake", str(shop.lake), "--out", str(shop.out))
     job = subprocess.Popen(
-        [sys.executable, "-m", "analytics.jobs.marts", *where],
+        [sys.executable, "-c", FOLLOWING_JOB, *where],
         env={**os.environ, **environment, "DAYBOOK_KAFKA": shop.kafka, "DAYBOOK_SPARK_MASTER": "local[2]"},
         start_new_session=True,
     )
     try:
         wait_until(
-            lambda: job.poll() is not None or (file.exists() and file.stat().st_ino != before),
+            lambda: job.poll() is not None or read_earlier(shop.out, mart).updated != before,
             f"{mart} is replaced",
             240,
             every=0.005,

@@ -9,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from analytics.jobs.outputs import OutputReading, write
+from analytics.jobs.outputs import UNCHECKED, OutputReading, write
 from analytics.marts.catalogue import MARTS, Column, Definition, Mart
 from infra.base.waiting import wait_until
 from infra.log.topics import create_topics
@@ -21,34 +22,38 @@ MART = Mart("orders", KEYS, MARTS["orders"].table)
 SECONDS = 240
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
 @pytest.mark.full
 def test_a_killed_job_leaves_the_output_before_it(
     spark: SparkSession, kafka: str, tmp_path: Path, spark_environment: Mapping[str, str]
 ) -> None:
     create_topics(kafka)
-    out, aside = tmp_path / "orders", tmp_path / ".orders.new"
+    unchecked = tmp_path / UNCHECKED / "orders"
     rows = spark.createDataFrame([("o-1",)], "order_id string")
     reading = OutputReading(ends={})
-    write(rows, MART, reading, out)
-    before = content(out)
+    write(rows, MART, reading, tmp_path)
+    assert not [*unchecked.rglob("*.parquet")]
+    before = DeltaTable(tmp_path / "orders")
     job = subprocess.Popen(
         [sys.executable, "-m", "analytics.jobs.marts", "orders", "--out", str(tmp_path)],
         env={**os.environ, **spark_environment, "DAYBOOK_KAFKA": kafka, "DAYBOOK_SPARK_MASTER": "local[2]"},
         start_new_session=True,
     )
     try:
-        wait_until(lambda: aside.exists() or job.poll() is not None, "it writes", SECONDS, every=0.0005)
+        wait_until(
+            lambda: [*unchecked.rglob("*.parquet")] or job.poll() is not None,
+            "it writes",
+            SECONDS,
+            every=0.0005,
+        )
         assert job.poll() is None, "it ended before it wrote"
     finally:
         with suppress(ProcessLookupError):
             os.killpg(job.pid, signal.SIGKILL)
         job.wait(60)
-    assert aside.exists(), "it was killed too late"
-    assert content(out) == before
-    write(rows, MART, reading, out)
-    assert not aside.exists()
-    assert content(out).keys() != before.keys(), "Spark names files anew: this is the next run's output"
+    assert [*unchecked.rglob("*.parquet")], "it was killed too late"
+    assert DeltaTable(tmp_path / "orders").version() == before.version()
+    write(rows, MART, reading, tmp_path)
+    assert not [*unchecked.rglob("*.parquet")]
+    again = DeltaTable(tmp_path / "orders")
+    assert again.version() > before.version()
+    assert again.to_pyarrow_table() == before.to_pyarrow_table(), "who reads the former rows may go on"

@@ -21,6 +21,6 @@ def test_other_code_computes_the_same_marts(
     shop.copy()
     shop.publish(*MARTS)
     assert other_marts.MARTS.keys() == MARTS.keys()
-    cells, different = other_marts.differences(connect(lake, tmp_path / "none"), shop.out)
+    cells, different = other_marts.differences(connect(lake, {}), shop.out)
     assert different == []
     assert cells > 10_000

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pyspark
 import pytest
+from deltalake import DeltaTable
 
 from analytics.session import ROOT
 from infra.log.topics import create_topics
@@ -39,4 +39,4 @@ def test_the_command_line_of_spark_submit_decides(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert pq.read_table(tmp_path / "guests").column_names
+    assert DeltaTable(tmp_path / "guests").schema().fields

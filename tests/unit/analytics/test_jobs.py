@@ -31,7 +31,7 @@ def test_help_teaches(job: str, option: str) -> None:
 @pytest.mark.parametrize(
     ("job", "arguments", "reason"),
     [
-        ("analytics.jobs.audit", ("--expectation", "absent.json"), "absent.json is not a file"),
+        ("analytics.jobs.audit", ("--expectation", "absent.json"), "does not exist"),
         ("analytics.jobs.audit", ("--wait", "soon"), "not a valid float"),
         ("analytics.jobs.lake", ("forget",), "is not one of"),
         ("analytics.jobs.held_by_hour", (), "--out"),
@@ -39,7 +39,7 @@ def test_help_teaches(job: str, option: str) -> None:
         ("analytics.jobs.marts", ("--out", "/nowhere/else"), "can be written to"),
         ("analytics.jobs.marts", ("weekly_revenue", "--out", "x"), "there is no mart 'weekly_revenue'"),
         ("analytics.jobs.marts", ("--as-of", "march", "--out", "x"), "neither a day nor a time"),
-        ("analytics.jobs.marts", ("--as-read-by", "absent", "--out", "x"), "names no offsets"),
+        ("analytics.jobs.marts", ("--as-read-by", "absent", "--out", "x"), "there is no mart in"),
     ],
 )
 def test_a_wrong_argument_is_refused(job: str, arguments: tuple[str, ...], reason: str) -> None:
@@ -47,6 +47,15 @@ def test_a_wrong_argument_is_refused(job: str, arguments: tuple[str, ...], reaso
     assert refused.returncode == 2
     assert reason in refused.stderr
     assert "starting Spark" not in refused.stderr
+
+
+def test_a_mart_takes_no_place_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "guests").mkdir()
+    (tmp_path / "guests" / "list.txt").touch()
+    options = ("--out", str(tmp_path), "--from", "lake")
+    refused = run("analytics.jobs.marts", "guests", *options, DAYBOOK_SPARK_JARS=str(tmp_path))
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"daybook: {tmp_path}/guests is no mart of this version: remove it")
 
 
 def test_a_cluster_that_does_not_respond_is_said_in_one_line(tmp_path: Path) -> None:

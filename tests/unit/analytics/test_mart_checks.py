@@ -1,17 +1,16 @@
 """What `marts.yaml` says of a mart is checked before it is published."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from analytics.marts.catalogue import MARTS, TABLES, Column, Definition, Mart
 from analytics.marts.catalogue_page import catalogue_page
-from analytics.marts.checks import Unfit, check, check_fresh
+from analytics.marts.checks import Unfit, check_fresh, checked
 
 COLUMNS = {
     "sku": Column("the article", refers_to="articles.sku"),
@@ -25,20 +24,17 @@ MOVES = Mart(
 GOOD = [("a", 1, "received", 3), ("a", 2, "issued", 1), ("b", 1, "received", 2)]
 
 
-def written(folder: Path, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Path:
-    folder.mkdir()
-    columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
-    pq.write_table(pa.table(columns), folder / "part-0.parquet")
-    return folder
+OTHERS = {"articles": pa.table({"sku": ["a", "b"]})}
 
 
-@pytest.fixture
-def others(tmp_path: Path) -> Mapping[str, Path]:
-    return {"articles": written(tmp_path / "articles", ["sku"], [("a",), ("b",)])}
+def written(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    return pa.table({name: [row[index] for row in rows] for index, name in enumerate(names)})
 
 
-def test_correct_rows_are_counted_by_their_rules(tmp_path: Path, others: Mapping[str, Path]) -> None:
-    assert check(MOVES, written(tmp_path / "moves", list(COLUMNS), GOOD), others) == 5
+def test_correct_rows_are_counted_by_their_rules() -> None:
+    with checked(MOVES, written(list(COLUMNS), GOOD[::-1]), OTHERS) as (rules, rows):
+        assert rules == 5
+        assert [tuple(row.values()) for row in rows.read_all().to_pylist()] == GOOD, "by sku and day"
 
 
 @pytest.mark.parametrize(
@@ -51,23 +47,28 @@ def test_correct_rows_are_counted_by_their_rules(tmp_path: Path, others: Mapping
         (("a", 3, "issued", 0), "units > 0"),
     ],
 )
-def test_a_row_that_breaks_a_rule_is_refused(
-    tmp_path: Path, others: Mapping[str, Path], row: tuple[Any, ...], reason: str
-) -> None:
-    with pytest.raises(Unfit, match="moves was not published") as refused:
-        check(MOVES, written(tmp_path / "moves", list(COLUMNS), [*GOOD, row]), others)
+def test_a_row_that_breaks_a_rule_is_refused(row: tuple[Any, ...], reason: str) -> None:
+    with (
+        pytest.raises(Unfit, match="moves was not published") as refused,
+        checked(MOVES, written(list(COLUMNS), [*GOOD, row]), OTHERS),
+    ):
+        pass
     assert reason in str(refused.value)
     assert str(refused.value).count("1)") == 1
 
 
-def test_a_column_without_a_definition_is_refused(tmp_path: Path) -> None:
+def test_a_column_without_a_definition_is_refused() -> None:
     rows = [(*row, 0) for row in GOOD]
-    with pytest.raises(Unfit, match="not both: extra"):
-        check(MOVES, written(tmp_path / "moves", [*COLUMNS, "extra"], rows), {})
+    with (
+        pytest.raises(Unfit, match="not both: extra"),
+        checked(MOVES, written([*COLUMNS, "extra"], rows), {}),
+    ):
+        pass
 
 
-def test_a_reference_to_a_mart_of_other_events_is_not_checked(tmp_path: Path) -> None:
-    assert check(MOVES, written(tmp_path / "moves", list(COLUMNS), [("z", 1, "issued", 1)]), {}) == 5
+def test_a_reference_to_a_mart_of_other_events_is_not_checked() -> None:
+    with checked(MOVES, written(list(COLUMNS), [("z", 1, "issued", 1)]), {}) as (rules, _):
+        assert rules == 5
 
 
 @pytest.mark.parametrize("mart", MARTS.values(), ids=MARTS)

@@ -1,4 +1,4 @@
-"""An output is replaced completely or not at all; the next job repairs what a killed job left."""
+"""An output replaces an earlier one, and nothing else."""
 
 from pathlib import Path
 from typing import cast
@@ -8,21 +8,8 @@ from pyspark.sql import DataFrame
 
 from analytics.evidence.report import Aside, Verdict
 from analytics.jobs.audit import write_report
-from analytics.jobs.outputs import Occupied, OutputReading, replaced, write
+from analytics.jobs.outputs import Occupied, OutputReading, write
 from analytics.marts.catalogue import MARTS
-
-
-def written(folder: Path, text: str) -> None:
-    with replaced(folder) as fresh:
-        fresh.mkdir()
-        (fresh / "rows").write_text(text)
-
-
-def test_the_new_output_takes_the_place_of_the_old(tmp_path: Path) -> None:
-    for text in ("old", "new"):
-        written(tmp_path / "out", text)
-        assert (tmp_path / "out/rows").read_text() == text
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_the_audits_report_leaves_what_else_is_in_its_folder(tmp_path: Path) -> None:
@@ -36,24 +23,8 @@ def test_the_audits_report_leaves_what_else_is_in_its_folder(tmp_path: Path) -> 
 
 
 def test_a_mart_does_not_replace_what_is_no_mart(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("kept")
-    reading = OutputReading(ends={})
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "mine").write_text("kept")
     with pytest.raises(Occupied, match="--out"):
-        write(cast(DataFrame, None), MARTS["orders"], reading, tmp_path)
-    assert (tmp_path / "mine").read_text() == "kept"
-
-
-def test_a_failure_leaves_the_old_output(tmp_path: Path) -> None:
-    written(tmp_path / "out", "old")
-    with pytest.raises(RuntimeError), replaced(tmp_path / "out") as fresh:
-        fresh.mkdir()
-        raise RuntimeError
-    assert (tmp_path / "out/rows").read_text() == "old"
-
-
-def test_killed_between_two_renames_the_old_output_comes_back(tmp_path: Path) -> None:
-    written(tmp_path / "out", "old")
-    (tmp_path / "out").rename(tmp_path / ".out.old")
-    with pytest.raises(RuntimeError), replaced(tmp_path / "out"):
-        raise RuntimeError
-    assert (tmp_path / "out/rows").read_text() == "old"
+        write(cast(DataFrame, None), MARTS["orders"], OutputReading(ends={}), tmp_path)
+    assert (tmp_path / "orders" / "mine").read_text() == "kept"

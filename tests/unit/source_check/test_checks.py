@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import CommitProperties, write_deltalake
 
+from analytics.delta import METADATA
 from infra.lab.source_check.checks import Check, NotTogether, check, loaded_days, require_together
 
 FILE = """InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country
@@ -103,11 +104,15 @@ def marts() -> dict[str, list[dict[str, Any]]]:
 def written(outputs: dict[str, list[dict[str, Any]]], folder: Path, **other_log: Any) -> Path:
     """`outputs` as `daybook analytics run` leaves them, with `other_log` of the orders."""
     for name, rows in outputs.items():
-        (folder / name).mkdir(parents=True)
-        log = {"as_of": None, "ends": {"stock.events": 7}, **(other_log if name == "orders" else {})}
-        (folder / name / "_log.json").write_text(json.dumps(log))
+        log = {
+            "mart": name,
+            "as_of": None,
+            "ends": {"stock.events": 7},
+            **(other_log if name == "orders" else {}),
+        }
         table = pa.Table.from_pylist(rows) if rows else NO_PAIRS.empty_table()
-        pq.write_table(table, folder / name / "part-0.parquet")
+        metadata = CommitProperties(custom_metadata={METADATA: json.dumps(log)})
+        write_deltalake(folder / name, table, commit_properties=metadata)
     return folder
 
 
