@@ -107,7 +107,7 @@ def _run_on_sites(drill: Drill[Any, Any], seed: int, out: Path | None, running: 
     if settings.stack == "compose" and not running:
         os.environ["COMPOSE_PROJECT_NAME"] = DRILL_PROJECT
     pair = Pair(settings)
-    folder = _folder(out, home_settings(StackSettings()), f"{name}-{seed}")
+    folder = _folder(out, f"{name}-{seed}")
     try:
         if not running:
             notes.print("Starting two sites for the drill.")
@@ -140,7 +140,7 @@ def _run_on_cluster(drill: Drill[Any, Any], seed: int, out: Path | None) -> None
     """On a new cluster, whose folder is removed before the next drill."""
     home = home_settings(StackSettings())
     own = home.home / "drill-cluster"
-    folder = _folder(out, home, f"{drill.name.replace(' ', '-')}-{seed}")
+    folder = _folder(out, f"{drill.name.replace(' ', '-')}-{seed}")
     shutil.rmtree(own, ignore_errors=True)
     try:
         with (
@@ -193,7 +193,7 @@ def break_containers(
         with notes.status("") as status:
             shop = containers.running_shop(settings)
             faults = containers.choose(shop.running, failures, names, Random(f"containers {seed}"))
-            folder = _folder(out, settings, f"containers-{seed}")
+            folder = _folder(out, f"containers-{seed}")
             report = containers.break_containers(faults, held).run(shop, seed, folder, status.update)
     except FAILURES as reason:
         fail(str(reason))
@@ -208,8 +208,8 @@ def _typed(failures: list[Failure], names: list[str], held: float, seed: int) ->
     return " ".join(["./daybook --stack compose drill containers", *options, f"--seed {seed}"])
 
 
-def _folder(out: Path | None, settings: StackSettings, name: str) -> Path:
-    folder = out or settings.home / "drills" / name
+def _folder(out: Path | None, name: str) -> Path:
+    folder = out or _runs().parent / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -255,18 +255,9 @@ def _in_own_process(name: str, seed: int) -> int:
     """Hold a drill and return the exit code. Clients of Kafka that outlive a drill have its sites' certificates."""
     settings = StackSettings()
     own = {"DAYBOOK_HOME": str(settings.named_home), "DAYBOOK_STACK": "embedded"}
-    command = (
-        sys.executable,
-        "-m",
-        "infra.cli",
-        "--stack",
-        settings.stack,
-        "drill",
-        name,
-        "--seed",
-        str(seed),
-    )
-    return subprocess.run(command, env=os.environ | own, check=False).returncode
+    daybook = (sys.executable, "-m", "infra.cli", "--stack", settings.stack)
+    typed = (*daybook, "drill", name, "--seed", str(seed))
+    return subprocess.run(typed, env=os.environ | own, check=False).returncode
 
 
 @app.command("runs")

@@ -31,7 +31,7 @@ def test_help_teaches(job: str, option: str) -> None:
 @pytest.mark.parametrize(
     ("job", "arguments", "reason"),
     [
-        ("analytics.jobs.audit", ("--expectation", "absent.json"), "does not exist"),
+        ("analytics.jobs.audit", ("--expectation", "absent.json"), "File 'absent.json' does not exist"),
         ("analytics.jobs.audit", ("--wait", "soon"), "not a valid float"),
         ("analytics.jobs.lake", ("forget",), "is not one of"),
         ("analytics.jobs.held_by_hour", (), "--out"),
