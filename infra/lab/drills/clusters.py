@@ -72,10 +72,8 @@ def weakened(drill: Drill[Sides, Observed], name: str, claim: str) -> Drill[Side
         return observed
 
     promises = (*drill.promises, _all_replicas_return)
-    slower = replace(of_drill, rate=RATE)
-    return replace(
-        drill, name=name, claim=claim, clients=slower, faults=with_losses, promises=promises, brokers=CLUSTER
-    )
+    slow = replace(drill, clients=replace(of_drill, rate=RATE), minutes=2 * drill.minutes, brokers=CLUSTER)
+    return replace(slow, name=name, claim=claim, faults=with_losses, promises=promises)
 
 
 def _all_replicas_return(course: Course[Sides], _: object) -> None:

@@ -142,7 +142,7 @@ class Drill(Generic[R, Observed]):
     and return what was observed, which the `promises` receive.
 
     A drill that needs no shop has neither clients nor faults: each promise is an experiment of its own. `brokers`: how
-    many each of two sites has.
+    many each of two sites has. `minutes`: about how long it takes on two cores.
     """
 
     name: str
@@ -152,6 +152,7 @@ class Drill(Generic[R, Observed]):
     clients: Clients | None = None
     faults: Callable[[Course[R]], Observed] | None = None
     brokers: int = 1
+    minutes: int = 6
 
     def run(self, target: Any, seed: int, folder: Path, show: Show) -> DrillReport:
         """Run the drill on this target. Raises DaybookError where it cannot be completed."""

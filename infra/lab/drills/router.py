@@ -116,4 +116,5 @@ def routed(switches: int = SWITCHES, orders: int = ORDERS, rate: float = RATE) -
         clients=Clients("o", rate=rate),
         faults=lambda course: _switch(course, switches, orders),
         promises=(all_have_outcomes, _errors_are_503s, _keys_have_one_response, _nothing_is_lost),
+        minutes=30,
     )

@@ -161,4 +161,5 @@ FAILBACK = Drill(
         report_names_nothing,
         sites_are_equal,
     ),
+    minutes=18,
 )
