@@ -37,6 +37,8 @@ EVERYWHERE = {
     "spark.sql.inMemoryColumnarStorage.batchSize": "1000",
     # Ids are ten times larger in memory than in files, and more: a join must not hold millions of them in each process.
     "spark.sql.sources.fileCompressionFactor": "10",
+    # Java code for a plan is compiled once and kept for the next time: the marts need more than Spark's 100 classes.
+    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.ui.showConsoleProgress": "false",
     # Spark renders a plan whenever it changes, for its page: those of the marts have thousands of lines.
     "spark.sql.maxPlanStringLength": "10000",
