@@ -81,8 +81,7 @@ def sources(session: SparkSession, log: Replay, selection: Selection) -> Sources
     return Sources(log, staging.outgoing_commands(commands, load_lock()))
 
 
-NAMED_RECORDS = 20
-WIDTH = 160
+NAMED_RECORDS, WIDTH = 20, 160
 
 
 def run(names: Sequence[str], selection: Selection, out: Location, settings: AnalyticsSettings) -> None:
@@ -183,11 +182,7 @@ def make(
     *,
     out: Annotated[
         str,
-        typer.Option(
-            parser=arguments.writable,
-            metavar="DIR",
-            help="Each mart (re)places its own table in it, or in this URI.",
-        ),
+        typer.Option(parser=arguments.writable, metavar="DIR", help="Where each has its table; or a URI."),
     ],
     source: Annotated[Literal["log", "lake"], typer.Option("--from")] = "log",
     lake: Annotated[str, typer.Option(help="The lake's folder or URI; default: DAYBOOK_LAKE.")] = "",
@@ -196,21 +191,15 @@ def make(
     ] = None,
     knowledge: Annotated[
         Knowledge,
-        typer.Option(
-            help="As of T: what had happened by then in business time, or what the lake had recorded by then."
-        ),
+        typer.Option(help="As of T: what had happened by then, or what the lake had recorded by then."),
     ] = "happened",
     known_by: Annotated[
         datetime | None,
-        typer.Option(
-            parser=_moment, metavar="T", help="Only what the lake had recorded by then, also with --as-of."
-        ),
+        typer.Option(parser=_moment, metavar="T", help="Only what the lake had by then, also with --as-of."),
     ] = None,
     as_read_by: Annotated[
         OutputReading | None,
-        typer.Option(
-            parser=_earlier, metavar="DIR", help="Only what this earlier output of a mart has seen."
-        ),
+        typer.Option(parser=_earlier, metavar="DIR", help="Only what this earlier output has seen."),
     ] = None,
 ) -> None:
     """Build marts from the whole history; without names, all of them."""

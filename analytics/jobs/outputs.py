@@ -25,8 +25,7 @@ from analytics.terminal import Table
 UNCHECKED = "unchecked"
 READERS_HOURS = 1
 """So long a reader of the former rows may still open their files."""
-SHOWN_ROWS = 5
-SHOWN_COLUMNS = 10
+SHOWN_ROWS, SHOWN_COLUMNS = 5, 10
 
 
 class Occupied(AnalyticsError):
@@ -77,10 +76,8 @@ def write(frame: DataFrame, mart: Mart, reading: OutputReading, out: Location) -
             rows,
             mode="overwrite",
             schema_mode="overwrite",
-            writer_properties=WriterProperties(compression="ZSTD"),
-            commit_properties=CommitProperties(
-                custom_metadata={METADATA: msgspec.json.encode(content).decode()}
-            ),
+            writer_properties=WriterProperties(compression="ZSTD", max_row_group_size=100_000),  # in memory
+            commit_properties=CommitProperties({METADATA: msgspec.json.encode(content).decode()}),
         )
     store.delete_dir(mart.name)
 

@@ -1,6 +1,6 @@
 """Checks the rows of a mart against its definition before they are published; DuckDB reads what Spark wrote."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from pyarrow.fs import LocalFileSystem
 from analytics.errors import AnalyticsError
 from analytics.marts.catalogue import Mart
 
-MEMORY, BATCH = "256MB", 16_384  # to sort, more is spilled; rows at a time
+MEMORY, BATCH = "256MB", 16_384  # beyond that, DuckDB spills; rows at a time
 
 
 class Unfit(AnalyticsError):
@@ -33,10 +33,10 @@ def checked(
         raise Unfit(f"{mart.name}: these columns are defined or written, not both: {names}")
     key = ", ".join(mart.grain)
     counts = {rule: f"count(*) FILTER (NOT coalesce({rule}, false))" for rule in _rules(mart, others)}
-    counts[f"one row per {key}"] = f"count(*) - count(DISTINCT ({key}))"
+    distinct = f"SELECT (SELECT count(*) FROM made) - count(*) FROM (SELECT DISTINCT {key} FROM made)"
     with (
         TemporaryDirectory() as spilled,
-        duckdb.connect(config={"temp_directory": spilled}) as connection,
+        duckdb.connect(config={"temp_directory": spilled, "memory_limit": MEMORY}) as connection,
     ):
         connection.execute("SET TimeZone = 'UTC'")
         for name, table in {**others, "made": rows}.items():
@@ -46,10 +46,12 @@ def checked(
                 connection.register(name, table)
         broken = connection.execute(f"SELECT {', '.join(counts.values())} FROM made").fetchall()[0]
         by_rule = dict(zip(counts, broken, strict=True))
+        # One at a time, as queries that can spill: such a set of a large mart does not fit into the memory.
+        for rule, query in (_references(mart, others) | {f"one row per {key}": distinct}).items():
+            by_rule[rule] = connection.execute(query).fetchall()[0][0]
         if reasons := [f"{rule} (rows that break it: {count:,})" for rule, count in by_rule.items() if count]:
             raise Unfit(f"{mart.name} was not published. Broken: {'; '.join(reasons)}")
-        connection.execute(f"SET memory_limit = '{MEMORY}'")
-        yield len(counts), connection.sql(f"FROM made ORDER BY {key}").to_arrow_reader(BATCH)
+        yield len(by_rule), connection.sql(f"FROM made ORDER BY {key}").to_arrow_reader(BATCH)
 
 
 def check_fresh(mart: Mart, copied: datetime, now: datetime) -> None:
@@ -62,19 +64,28 @@ def check_fresh(mart: Mart, copied: datetime, now: datetime) -> None:
         )
 
 
-def _rules(mart: Mart, others: Mapping[str, object]) -> list[str]:
+def _rules(mart: Mart, others: Container[str]) -> list[str]:
     """Conditions on a row, in SQL."""
     rules = list(mart.definition.holds)
     for name, column in mart.definition.columns.items():
-        own = []
         if column.one_of:
-            own.append(f'"{name}" IN ({", ".join(map(_literal, column.one_of))})')
+            absent = f'"{name}" IS NULL OR ' if column.optional else ""
+            rules.append(f'{absent}"{name}" IN ({", ".join(map(_literal, column.one_of))})')
+        elif not column.optional and column.refers_to.partition(".")[0] not in others:
+            rules.append(f'"{name}" IS NOT NULL')
+    return rules
+
+
+def _references(mart: Mart, others: Container[str]) -> dict[str, str]:
+    """By rule, how many rows break it, in SQL: those without a row of another mart."""
+    queries = {}
+    for name, column in mart.definition.columns.items():
         other, _, field = column.refers_to.partition(".")
         if other in others:
-            own.append(f'"{name}" IN (SELECT "{field}" FROM "{other}")')
-        absent = f'"{name}" IS NULL OR '
-        rules += [absent + rule for rule in own] if column.optional else own or [f'"{name}" IS NOT NULL']
-    return rules
+            rule = f'made."{name}" = "{other}"."{field}"'
+            absent = f'"{name}" IS NULL' if column.optional else "false"
+            queries[rule] = f'SELECT count(*) FROM made ANTI JOIN "{other}" ON {rule} WHERE NOT {absent}'
+    return queries
 
 
 def _literal(value: str | int) -> str:

@@ -43,7 +43,8 @@ def test_correct_rows_are_counted_by_their_rules() -> None:
         (("a", 1, "issued", 1), "one row per sku, day"),
         (("a", None, "issued", 1), '"day" IS NOT NULL'),
         (("a", 3, "lost", 1), "\"kind\" IN ('received', 'issued')"),
-        (("c", 3, "issued", 1), '"sku" IN (SELECT'),
+        (("c", 3, "issued", 1), 'made."sku" = "articles"."sku"'),
+        ((None, 3, "issued", 1), 'made."sku" = "articles"."sku"'),
         (("a", 3, "issued", 0), "units > 0"),
     ],
 )
