@@ -17,13 +17,6 @@ ENVELOPE = (
     *(*POSITION, "entity", "id", "type", "version", "recorded_at"),
     *("correlation_id", "causation_id", "epoch", "schema_id"),
 )
-# What `with_columns` makes.
-LOG_COLUMNS = """
-    topic string, partition int, offset long, entity string, id string, type string, version int,
-    recorded_at timestamp, correlation_id string, causation_id string, epoch long, schema_id long,
-    value binary
-"""
-
 REQUIRED = ("ce_id", "ce_type", "ce_subject", "ce_source", "ce_correlationid", "ce_causationid")
 OPTIONAL = ("ce_requesthash", "ce_transaction", "traceparent")
 NUMBER = r"\A[1-9][0-9]{0,9}\z"
@@ -50,7 +43,7 @@ def with_columns(source: DataFrame) -> DataFrame:
 
 
 def with_kind(source: DataFrame, kept: Sequence[str] = ()) -> DataFrame:
-    """The columns of LOG_COLUMNS, `kind`, and those of `source` that are `kept`; `source` is then the name of the
+    """The columns of ENVELOPE, `value`, `kind`, and those of `source` that are `kept`; `source` is then the name of the
     writer. Looks each header up once, because that is most of the work."""
     headers_ = dict.fromkeys((*REQUIRED, *OPTIONAL, *HEADERS.values()))
     fields_ = {name: header_value(name) for name in headers_}

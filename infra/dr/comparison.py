@@ -1,7 +1,7 @@
 """Two logs compared: are they equal?
 
 Equal means per partition, in order, with keys, values, headers and times. Foreign records are not of the log: they are
-skipped. Each log is streamed; in memory are the digests of one partition at a time (16 bytes each).
+skipped, as are canaries. Each log is streamed; in memory are the digests of one partition at a time (16 bytes each).
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from confluent_kafka import Message
 
 from infra.log.event_log import EVENT_TOPICS, read_log
 from infra.log.topics import mirrored_topics
+from infra.stack.mirror_settings import CANARY
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import Foreign
-
-# One canary a second, which nobody needs later.
-UNCOMPARED = ("site.canary",)
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,7 @@ def compare(active: str, passive: str) -> SiteComparison:
     After a record that is duplicated, missing or out of order everything differs.
     """
     records, missing, different = 0, 0, []
-    for topic in mirrored_topics():
-        if topic in UNCOMPARED:
-            continue
+    for topic in (topic for topic in mirrored_topics() if topic != CANARY):
         for number in partitions_of(active, topic):
             equal, at, left = _partition(active, passive, topic, number)
             records, missing = records + equal, missing + left

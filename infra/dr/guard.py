@@ -10,8 +10,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
 
 import msgspec
 import structlog
@@ -35,11 +33,12 @@ from infra.log.control import (
 from infra.stack.start import lost_log
 from services.edge.app import api_router, health_application
 from services.edge.json_logs import configure_logging
-from services.edge.server import end_process, serve
+from services.edge.server import serve
 from services.kernel.log.control import Control, ControlSource
 from services.kernel.log.proof import claimed_epoch
 from services.kernel.log.reader import NotKnown
 from services.kernel.log.transactions import OwnershipLost
+from services.kernel.threads import end_with_threads
 
 # A folder with a file for each variable that is not set: how containers get secrets.
 SECRETS = os.environ.get("DAYBOOK_SECRETS")
@@ -140,12 +139,12 @@ def main() -> int:
     """The process's exit code."""
     settings = GuardSettings()  # type: ignore[call-arg] # from the environment
     configure_logging("guard", settings.log_level)
+    end_with_threads()
     site, other = Address(settings.site, settings.kafka), Address(settings.peer, settings.peer_kafka)
     watch = SiteWatch(site, other, settings.lease_seconds)
     measure = Measure(site, other, watch.pulse, lambda: watch.control, settings.database_url)
-    works = {"watch": partial(_watch_for_ever, watch), "measure": lambda: asyncio.run(measure.run())}
-    for name, work in works.items():
-        threading.Thread(target=_or_end, args=(work,), name=name, daemon=True).start()
+    threading.Thread(target=_watch_for_ever, args=(watch,), name="watch", daemon=True).start()
+    threading.Thread(target=asyncio.run, args=(measure.run(),), name="measure", daemon=True).start()
     REGISTRY.register(MirrorMetrics(measure.status))
     app = health_application(watch.not_ready, _mirror_routes(watch.pulse, measure))
     return serve(app, settings.health_host, settings.health_port)
@@ -166,15 +165,6 @@ def _mirror_routes(pulse: MirrorPulse, measure: Measure) -> APIRouter:
         return JSONResponse({"status": status}, 200 if silent is None else 503)
 
     return router
-
-
-def _or_end(work: Callable[[], None]) -> None:
-    """Ends the process when one of its threads fails; the supervisor starts it again."""
-    try:
-        work()
-    except Exception as error:
-        log.exception("guard_failed")
-        end_process(repr(error))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from services.edge.protocol import BoundedProtocol, Connections
 from services.edge.settings import EdgeSettings
 from services.kernel.collector import keep_what_is_here
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_STOPPED
+from services.kernel.threads import end_with_threads
 
 GRACE_SECONDS = 15
 EVERY_ADDRESS = {"0.0.0.0", "::"}
@@ -98,13 +99,6 @@ def end_process(reason: str) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _end_with_thread(died: threading.ExceptHookArgs) -> None:
-    """A thread that fails would leave a process that lives and is never ready again."""
-    name = died.thread.name if died.thread else "unnamed"
-    log.error("thread_died", thread=name, exc_info=died.exc_value)
-    end_process(f"its thread {name} died")
-
-
 def server_config(app: ASGIApp, host: str, port: int) -> uvicorn.Config:
     """Returns the configuration of a server with the limits of `EdgeSettings`."""
     settings = EdgeSettings()
@@ -134,7 +128,7 @@ def serve(app: ASGIApp, host: str, port: int, beside: AbstractAsyncContextManage
     """Serves until SIGTERM or SIGINT, then gives running requests `GRACE_SECONDS`. Returns the exit code. Signals
     stop it only in the main thread."""
     keep_what_is_here()
-    threading.excepthook = _end_with_thread
+    end_with_threads(end_process)
     server = _Server(server_config(app, host, port), beside or nullcontext())
     try:
         server.run()

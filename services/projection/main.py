@@ -14,6 +14,7 @@ from services.edge.app import health_application
 from services.edge.json_logs import configure_logging
 from services.edge.server import health_listener, serve_api
 from services.kernel.exit_codes import EXIT_FAILED, EXIT_REBUILT, EXIT_STOPPED, EXIT_USAGE
+from services.kernel.threads import end_with_threads
 from services.projection.engine.database import pool
 from services.projection.engine.read_model import OtherCode
 from services.projection.engine.roles import open_database
@@ -40,6 +41,7 @@ async def project(settings: ProjectionSettings) -> None:
 
 def _project(settings: ProjectionSettings) -> int:
     configure_logging("projection", settings.log_level)
+    end_with_threads()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(project(settings))

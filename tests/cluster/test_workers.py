@@ -10,8 +10,8 @@ import pytest
 
 from infra.base.waiting import wait_until
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.cluster.promises import cluster_clients, log_is_sound, with_shop
-from infra.lab.drills.drill import Course, Drill, all_have_outcomes
+from infra.lab.drills.cluster.promises import under_load
+from infra.lab.drills.drill import Course
 from infra.lab.load.load import Load
 from tests.cluster.conftest import RunDrill
 
@@ -72,11 +72,8 @@ def _until(done: Callable[[], bool], what: str) -> None:
     wait_until(done, what, SECONDS)
 
 
-TEN_ELECTIONS = Drill(
-    "cluster ten elections",
+TEN_ELECTIONS = under_load(
+    "ten-elections",
     "Kill the leader of most partitions ten times: a worker ends at most once per election.",
-    rig=with_shop,
-    clients=cluster_clients("elections"),
-    faults=_elect_ten_times,
-    promises=(all_have_outcomes, log_is_sound),
+    _elect_ten_times,
 )

@@ -34,6 +34,7 @@ from services.kernel.log.transactions import Aborted, Fenced, OwnershipLost
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros
 from services.kernel.settings import WorkerSettings
+from services.kernel.threads import end_with_threads
 from services.kernel.worker.addresses import LaterEpoch
 from services.kernel.worker.broker_monitor import end_when_stuck
 from services.kernel.worker.command_loop import CommandLoop
@@ -61,6 +62,7 @@ def run_worker(aggregate: Aggregate[Any, Any, Any], settings: WorkerSettings, me
 
     Returns the exit code.
     """
+    end_with_threads()
     metrics.measure_lag(settings.kafka)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -9,11 +9,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from analytics.envelope import ENVELOPE, LOG_COLUMNS, event_types
+from analytics.envelope import ENVELOPE, event_types
 from analytics.log_rule import NOTHING_FOUND, with_fault
 from analytics.replay import Replay
 from contracts.lock import load_lock
 from tests.contract.golden import FOLDER
+from tests.unit.analytics.log_columns import LOG_COLUMNS
 
 AT = datetime(2011, 3, 13, tzinfo=UTC)
 

@@ -7,7 +7,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from analytics.audit import STOCK
-from analytics.envelope import LOG_COLUMNS
 from analytics.evidence import aggregates
 from analytics.evidence.domain_fold import folded
 from analytics.log_rule import NOTHING_FOUND, with_fault
@@ -17,6 +16,7 @@ from analytics.staging import movements
 from contracts.inventory.events import StockReceived, StockReleased, StockReserved
 from contracts.lock import load_lock
 from tests.integration.analytics.log_writer import framed
+from tests.unit.analytics.log_columns import LOG_COLUMNS
 
 AT = datetime(2011, 3, 7, 9, tzinfo=UTC)
 MICROS = int(AT.timestamp()) * 1_000_000

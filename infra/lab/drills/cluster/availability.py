@@ -23,15 +23,13 @@ from infra.lab.cluster.administration import (
 from infra.lab.cluster.cluster import BROKERS, CONTROLLERS, Cluster, timed
 from infra.lab.cluster.rig import SITE, ClusterRig
 from infra.lab.drills.cluster.promises import (
-    cluster_clients,
-    log_is_sound,
     reads_are_never_refused,
     report_restarts,
-    with_shop,
+    under_load,
     writes_go_on,
 )
 from infra.lab.drills.cluster.records import readable_events
-from infra.lab.drills.drill import Course, Drill, all_have_outcomes
+from infra.lab.drills.drill import Course
 from infra.lab.drills.judgement import check_tokens
 from infra.lab.load.clients import ACCEPTED, longest_gap
 from infra.lab.load.probes import Probe, write_probe
@@ -309,43 +307,37 @@ def _old_tokens_hold(course: Course[ClusterRig], moved: Repartitioned) -> None:
     check_tokens(course.report, course.rig.urls[SITE], earlier, newest=TOKENS)
 
 
-BROKER_LOSS = Drill(
-    "cluster broker-loss",
+BROKER_LOSS = under_load(
+    "broker-loss",
     "Kill one broker, then a second, under load: writes continue, then are refused; nothing is lost.",
-    rig=with_shop,
-    clients=cluster_clients("loss"),
-    faults=_lose_brokers,
-    promises=(reads_are_never_refused, all_have_outcomes, log_is_sound),
+    _lose_brokers,
+    reads_are_never_refused,
 )
-ROLLING = Drill(
-    "cluster rolling",
+ROLLING = under_load(
+    "rolling",
     "Restart every node under load, each with a changed setting: no command may fail.",
-    rig=with_shop,
-    clients=cluster_clients("rolling"),
-    faults=_restart_every_node,
-    promises=(_settings_are_in_force, _write_gap, all_have_outcomes, _no_command_fails, log_is_sound),
+    _restart_every_node,
+    _settings_are_in_force,
+    _write_gap,
+    _no_command_fails,
 )
-UPGRADE = Drill(
-    "cluster upgrade",
+UPGRADE = under_load(
+    "upgrade",
     "Move every node to Kafka's next release under load, then the metadata: no command may fail.",
-    rig=with_shop,
-    clients=cluster_clients("upgrade"),
-    faults=_upgrade_every_node,
-    promises=(_write_gap, all_have_outcomes, _no_command_fails, log_is_sound),
+    _upgrade_every_node,
+    _write_gap,
+    _no_command_fails,
 )
-REASSIGN = Drill(
-    "cluster reassign",
+REASSIGN = under_load(
+    "reassign",
     "Add a broker under load, move partitions to it and back, and remove it.",
-    rig=with_shop,
-    clients=cluster_clients("new"),
-    faults=_move_partitions,
-    promises=(_write_gap, all_have_outcomes, log_is_sound),
+    _move_partitions,
+    _write_gap,
 )
-REPARTITION = Drill(
-    "cluster repartition",
+REPARTITION = under_load(
+    "repartition",
     "Double the order service's partitions under load: every key's order is kept, no command is lost.",
-    rig=with_shop,
-    clients=cluster_clients("move"),
-    faults=_double_partitions,
-    promises=(_every_event_keeps_its_key, all_have_outcomes, _old_tokens_hold, log_is_sound),
+    _double_partitions,
+    _every_event_keeps_its_key,
+    _old_tokens_hold,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -13,7 +13,7 @@ from infra.base.waiting import TooLate, wait_until
 from infra.lab.cluster.administration import DURABLE, SECONDS, create_assigned, delete_topics
 from infra.lab.cluster.cluster import BROKERS, Cluster
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.drill import Clients, Course, Run
+from infra.lab.drills.drill import Clients, Course, Drill, Run, all_have_outcomes
 from infra.lab.drills.judgement import judge
 
 RATE = 20.0  # commands per second
@@ -52,15 +52,19 @@ def with_shop(run: Run) -> ClusterRig:
     return rig
 
 
-def cluster_clients(letter: str) -> Clients:
-    return Clients(letter, rate=RATE)
-
-
 def log_is_sound(course: Course[ClusterRig], _: Any) -> None:
     """Nothing is under way any more, and the raw log satisfies every invariant."""
     course.show("coming to rest")
     course.rig.await_rest()
     judge(course.report, course.rig.cluster.bootstrap, course.responses)
+
+
+def under_load(
+    name: str, claim: str, faults: Callable[[Course[ClusterRig]], Any], *promises: Any
+) -> Drill[ClusterRig, Any]:
+    """A drill of the shop on a cluster. Besides the promises every command has its outcome, and the log is sound."""
+    clients, every = Clients(name, rate=RATE), (*promises, all_have_outcomes, log_is_sound)
+    return Drill(f"cluster {name}", claim, with_shop, every, clients, faults)
 
 
 @contextmanager
