@@ -182,7 +182,7 @@ def make(
     *,
     out: Annotated[
         str,
-        typer.Option(parser=arguments.writable, metavar="DIR", help="Where each has its table; or a URI."),
+        typer.Option(parser=arguments.writable, metavar="DIR", help="A folder or URI for the tables."),
     ],
     source: Annotated[Literal["log", "lake"], typer.Option("--from")] = "log",
     lake: Annotated[str, typer.Option(help="The lake's folder or URI; default: DAYBOOK_LAKE.")] = "",
