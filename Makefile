@@ -11,7 +11,7 @@ PATHS := contracts services analytics infra tests
 # The shop and its tests start hundreds of processes. Without byte code each would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup spark up down status demo unit test-unit test test-full coverage test-dr test-dr-full test-hostile test-hostile-short test-compose test-testcontainers test-containers test-cluster test-k8s test-k8s-api check lint types imports contracts k8s format bench bench-against clean distclean
+.PHONY: help setup spark up down status demo unit test-unit test test-long test-full coverage test-dr test-dr-full test-hostile test-hostile-short test-compose test-testcontainers test-containers test-cluster test-k8s test-k8s-api check lint types imports contracts k8s format bench bench-against clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,8 +38,11 @@ test-unit: setup ## the tests that need no broker and no database
 
 unit: test-unit
 
-test: setup spark ## run the tests, in one process per core (forty minutes on two cores)
-	@$(BIN)/python -m pytest -n auto --durations=25 -m "not full"
+test: setup spark ## run the tests, in one process per core (a quarter of an hour on two cores)
+	@$(BIN)/python -m pytest -n auto --durations=25 -m "not long and not full"
+
+test-long: setup spark ## long tests: kills, outages, two sites, rights, marts by other code (twenty minutes)
+	@$(BIN)/python -m pytest -n auto --durations=25 -m "long and not full" tests/integration tests/e2e
 
 test-full: setup spark ## run the ones that make test leaves out, because they take longest (three quarters of an hour)
 	@$(BIN)/python -m pytest -n auto --durations=25 -m full tests/integration tests/e2e

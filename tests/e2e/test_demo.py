@@ -54,6 +54,7 @@ def test_each_process_has_only_its_own_secrets(shop: Shop) -> None:
     }
 
 
+@pytest.mark.long
 def test_every_process_is_killed_once_and_nothing_is_lost_or_doubled(shop: Shop) -> None:
     load = shop.start(*TWO_DAYS, "--rate", "15", "--concurrency", "16")
     killed_during_load = 0
@@ -87,6 +88,7 @@ def nothing_changes(shop: Shop, reader: Reader) -> None:
     assert census(reader) == before_repeat
 
 
+@pytest.mark.long
 def test_log_read_models_spark_and_the_data_agree(shop: Shop) -> None:
     output = shop.run("audit", "--expectation", str(shop.settings.home / "expectation.jsonl"))
     assert "Identical" in output

@@ -27,7 +27,7 @@ from tests.small_disk import SmallDisk, small_disk
 DISK, RESERVE, NEARLY_FULL = 400, 130, 110  # MB; an empty shop takes 50, its load some more
 ORDER = {"country": "France", "currency": "EUR", "lines": [{"sku": "x", "quantity": 1, "unit_price": "1.00"}]}
 RATE = 10.0
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 class SmallShop(Shop):

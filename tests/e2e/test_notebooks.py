@@ -72,6 +72,7 @@ QUICK = "01_tour"
 CASES = [pytest.param(name, marks=[] if name == QUICK else [pytest.mark.full]) for name in PROOFS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_every_cell_runs_and_what_it_shows_is_so(loaded: Shop, name: str) -> None:
     if name == "04_sql":

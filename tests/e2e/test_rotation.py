@@ -24,6 +24,7 @@ def certificates(shop: Shop) -> set[str]:
     return {ssl.get_server_certificate((HOST, shop.settings.port(name))) for name in LISTENERS}
 
 
+@pytest.mark.long
 def test_rotating_under_load_loses_nothing_and_ends_what_was_valid(shop: Shop, tmp_path: Path) -> None:
     authority = Authority(shop.settings.kafka_identities)
     stolen = tmp_path / "stolen.json"

@@ -44,6 +44,7 @@ def parked_from(shop: Shop, topic: str) -> list[Parked]:
     return [parked for parked in parked_commands(shop.settings.kafka) if parked.command.topic == topic]
 
 
+@pytest.mark.long
 def test_an_operator_decides_on_parked_commands_of_every_input(shop: Shop) -> None:
     assert {*WRITERS} == {topic for topics in TOPICS.values() for topic in topics.inputs}
     for topic, writer in WRITERS.items():

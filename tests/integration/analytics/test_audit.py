@@ -19,6 +19,8 @@ from services.projection.read_models import READ_MODELS
 from tests.integration.analytics.log_writer import Topics, commit, create_topics, write_raw, writer
 from tests.integration.analytics.shop import AT, confirmed, placed, project, returned, write_shop
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def sources(kafka: str, fresh_database: str) -> AuditSources:

@@ -34,6 +34,8 @@ from contracts.lock import load_lock
 from contracts.order.events import Line, OrderPlaced, OrderShipped
 from tests.integration.analytics.log_writer import Topics, commit, write, write_raw, writer
 
+pytestmark = pytest.mark.long
+
 AT = 1_300_000_000_000_001
 V1, V2 = load_lock().ids(OrderPlaced.TYPE)
 

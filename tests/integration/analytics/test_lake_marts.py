@@ -34,6 +34,8 @@ from tests.integration.analytics.growing_shop import GrowingShop
 from tests.integration.analytics.log_writer import Topics, write_raw, writer
 from tests.integration.analytics.test_lake import no_progress
 
+pytestmark = pytest.mark.long
+
 FEW = ("orders", "daily_revenue", "customer_skus")
 FOLLOWING_JOB = """
 from analytics.jobs import arguments, lake_marts, marts

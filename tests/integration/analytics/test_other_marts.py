@@ -11,6 +11,8 @@ from tests.integration.analytics import other_marts
 from tests.integration.analytics.log_writer import Topics
 from tests.integration.analytics.test_lake_marts import Shop
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.timeout(600)  # thirteen marts
 def test_other_code_computes_the_same_marts(

@@ -23,6 +23,8 @@ from tests.integration.api.responder import Responder, outcome
 from tests.ports import free_ports
 from tests.stack import own_broker
 
+pytestmark = pytest.mark.long
+
 ORDER: dict[str, Any] = {
     "country": "France",
     "currency": "EUR",

@@ -24,6 +24,8 @@ from tests.integration.api.responder import Responder
 from tests.ports import free_ports
 from tests.servers import NodeServer
 
+pytestmark = pytest.mark.long
+
 ORDER: dict[str, Any] = {
     "country": "France",
     "currency": "EUR",

@@ -24,6 +24,8 @@ from services.kernel.exit_codes import EXIT_FAILED, EXIT_LOST, EXIT_STOOD_DOWN
 from tests.integration.infra.conftest import SECONDS, Shop, eventually
 from tests.ports import free_base
 
+pytestmark = pytest.mark.long
+
 
 def test_up_waits_until_ready_and_down_leaves_nothing_but_state(shop: Shop) -> None:
     up = shop.up()

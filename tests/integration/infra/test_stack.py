@@ -19,6 +19,8 @@ from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres
 from tests.servers import NodeServer
 
+pytestmark = pytest.mark.long
+
 
 def create_topic(bootstrap: str) -> str:
     name = f"stack-{uuid.uuid4().hex[:8]}"

@@ -23,6 +23,8 @@ from tests.integration.kernel.workers import WorkerProcess
 from tests.ports import free_ports
 from tests.servers import NodeServer
 
+pytestmark = pytest.mark.long
+
 CRASHES = 3
 # From a broker's return to the first acknowledgement; on an idle machine it takes one or two. Without the
 # monitor a call never returns: any bound shows it.

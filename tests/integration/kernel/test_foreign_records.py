@@ -24,6 +24,8 @@ from tests.contract.log_rule_cases import LogRecord, event
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
 
+pytestmark = pytest.mark.long
+
 TOPIC, STATE = "inventory.events", "inventory.state"
 GOOD = "good"
 # The worker has written version 1 of each of these keys before the record arrives.

@@ -22,6 +22,8 @@ from tests.integration.kernel.client import Client
 from tests.integration.kernel.test_aborts import TOO_SMALL, largest_event
 from tests.integration.kernel.workers import WorkerProcess
 
+pytestmark = pytest.mark.long
+
 Start = Callable[..., WorkerProcess]
 INPUTS = ("inventory.inbox", "inventory.commands")
 EACH, BACKLOG, IN_ONE_RECORD = 20, 6000, 100

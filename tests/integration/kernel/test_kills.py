@@ -21,6 +21,8 @@ from tests.integration.kernel.client import Client
 from tests.integration.kernel.witness import Witness, aborted
 from tests.integration.kernel.workers import WorkerProcess, killed_at_every_step
 
+pytestmark = pytest.mark.long
+
 RATE = 200  # commands per second
 
 

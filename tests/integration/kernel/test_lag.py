@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 from confluent_kafka import Producer
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -20,6 +21,8 @@ from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess, lags
 from tests.ports import free_ports
 from tests.servers import NodeServer
+
+pytestmark = pytest.mark.long
 
 TOPIC = "inventory.commands"
 KNOWN = 'daybook_lag_known{service="inventory"}'

@@ -33,6 +33,8 @@ from tests.integration.api.processes import eventually
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import WorkerProcess
 
+pytestmark = pytest.mark.long
+
 Start = Callable[..., WorkerProcess]
 POISON_BYTES = 4_000_000  # an API sends no more
 STEPS = 6_000

@@ -35,6 +35,8 @@ from tests.integration.kernel.workers import WorkerProcess
 from tests.older_code import unpack
 from tests.stack import own_broker
 
+pytestmark = pytest.mark.long
+
 Start = Callable[..., WorkerProcess]
 BEFORE = "fc71b08"  # the last commit whose services had one input
 SKUS = tuple(f"sku-{number}" for number in range(10))

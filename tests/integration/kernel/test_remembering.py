@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Producer
 
 from contracts.inventory.commands import AdjustStock, IssueStock, ReceiveStock, ReserveStock
@@ -23,6 +24,8 @@ from services.kernel.record.envelope import Metadata, ReplyAddress, partition_of
 from tests.integration.kernel.client import Client
 from tests.integration.kernel.workers import FIRST_BATCH, WorkerProcess
 from tests.scraped import metric
+
+pytestmark = pytest.mark.long
 
 Start = Callable[..., WorkerProcess]
 NEVER = 1000  # seconds: no snapshot during the test

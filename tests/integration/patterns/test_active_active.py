@@ -23,6 +23,8 @@ from tests.integration.patterns.seen import arrivals, records
 from tests.integration.projection.shop_log import LogWriter, history, order_life
 from tests.ports import free_ports
 
+pytestmark = pytest.mark.long
+
 # The copies' names match these patterns too: only the prefix keeps them from being mirrored back.
 PATTERNS = [r".*order\.events", r".*inventory\.events"]
 SECONDS = 120

@@ -18,6 +18,8 @@ from tests.integration.projection.shop_log import fresh_topics
 from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres, create_tables_of_shop
 
+pytestmark = pytest.mark.long
+
 NOBODY = "127.0.0.1:1"  # without a broker the lag is unknown, and reads continue
 
 

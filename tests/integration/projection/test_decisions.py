@@ -6,6 +6,8 @@ import asyncio
 import signal
 from dataclasses import replace
 
+import pytest
+
 from contracts.kernel.records import RecordJudged, RecordVerdict
 from contracts.order.events import OrderConfirmed
 from services.kernel.log.control import write_journal
@@ -19,6 +21,8 @@ from tests.integration.projection.bad_records import STOPS, TOPIC, Planted, life
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, differences, stored_versions, tables, until
 from tests.integration.projection.shop_log import Event, history
+
+pytestmark = pytest.mark.long
 
 
 async def whole(shop: Shop, events: list[Event]) -> bool:

@@ -6,12 +6,16 @@ import asyncio
 import random
 import signal
 
+import pytest
+
 from infra.lab.checker.evidence import Evidence, read_evidence, read_seen
 from infra.lab.checker.invariants import check
 from services.projection.read_models import READ_MODELS
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import Process, applied, differences, running, until
 from tests.integration.projection.shop_log import history
+
+pytestmark = pytest.mark.long
 
 KILLS = 4
 FREEZES = 2

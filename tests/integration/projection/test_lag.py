@@ -25,6 +25,8 @@ from tests.ports import free_ports
 from tests.postgres_server import EmbeddedPostgres
 from tests.servers import NodeServer
 
+pytestmark = pytest.mark.long
+
 SERIES = 2 * len(READ_MODELS)  # two partitions each
 MODELS = [model.name for model in READ_MODELS if model.stream == "order"]
 

@@ -13,6 +13,8 @@ import pytest
 from tests.integration.projection.processes import Process, applied, connected, differences, running, until
 from tests.integration.projection.shop_log import LogWriter, fresh_topics, history
 
+pytestmark = pytest.mark.long
+
 # Long enough to notice a process that waits for its predecessor's session.
 SESSION_SECONDS, BACK_SECONDS = 60, 50.0
 # Faust lets a group wait 60 s for a member that was frozen in a rebalance and whose session has not ended.

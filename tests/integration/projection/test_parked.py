@@ -23,6 +23,8 @@ from tests.integration.projection.processes import (
 )
 from tests.integration.projection.shop_log import history, order_life
 
+pytestmark = pytest.mark.long
+
 OF_ORDERS = (ORDERS, ORDER_HISTORY, SALES_DAILY, CONVERSATIONS)
 
 

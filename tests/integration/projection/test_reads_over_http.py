@@ -17,6 +17,8 @@ from tests.integration.projection.conftest import Shop, lived
 from tests.integration.projection.processes import until
 from tests.integration.projection.shop_log import order_life
 
+pytestmark = pytest.mark.long
+
 ORDER, SKU = "order-9-7", "sku-9-1"
 PLAIN = {"Accept-Encoding": "identity"}
 

@@ -22,6 +22,8 @@ from tests.integration.projection.shop_log import (
     order_life,
 )
 
+pytestmark = pytest.mark.long
+
 
 async def test_a_log_that_ends_before_the_stored_position_stops_the_projection(shop: Shop) -> None:
     await now_shorter(shop)

@@ -16,6 +16,8 @@ from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, until
 from tests.integration.projection.shop_log import history, order_life
 
+pytestmark = pytest.mark.long
+
 PLACED = order_life("odd", random.Random(11))[0]
 GOOD = write_headers(PLACED.metadata)
 LONG = random.Random(1).randbytes(3000).hex().encode()

@@ -38,6 +38,8 @@ from tests.integration.security.attempts import (
 from tests.ports import free_base
 from tests.servers import NodeServer
 
+pytestmark = pytest.mark.long
+
 NOBODY = "nobody"
 # Kafka's simplest request (ApiVersions, version 0), in clear text.
 API_VERSIONS = b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff"

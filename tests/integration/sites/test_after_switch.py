@@ -28,6 +28,8 @@ from tests.integration.sites.test_old_log import abort, refusal, write_answers
 from tests.ports import free_ports
 from tests.stack import site_broker
 
+pytestmark = pytest.mark.long
+
 SECONDS = 270.0  # a mirror beside other tests has taken more than two minutes for its first record
 Ends = dict[shop.Place, int]
 

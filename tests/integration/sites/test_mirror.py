@@ -27,6 +27,8 @@ from services.kernel.log.transactions import transactional_producer
 from tests.authorizer import Decisions, unused
 from tests.integration.sites.rig import TwoSites, eventually, two_sites
 
+pytestmark = pytest.mark.long
+
 TOPIC = "order.events"
 QUIET = {"log_level": 0}
 

@@ -18,6 +18,8 @@ from tests.contract.log_rule_cases import ELSEWHERE, NOW, OTHER, TOPIC, LogRecor
 from tests.foreign_records import write_log
 from tests.integration.sites import shop
 
+pytestmark = pytest.mark.long
+
 MIRRORED = 20_000
 LOST = ["lost-1", "lost-2", "lost-3"]
 NEVER_MIRRORED = "lost-4"

@@ -16,6 +16,8 @@ from services.kernel.log.control import read_control
 from services.kernel.record.envelope import uuid7
 from tests.integration.sites.rig import TwoSites, eventually, two_sites
 
+pytestmark = pytest.mark.long
+
 LINES = [{"sku": "MUG", "quantity": 1, "unit_price": "2.55"}]
 ORDER = {"country": "France", "currency": "EUR", "lines": LINES}
 MEMBERS = ("broker", "link", "guard", "order-worker", "inventory-worker", "order-api")
