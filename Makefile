@@ -38,10 +38,10 @@ test-unit: setup ## the tests that need no broker and no database
 
 unit: test-unit
 
-test: setup spark ## run the tests, in one process per core (a quarter of an hour on two cores)
+test: setup spark ## run the tests, in one process per core (eleven minutes on two cores)
 	@$(BIN)/python -m pytest -n auto --durations=25 -m "not long and not full"
 
-test-long: setup spark ## long tests: kills, outages, two sites, rights, marts by other code (twenty minutes)
+test-long: setup spark ## end to end, kills, outages, two sites, rights, whole marts (twenty minutes)
 	@$(BIN)/python -m pytest -n auto --durations=25 -m "long and not full" tests/integration tests/e2e
 
 test-full: setup spark ## run the ones that make test leaves out, because they take longest (three quarters of an hour)

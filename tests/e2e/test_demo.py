@@ -19,7 +19,7 @@ from infra.stack.site import Site
 from tests.e2e.shop import SECONDS, Shop
 
 TWO_DAYS = ("load", "--from", "2010-12-21", "--to", "2010-12-22")
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 def eventually_ready(shop: Shop, name: str, restarts: int) -> None:
@@ -54,7 +54,6 @@ def test_each_process_has_only_its_own_secrets(shop: Shop) -> None:
     }
 
 
-@pytest.mark.long
 def test_every_process_is_killed_once_and_nothing_is_lost_or_doubled(shop: Shop) -> None:
     load = shop.start(*TWO_DAYS, "--rate", "15", "--concurrency", "16")
     killed_during_load = 0
@@ -88,7 +87,6 @@ def nothing_changes(shop: Shop, reader: Reader) -> None:
     assert census(reader) == before_repeat
 
 
-@pytest.mark.long
 def test_log_read_models_spark_and_the_data_agree(shop: Shop) -> None:
     output = shop.run("audit", "--expectation", str(shop.settings.home / "expectation.jsonl"))
     assert "Identical" in output

@@ -14,6 +14,8 @@ import pytest
 
 from tests.e2e.shop import SECONDS, Shop
 
+pytestmark = pytest.mark.long
+
 APIS = {"ORDER": "orders_client", "INVENTORY": "stock_client", "QUERY": "query_client"}
 
 

@@ -18,7 +18,7 @@ from infra.lab.retail.load_history import read_loaded
 from tests.e2e.shop import SECONDS, Shop
 from tests.ports import free_ports
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 ADDRESS = re.compile(r"(http://\S+)/lab\?token=(\w+)")
 # Appended to each notebook as its last cell: checks the values that its pictures show.
 PROOFS = {
@@ -72,7 +72,6 @@ QUICK = "01_tour"
 CASES = [pytest.param(name, marks=[] if name == QUICK else [pytest.mark.full]) for name in PROOFS]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_every_cell_runs_and_what_it_shows_is_so(loaded: Shop, name: str) -> None:
     if name == "04_sql":

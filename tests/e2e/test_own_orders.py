@@ -13,6 +13,8 @@ from infra.lab.load.shop import api_urls
 from infra.stack.tokens import issuer_of
 from tests.e2e.shop import Shop
 
+pytestmark = pytest.mark.long
+
 LINE = {"sku": "own-1", "quantity": 1, "unit_price": "7.50"}
 ORDER = {"country": "Portugal", "currency": "EUR", "lines": [LINE]}
 

@@ -7,6 +7,8 @@ import pytest
 from tests.e2e.shop import Shop
 from tests.pages import check, run_walk, walk
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.timeout(600)
 def test_the_walk(shop: Shop) -> None:

@@ -16,7 +16,7 @@ from services.kernel.log import clients
 from tests.e2e.load import load
 from tests.e2e.shop import Shop
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 LISTENERS = ("broker", "internal", "controller")
 
 
@@ -24,7 +24,6 @@ def certificates(shop: Shop) -> set[str]:
     return {ssl.get_server_certificate((HOST, shop.settings.port(name))) for name in LISTENERS}
 
 
-@pytest.mark.long
 def test_rotating_under_load_loses_nothing_and_ends_what_was_valid(shop: Shop, tmp_path: Path) -> None:
     authority = Authority(shop.settings.kafka_identities)
     stolen = tmp_path / "stolen.json"

@@ -28,7 +28,7 @@ from services.kernel.log.reader import partitions_of
 from tests.e2e.load import FIRST, SECOND, load
 from tests.e2e.shop import SECONDS, Shop
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 # Steps of a change, by the new number of slots: more processes, closing record, fence, opening record; and back, where
 # closing record (1) and last fence (3) leave the same: the first of two fences, end of slot 1, opening record.
 STEPS = {2: (1, 2, 3, 4), 1: (2, 4, 5)}

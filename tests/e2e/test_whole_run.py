@@ -20,7 +20,7 @@ from tests.authorizer import Decisions, unused
 from tests.e2e.shop import SECONDS, Shop
 from tests.leaks import leaks
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 SETTLED_SECONDS = 2.0
 # Who may write what no worker can read into each input.
 WRITERS = {
@@ -44,7 +44,6 @@ def parked_from(shop: Shop, topic: str) -> list[Parked]:
     return [parked for parked in parked_commands(shop.settings.kafka) if parked.command.topic == topic]
 
 
-@pytest.mark.long
 def test_an_operator_decides_on_parked_commands_of_every_input(shop: Shop) -> None:
     assert {*WRITERS} == {topic for topics in TOPICS.values() for topic in topics.inputs}
     for topic, writer in WRITERS.items():
