@@ -6,6 +6,7 @@ TimeoutError where the broker does not take the record.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -117,8 +118,7 @@ def stand_down(bootstrap: str, site: str, epoch: int) -> None:
 def fence_slots(bootstrap: str) -> None:
     """Fence the writer of each of the site's slots, and end its open transaction."""
     control = read_control(bootstrap)
-    for service in SERVICES:
-        _fence(bootstrap, control.layout(service))
+    _fence(bootstrap, *map(control.layout, SERVICES))
 
 
 def change_layout(bootstrap: str, service: str, slots: int) -> SlotLayout:
@@ -150,10 +150,12 @@ def open_layout(bootstrap: str, service: str) -> None:
     _write_layout(bootstrap, replace(layout, number=abs(layout.number)))
 
 
-def _fence(bootstrap: str, layout: SlotLayout) -> None:
-    for slot in range(layout.slots):
-        ids = [*transactional_ids(layout.service, slot), snapshot_id(layout.service, slot)]
-        Transactions(bootstrap, ids, FENCE_TIMEOUT_MS).fence()
+def _fence(bootstrap: str, *layouts: SlotLayout) -> None:
+    """Eight at a time: to connect takes longer than to fence."""
+    slots = [(layout.service, slot) for layout in layouts for slot in range(layout.slots)]
+    ids = [own for slot in slots for own in (*transactional_ids(*slot), snapshot_id(*slot))]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda own: Transactions(bootstrap, [own], FENCE_TIMEOUT_MS).fence(), ids))
 
 
 def _settle(bootstrap: str, layout: SlotLayout) -> None:
