@@ -44,7 +44,7 @@ test: setup spark ## run the tests, in one process per core (eleven minutes on t
 test-long: setup spark ## end to end, kills, outages, two sites, rights, whole marts (twenty minutes)
 	@$(BIN)/python -m pytest -n auto --durations=25 -m "long and not full" tests/integration tests/e2e
 
-test-full: setup spark ## run the ones that make test leaves out, because they take longest (three quarters of an hour)
+test-full: setup spark ## the slowest tests, which no other target runs (three quarters of an hour)
 	@$(BIN)/python -m pytest -n auto --durations=25 -m full tests/integration tests/e2e
 
 coverage: setup spark ## run every test and report which lines ran; takes longer
