@@ -126,8 +126,8 @@ class Gateway:
 
     def require_open(self) -> None:
         """Raises `Unavailable` if commands are not accepted now."""
-        if (reason := self.not_ready()) is not None:
-            raise LogUnavailable(reason)
+        if self.not_ready() is not None:  # the reason, with addresses and paths, is for logs and health only
+            raise LogUnavailable("the log is not reachable")
         if not self._reader.control.taking:
             raise SiteUnavailable(self._reader.control, self._settings.peer_url)
         if (unavailable := self.unavailable()) is not None:

@@ -112,11 +112,11 @@ class PublicKeys:
         """Reads the keys first if they are old or lack this one. Raises `Problem` if none have ever been read, and
         KeyError if the issuer has no such key."""
         # Whoever lacks this key waits for a reading that is under way; the others go on with the keys as they are.
-        if self._due(key_id) or (self._reading.locked() and key_id not in (self._keys or ())):
+        if key_id not in (self._keys or ()) if self._reading.locked() else self._due(key_id):
             async with self._reading:
                 if self._due(key_id):
-                    self._tried_at = time.monotonic()
                     await asyncio.to_thread(self._read)
+                    self._tried_at = time.monotonic()  # a slow issuer is not read by each of those who waited
         if self._keys is None:
             detail = "the keys of the issuer cannot be read"
             raise Problem(503, "keys_unavailable", detail, headers={"Retry-After": "1"})

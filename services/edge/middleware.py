@@ -92,7 +92,8 @@ def _check_body(headers: Mapping[bytes, bytes]) -> None:
     encoding = headers.get(b"content-encoding", b"identity")
     if not _is_json(headers.get(b"content-type", b"")) or encoding.lower() != b"identity":
         detail = "a body must be application/json, in UTF-8 and without Content-Encoding"
-        raise Problem(415, "unsupported_media_type", detail, headers={"Accept": "application/json"})
+        accepted = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        raise Problem(415, "unsupported_media_type", detail, headers=accepted)
 
 
 class ReadMethods:
@@ -156,7 +157,12 @@ class CorrelationMiddleware:
                     self._seconds(route.path, event["status"]).observe(time.perf_counter() - started)
             await send(event)
 
-        await self._app(scope, receive, send_correlated)
+        try:
+            await self._app(scope, receive, send_correlated)
+        except Exception:  # its response, 500, is made outside of all middleware
+            if (route := scope.get("route")) is not None:
+                self._seconds(route.path, 500).observe(time.perf_counter() - started)
+            raise
 
 
 class ProvenResponses:

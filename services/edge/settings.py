@@ -74,7 +74,7 @@ class LimitSettings(BaseSettings):
 class ApiSettings(ProcessSettings):
     """A write API. `http_host` and `http_port`: where its clients call it.
 
-    `replica`: its own partition of `<service>.outcomes`. `hash_key`: a secret of at least 16 characters,
+    `replica`: its own partition of `<service>.outcomes`. `hash_key`: a secret of 16 to 64 bytes of ASCII,
     the same for all replicas and over restarts, with which requests are fingerprinted. `query_url`: where
     Location points. `peer_url`: this API at the other site, where there are two.
     `both_sites_seconds`: how long a write with `Durability: both-sites` waits for the other site, after its outcome.
@@ -86,7 +86,7 @@ class ApiSettings(ProcessSettings):
     http_host: str = "127.0.0.1"
     http_port: Port = 8080
     replica: Annotated[int, Field(ge=0)] = 0
-    hash_key: Annotated[SecretStr, Field(min_length=16)]
+    hash_key: Annotated[SecretStr, Field(min_length=16, max_length=64)]
     query_url: str = "http://127.0.0.1:27403"
     peer_url: str = ""
     both_sites_seconds: Positive = 2.0

@@ -93,7 +93,7 @@ class SettlementTail:
             self._tail = _Tail(self, self._bootstrap)
         try:
             await asyncio.wait_for(asyncio.shield(self._tail.positioned), START_SECONDS)
-        except (TimeoutError, KafkaException) as error:
+        except (TimeoutError, KafkaException, KeyError) as error:
             log.warning("waiting for settled orders is not possible", reason=repr(error))
             return False
         return True
@@ -126,7 +126,7 @@ class _Tail:
                 self._follow(consumer)
             finally:
                 consumer.close()
-        except KafkaException as error:
+        except (KafkaException, KeyError) as error:  # KeyError: the topic is not there, or not to be seen
             self._loop.call_soon_threadsafe(self._failed, error)
 
     def _follow(self, consumer: Consumer) -> None:
@@ -147,7 +147,7 @@ class _Tail:
         if not self.positioned.done():
             self.positioned.set_result(None)
 
-    def _failed(self, error: KafkaException) -> None:
+    def _failed(self, error: Exception) -> None:
         log.warning("the tail of settled orders ended", reason=str(error))
         if not self.positioned.done():
             self.positioned.set_exception(error)

@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from services.edge.app import application
 from services.edge.problems import Problem
+from services.edge.server import end_process
 from services.projection import status
 from services.projection.engine.database import QUERY_SECONDS, QUERY_SETTINGS, pool, require_migrated
 from services.projection.engine.lag import Lag, LagMetrics
@@ -56,6 +57,8 @@ def query_app(settings: QuerySettings) -> FastAPI:
                 lag.follow(connections),
             )
             following = [asyncio.create_task(loop) for loop in loops]
+            for task in following:
+                task.add_done_callback(_end_with)
             REGISTRY.register(metrics := LagMetrics(lag))
             yield
             REGISTRY.unregister(metrics)
@@ -80,6 +83,12 @@ def query_app(settings: QuerySettings) -> FastAPI:
     for kind in DATABASE_AWAY:
         app.add_exception_handler(kind, _database_unavailable)
     return app
+
+
+def _end_with(task: asyncio.Task[None]) -> None:
+    """A loop that fails ends the process, which would go on with what the loop saw last."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        end_process(f"{task.get_coro()} failed: {error!r}")
 
 
 async def _database_unavailable(request: Request, error: Exception) -> Response:

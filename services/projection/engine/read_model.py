@@ -50,6 +50,7 @@ DATABASE_AWAY = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a statement between the server's last message and the end of the connection
     asyncpg.OperatorInterventionError,
 )
 INFRASTRUCTURE = (

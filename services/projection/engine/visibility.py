@@ -23,7 +23,7 @@ from services.kernel.record.envelope import partition_of
 from services.kernel.record.tokens import Token
 from services.projection.engine.database import QUERY_SECONDS, query_connection
 from services.projection.engine.position import CHANNEL, EVERY_KEY, require_own_tables
-from services.projection.engine.read_model import Connection, Lineage, OtherCode, ReadModel
+from services.projection.engine.read_model import DATABASE_AWAY, Connection, Lineage, OtherCode, ReadModel
 from services.projection.engine.row_fold import skipped_versions
 from services.projection.read_models import ORDERS, READ_MODELS, STOCK
 
@@ -110,13 +110,12 @@ class Notifications:
                         await _wait_for_any(lost, self._rebuilt)
                         self._rebuilt.clear()
                         # also from time to time: nobody says that a silent connection is gone
-                        async with asyncio.timeout(QUERY_SECONDS):
-                            await require_own_tables(connection, READ_MODELS)
+                        await require_own_tables(connection, READ_MODELS)
             except OtherCode as error:
                 TABLES_CHANGED.set()
                 end_process(str(error))
                 return
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except (*DATABASE_AWAY, asyncpg.PostgresError) as error:
                 log.warning("cannot listen for changes", error=repr(error))
             self.listening = False
             await asyncio.sleep(RECONNECT_SECONDS)
@@ -125,7 +124,7 @@ class Notifications:
 @asynccontextmanager
 async def _listening(database_url: str, notified: Any) -> AsyncIterator[tuple[Connection, asyncio.Event]]:
     lost = asyncio.Event()
-    connection = await asyncpg.connect(database_url)
+    connection = await asyncpg.connect(database_url, command_timeout=QUERY_SECONDS)
     try:
         connection.add_termination_listener(lambda _: lost.set())
         await connection.add_listener(CHANNEL, lambda _connection, _pid, _channel, payload: notified(payload))
@@ -240,7 +239,8 @@ def _lost(token: Token) -> Problem:
         f"version {token.version} of {token.stream} was acknowledged under epoch {token.epoch} by a site "
         "that was lost before it reached this one; another history has begun"
     )
-    return Problem(410, "lost_in_failover", detail)
+    # Without a token the same address has something else: nobody may keep this response.
+    return Problem(410, "lost_in_failover", detail, headers={"Cache-Control": "no-store"})
 
 
 def key_parked(model: ReadModel[Any], key: str, what: str) -> Problem:

@@ -55,6 +55,7 @@ async def test_the_routes(shop: Shop, api: httpx.AsyncClient) -> None:
     assert days
     assert all(day["country"] == "France" and day["day"] >= "2010-12-01" for day in days)
     stuck = (await api.get("/conversations/stuck", params={"older_than": "0"})).json()["conversations"]
+    assert stuck
     assert all(row["awaits"] for row in stuck)
     assert not (await api.get("/conversations/stuck", params={"older_than": "1000"})).json()["conversations"]
     names = {row["read_model"] for row in (await api.get("/projections")).json()["projections"]}
@@ -198,6 +199,7 @@ async def test_a_write_that_was_lost_in_a_failover_is_reported_as_lost(
     for lost in (mine[2], sku[8]):  # written again by the new epoch; beyond the stream's end
         response = await api.get("/stock/sku-1", headers=token(lost), params={"wait": "5"})
         assert (response.status_code, response.json()["code"]) == (410, "lost_in_failover"), response.text
+        assert response.headers["cache-control"] == "no-store"
     forged = {"event_id": "another"}
     response = await api.get("/stock/sku-1", headers=token(theirs[-1], **forged))
     assert (response.status_code, response.json()["code"]) == (503, "stream_forked"), (

@@ -100,6 +100,7 @@ async def test_an_idle_shop_is_not_behind_whatever_closes_its_log(shop: Shop, ap
     await until(lambda: at_rest(api), "markers and aborted records were counted as events")
     assert set((await series(api, "daybook_lag_seconds")).values()) == {0.0}
     projections = (await api.get("/projections")).json()["projections"]
+    assert projections
     assert all(
         partition["lag_events"] == 0 for projection in projections for partition in projection["partitions"]
     )

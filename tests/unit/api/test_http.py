@@ -4,11 +4,13 @@ import httpx
 import msgspec
 import pytest
 from fastapi import APIRouter, FastAPI
+from prometheus_client import REGISTRY
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from services.edge.app import application, health_application
+from services.edge.middleware import CorrelationMiddleware
 from services.edge.problems import MAX_BODY_BYTES, Problem
 from services.edge.requests import read_body
 
@@ -23,7 +25,10 @@ async def broken(_: Request) -> Response:
 
 @pytest.fixture
 def app() -> FastAPI:
-    routes: list[BaseRoute] = [Route("/size", size, methods=["POST"]), Route("/broken", broken)]
+    routes: list[BaseRoute] = [
+        Route("/size", size, methods=["POST"]),
+        Route("/broken", broken, methods=["GET", "POST"]),
+    ]
     return application([APIRouter(routes=routes)], lambda: "restoring")
 
 
@@ -62,6 +67,16 @@ async def test_an_internal_error_reveals_no_details(client: httpx.AsyncClient) -
     response = await client.get("/broken")
     assert (response.status_code, response.json()["code"]) == (500, "internal_error")
     assert "secret" not in response.text
+
+
+async def test_an_internal_error_of_a_write_is_counted_and_has_its_id(app: FastAPI) -> None:
+    app.add_middleware(CorrelationMiddleware)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        response = await client.post("/broken", headers={"X-Correlation-Id": "mine"})
+    assert (response.status_code, response.headers["x-correlation-id"]) == (500, "mine")
+    labels = {"route": "/broken", "status": "500"}
+    assert REGISTRY.get_sample_value("daybook_request_seconds_count", labels) == 1
 
 
 async def test_a_body_has_at_most_one_mebibyte(client: httpx.AsyncClient) -> None:

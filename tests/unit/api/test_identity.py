@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from http.client import BadStatusLine, IncompleteRead
 from pathlib import Path
@@ -196,6 +197,38 @@ async def test_keys_rotate_without_a_restart(
     file.write_text("damaged")
     clock.now += identity.KEYS_SECONDS
     assert await served(token(UNLISTED, jti="damaged")) == 422, "the keys stay"
+
+
+async def test_a_slow_issuer_delays_nobody_whose_key_is_there(
+    verifying: TokenSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys are old, and the issuer takes longer to respond than they may be tried again."""
+    clock, keys, reads = Clock(), PublicKeys(verifying.token_keys), 0
+    monkeypatch.setattr(identity, "time", clock)
+    await keys.key("ec")
+    clock.now += identity.KEYS_SECONDS
+    reading, responds = threading.Event(), threading.Event()
+
+    def slow(_: PublicKeys) -> None:
+        nonlocal reads
+        reads += 1
+        reading.set()
+        responds.wait(5)
+
+    monkeypatch.setattr(PublicKeys, "_read", slow)
+    first = asyncio.create_task(keys.key("ec"))
+    assert await asyncio.to_thread(reading.wait, 5)
+    clock.now += 2 * identity.REFRESH_SECONDS
+    for _ in range(20):
+        await asyncio.wait_for(keys.key("ec"), 1)
+    unlisted = [asyncio.create_task(keys.key("unlisted")) for _ in range(5)]
+    await asyncio.sleep(0)
+    responds.set()
+    await first
+    assert all(
+        isinstance(result, KeyError) for result in await asyncio.gather(*unlisted, return_exceptions=True)
+    )
+    assert reads == 1
 
 
 @pytest.mark.parametrize("broken", [IncompleteRead(b""), BadStatusLine("x"), b'{"keys": null}'])

@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import asyncpg
 import pytest
 
+from services.projection import api
 from services.projection.engine import visibility
 from services.projection.engine.visibility import Notifications
 
 
-async def test_a_connection_without_a_response_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network that dropped it says nothing; the tables are looked at from time to time."""
+@pytest.mark.parametrize("error", [TimeoutError, asyncpg.InternalClientError])
+async def test_a_connection_without_a_response_is_replaced(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network that dropped it says nothing; the tables are looked at from time to time. A statement between the
+    server's last message and the end of the connection raises asyncpg's internal error."""
     opened, third = list[int](), asyncio.Event()
 
     @asynccontextmanager
@@ -28,7 +34,7 @@ async def test_a_connection_without_a_response_is_replaced(monkeypatch: pytest.M
     async def look(connection: int, _: object) -> None:
         looks.append(connection)
         if looks.count(connection) == 2:
-            await asyncio.Event().wait()
+            raise error
 
     monkeypatch.setattr(visibility, "_listening", listening)
     monkeypatch.setattr(visibility, "require_own_tables", look)
@@ -42,3 +48,24 @@ async def test_a_connection_without_a_response_is_replaced(monkeypatch: pytest.M
         with suppress(asyncio.CancelledError):
             await listener
     assert looks[:4] == [1, 1, 2, 2]
+
+
+async def test_a_loop_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = list[str]()
+    monkeypatch.setattr(api, "end_process", ended.append)
+
+    async def fails() -> None:
+        raise ZeroDivisionError
+
+    async def goes_on() -> None:
+        await asyncio.Event().wait()
+
+    failing, going = [asyncio.create_task(loop) for loop in (fails(), goes_on())]
+    for task in (failing, going):
+        task.add_done_callback(api._end_with)
+    await asyncio.sleep(0)
+    going.cancel()
+    await asyncio.wait([failing, going])
+    await asyncio.sleep(0)
+    assert len(ended) == 1
+    assert "fails" in ended[0]
