@@ -121,7 +121,10 @@ def _run_on_sites(drill: Drill[Any, Any], seed: int, out: Path | None, running: 
         fail(str(reason))
     finally:
         if not running:
-            pair.run("down")
+            try:
+                pair.run("down")
+            except FAILURES as error:  # it must not hide why the drill failed
+                notes.print(str(error))
     _show(report, folder)
 
 
@@ -255,7 +258,9 @@ def _in_own_process(name: str, seed: int) -> int:
     own = {"DAYBOOK_HOME": str(settings.named_home), "DAYBOOK_STACK": "embedded"}
     daybook = (sys.executable, "-m", "infra.cli", "--stack", settings.stack)
     typed = (*daybook, "drill", name, "--seed", str(seed))
-    return subprocess.run(typed, env=os.environ | own, check=False).returncode
+    return subprocess.Popen(
+        typed, env=os.environ | own
+    ).wait()  # not `run`: interrupted, it would kill the drill
 
 
 @app.command("runs")

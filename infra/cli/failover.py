@@ -11,6 +11,7 @@ from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli import losses
 from infra.cli.acts import FAILURES, Why, only_command, recorded
+from infra.cli.lifecycle import client_settings
 from infra.cli.output import AsJson, fail, notes, print_json, results
 from infra.dr.failover import Failover, Takeover, abort, possible_takeover, switch_over, take_over
 from infra.dr.incident import situation
@@ -57,7 +58,7 @@ def failover(
         return
     if [planned, unplanned, give_up].count(True) != 1:
         raise typer.BadParameter("use --planned, --unplanned or --abort", param_hint="failover")
-    settings = StackSettings()
+    settings = client_settings()
     with only_command(settings, "failover"), failing(settings):
         if give_up:
             with recorded("failover --abort", "", why):

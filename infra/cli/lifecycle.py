@@ -62,9 +62,10 @@ def up(
         in_containers.up(settings, sites, insecure=insecure)
         _show_open(settings)
         return
+    names, forced = _chosen(settings, only, sites), _forced(settings, active, force, sites)
+    with Site(home_settings(settings)).journal.sole_change("up"):
+        pass  # a command that changes sites may be moving their disks
     _decide(settings, sites, brokers, insecure=insecure)
-    names = _chosen(settings, only)
-    forced = _forced(settings, active, force)
     if peer(settings) and not names:
         _start_router(home_settings(settings))
     starting = to_start(settings)
@@ -196,8 +197,8 @@ def _security(settings: StackSettings, *, insecure: bool) -> None:
         prepare_identities(site.settings)
 
 
-def _chosen(settings: StackSettings, only: str) -> list[str]:
-    existing = (*NAMES, *(SITE_NAMES if peer(settings) else ()))
+def _chosen(settings: StackSettings, only: str, sites: int) -> list[str]:
+    existing = (*NAMES, *(SITE_NAMES if sites == 2 or peer(settings) else ()))
     names = [name.strip() for name in only.split(",") if name.strip()]
     unknown = [name for name in names if name not in existing]
     if unknown:
@@ -207,11 +208,11 @@ def _chosen(settings: StackSettings, only: str) -> list[str]:
     return names
 
 
-def _forced(settings: StackSettings, active: str, force: bool) -> str:
+def _forced(settings: StackSettings, active: str, force: bool, sites: int) -> str:
     """The site that is forced to be active; empty for none."""
     if not active and not force:
         return ""
-    if active not in sites_of(settings) or not force:
+    if active not in ((HOME, AWAY) if sites == 2 else sites_of(settings)) or not force:
         raise typer.BadParameter("name a site, and add --force", param_hint="--active")
     notes.print(
         f"{active} will not ask the other site whether it was promoted. If it was, both "

@@ -10,8 +10,8 @@ from rich.prompt import Prompt
 
 from analytics.terminal import Table
 from infra.base.errors import NotDone
-from infra.base.settings import StackSettings
 from infra.cli.acts import FAILURES, GIVEN_UP, ReasonOption, only_command, operator_id, recorded
+from infra.cli.lifecycle import client_settings
 from infra.cli.output import fail, notes, print_json, results
 from infra.dr.export import MONEY, csv_lines, money, totals
 from infra.dr.losses import Report
@@ -34,7 +34,7 @@ def show_report(
     ] = None,
 ) -> None:
     """List what the old site acknowledged and the new one does not have. Needs only the old site's disk."""
-    settings = StackSettings()
+    settings = client_settings()
     try:
         with only_command(settings, "failover report"), notes.status("Checking both sites") as status:
             report = make_report(settings, status.update, notes.print)
@@ -71,7 +71,7 @@ def reconcile(
 
     Ids can be abbreviated, and options repeated.
     """
-    settings = StackSettings()
+    settings = client_settings()
     try:
         with only_command(settings, "failover reconcile"):
             active, report = kept_report(settings)

@@ -8,6 +8,7 @@ from infra.base.settings import StackSettings
 from infra.cli import failover
 from infra.cli.acts import Why, only_command, recorded
 from infra.cli.failover import Confirmed, confirm_site
+from infra.cli.lifecycle import client_settings
 from infra.cli.output import AsJson, fail, notes, print_json, results
 from infra.dr.incident import Incident, situation
 from infra.dr.rebuild import Rebuilt, fail_back, open_incident, rebuild_site, rebuildable
@@ -36,7 +37,7 @@ def rebuild(
 
     It works with the old disk, which is archived, and without. If it is interrupted, run it again.
     """
-    settings = StackSettings()
+    settings = client_settings()
     with only_command(settings, f"site rebuild {name}"), failover.failing(settings):
         incident = situation(settings).history.incident
         if incident is not None and incident.switch.source == name:
@@ -83,7 +84,7 @@ def failback(
     confirmed: Confirmed = "", timeout: failover.Timeout = 60.0, as_json: AsJson = False, why: Why = ""
 ) -> None:
     """After the loss of a site: rebuild it from the active one, and make it the active one again."""
-    settings = StackSettings()
+    settings = client_settings()
     with only_command(settings, "failback"), failover.failing(settings):
         incident, rebuilding = open_incident(settings), None
         lost = incident.switch.source

@@ -8,6 +8,7 @@ import typer
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli.acts import Why, only_command, recorded
+from infra.cli.lifecycle import client_settings
 from infra.cli.output import AsJson, fail, notes, print_json, results
 from infra.dr.overview import MirrorView, SitesView, SiteView, overview
 from infra.dr.plan import both_sites, control_at
@@ -133,7 +134,7 @@ def alone(
     site: Annotated[str, typer.Argument(metavar="home|away", help="The active site.")], why: Why = ""
 ) -> None:
     """Let the active site write although the other one is silent: you know that it is not active."""
-    settings = StackSettings()
+    settings = client_settings()
     sites = both_sites(settings)
     if site not in sites:
         fail(f"there is no site {site}")

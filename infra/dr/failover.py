@@ -72,8 +72,7 @@ def switch_over(
         _look_at_mirror(source, target, steps)
     began = time.monotonic()
     if not resumed:
-        _quiesce(source, theirs.role.epoch, timeout, steps)
-        switch = record_step(source.link, switch, "begun")
+        switch = _quiesce(source, switch, theirs.role.epoch, timeout, steps)
     if switch.step == "begun":
         with steps.step(f"{source.name} demoted"):
             # in its own epoch: the other site's guard has nothing to follow before the promotion
@@ -85,9 +84,9 @@ def switch_over(
     with steps.step(f"{source.name} follows epoch {switch.epoch}"):
         write_role(source.link, SiteRole(source.name, "passive", switch.epoch))
     start_reverse(target, source, switch, steps)
-    record_step(target.bootstrap, switch, "promoted")
     if history.incident is not None and history.incident.switch.source == target.name:
         record_following(target.bootstrap, history.incident, "returned")
+    record_step(target.bootstrap, switch, "promoted")
     return Failover("planned", source.name, target.name, switch.epoch, tuple(steps.done), without)
 
 
@@ -109,6 +108,7 @@ def abort(settings: StackSettings) -> str:
         for name, control in states.items():
             passive = control is not None and control.role.role == "passive" and history.incident is None
             if passive and MIRROR in sites[name].journal.held():
+                lift_hold(sites[name].bootstrap)  # it announces an epoch to the other site
                 platform_of(settings).start(sites[name], MIRROR)
                 return f"the mirror at {name} copies again"
         raise NotDone("no switchover is under way")
@@ -168,14 +168,15 @@ def _look_at_mirror(source: Site, target: Site, steps: Steps) -> None:
         doing.detail = f"{behind} events behind"
 
 
-def _quiesce(source: Site, epoch: int, timeout: float, steps: Steps) -> None:
-    """Refuse new requests, then wait until the accepted ones are executed. On NotDone, writes continue."""
+def _quiesce(source: Site, switch: SiteSwitch, epoch: int, timeout: float, steps: Steps) -> SiteSwitch:
+    """Refuse new requests, wait until the accepted ones are executed, and record that. If it fails, writes go on."""
     try:
         with steps.step(f"writes paused at {source.name}"):
             write_hold(source.link, "quiesced", epoch)
             time.sleep(SEE_HOLD_SECONDS)
         with steps.step("commands drained") as doing:
             doing.detail = drain(source.link, timeout)
+        return record_step(source.link, switch, "begun")
     except BaseException:  # also when the operator interrupts it
         lift_hold(source.link)
         raise
@@ -257,7 +258,9 @@ def possible_takeover(settings: StackSettings, to: str = "", force: bool = False
         risk = RISK.format(source=source.name, target=target.name)
         raise NotDone(f"{source.name} responds and is active. {risk} Use --force to continue anyway")
     if unfinished is not None and unfinished.target == target.name:
-        return Takeover(replace(unfinished, kind="unplanned"), source, target)
+        # Before the promotion the mirror is stopped again: it may have copied since, if the takeover was aborted.
+        step = unfinished.step if promoted else "begun"
+        return Takeover(replace(unfinished, kind="unplanned", step=step), source, target)
     if ours.role.role == "active":
         raise NotDone(f"{target.name} is active already, in epoch {ours.role.epoch}")
     # the silent site may have come as far as the epoch of a switch that this one did not see the end of

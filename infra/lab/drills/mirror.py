@@ -106,6 +106,7 @@ def _cut_and_delay(course: Course[Sides]) -> None:
     pair, report, active, passive = course.rig.pair, course.report, course.rig.active, course.rig.other
     apart = course.random.uniform(*APART)
     course.show(f"cut off for {apart:.0f} s")
+    course.running.callback(pair.reconnect)
     pair.cut()
     time.sleep(apart)
     mirror = overview(pair.sites).mirror

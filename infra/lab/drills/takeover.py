@@ -57,6 +57,7 @@ def _lose_the_active_site(course: Course[Sides], kind: Kind | None) -> TakenOver
     course.sleep(WARM)
     course.show(f"{active.name}: {chosen}")
     done = damage(course.rig.pair, active, chosen, course.random)
+    course.running.callback(repair, course.rig.pair, done)  # also where the failover fails
     course.sleep(NOTICED)
     course.show(f"failover to {passive.name}")
     # Clients are sent to the other site when the command begins.
@@ -108,7 +109,6 @@ def _losses(course: Course[Sides]) -> tuple[Report, list[CommandResponse]]:
 
 def _losses_are_listed(course: Course[Sides], taken: TakenOver) -> None:
     report, sides, done = course.report, course.rig, taken.damage
-    repair(sides.pair, done)
     if done.kind is not Kind.DEAD:
         course.show(f"{sides.active.name} returns")
         sides.pair.await_demoted(sides.active, sides.epoch + 1)
@@ -205,6 +205,7 @@ def _cut_off(course: Course[Sides]) -> BothWrote:
     check_nothing_lost(course.report, pair, course.run.folder)
     course.sleep(APART_WARM)
     course.show("cut off from each other")
+    course.running.callback(pair.reconnect)
     pair.cut()
     return _replace(course, APART, pair.reconnect)
 
@@ -282,6 +283,7 @@ def _replace_a_frozen_site(course: Course[Sides]) -> BothWrote:
     course.random.shuffle(frozen)
     course.show(f"{old.name}: {', '.join(frozen)} are frozen")
     began = time.time()
+    course.running.callback(pair.platform.resume_site, old)
     pair.platform.pause_site(old, frozen, lambda: None)
     course.sleep(NOTICED)
     both = _replace(course, FROZEN, lambda: pair.platform.resume_site(old))

@@ -114,7 +114,8 @@ class ComposePlatform(Platform):
         paused = [
             container.name for container in self._containers(site).values() if container.state == "paused"
         ]
-        self._docker("unpause", *paused)
+        if paused:
+            self._docker("unpause", *paused)
 
     def has_log(self, site: Site) -> bool:
         return "broker" in self._containers(site)

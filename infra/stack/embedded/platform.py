@@ -21,6 +21,7 @@ from infra.base.settings import ROOT, StackSettings
 from infra.stack.embedded.kafka import brokers_alone, kept_cluster_id
 from infra.stack.embedded.supervisor import site_storage
 from infra.stack.platform import Platform, SiteProcess
+from infra.stack.shop import ROUTER
 from infra.stack.site import AWAY, Site, peer, sites_of
 
 
@@ -100,7 +101,7 @@ class EmbeddedPlatform(Platform):
 
     def destroy(self, site: Site) -> None:
         for entry in site.settings.home.iterdir():
-            if entry.name == AWAY:  # another machine's
+            if entry.name in (AWAY, ROUTER, "drills"):  # another machine's, or no site's
                 continue
             if entry.is_dir():
                 shutil.rmtree(entry)

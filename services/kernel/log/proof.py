@@ -77,9 +77,9 @@ class SiteProof:
         if now - contact_at > GAP_SECONDS:
             return f"this process or its broker did not run for more than {GAP_SECONDS:g} s"
         if compared_at < self._gap_until:
-            return "it may have been replaced, and was not compared with the other site since"
+            return "it may have been replaced: not compared with the other site since, or their leases differ"
         if self._lease and now > compared_at + self._lease:
-            return "its lease has ended: it cannot compare itself with the other site"
+            return "its lease has ended: it cannot compare itself with the other site, or their leases differ"
         return ""
 
     def due(self, own: Control, now: float) -> bool:

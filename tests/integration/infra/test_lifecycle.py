@@ -138,11 +138,14 @@ def test_clean_removes_the_state(shop: Shop, tmp_path: Path) -> None:
     assert not socket.exists()
 
 
-def test_clean_is_refused_while_another_command_changes_the_shop(shop: Shop, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [("clean", "--yes"), ("up",)])
+def test_it_is_refused_while_another_command_changes_the_shop(
+    shop: Shop, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     with shop.journal.sole_change("site rebuild away"):
-        clean = shop.run("clean", "--yes")
-    assert clean.returncode == 1
-    assert "`daybook site rebuild away` (pid" in clean.stderr
+        refused = shop.run(*command)
+    assert refused.returncode == 1
+    assert "`daybook site rebuild away` (pid" in refused.stderr
     assert (tmp_path / "home").exists()
 
 
@@ -155,8 +158,9 @@ def test_clean_does_not_remove_one_site_of_two(shop: Shop, tmp_path: Path, site:
     assert (tmp_path / "home" / "away").exists()
 
 
-def test_wrong_use_is_exit_code_2(shop: Shop) -> None:
-    assert shop.run("up", "--only", "brokr").returncode == 2
+def test_wrong_use_is_exit_code_2(shop: Shop, tmp_path: Path) -> None:
+    assert shop.run("up", "--sites", "2", "--only", "brokr").returncode == 2
+    assert not (tmp_path / "home" / "away").exists(), "a refused command changes nothing"
     assert shop.run("logs", "brokr").returncode == 2
     assert shop.run("nonsense").returncode == 2
     assert "up" in shop.run("--help").stdout

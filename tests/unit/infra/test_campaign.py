@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from subprocess import CompletedProcess
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -67,14 +67,14 @@ def test_each_drill_is_a_command_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("DAYBOOK_HOME", "/shop-compose")
     typed: list[tuple[Any, ...]] = []
 
-    def run(command: tuple[str, ...], *, env: dict[str, str], check: bool) -> CompletedProcess[bytes]:
-        typed.append((command[1:], env["DAYBOOK_HOME"], env["DAYBOOK_STACK"], check))
-        return CompletedProcess(command, 3)
+    def begin(command: tuple[str, ...], *, env: dict[str, str]) -> SimpleNamespace:
+        typed.append((command[1:], env["DAYBOOK_HOME"], env["DAYBOOK_STACK"]))
+        return SimpleNamespace(wait=lambda: 3)
 
-    monkeypatch.setattr("infra.cli.drill.subprocess.run", run)
+    monkeypatch.setattr("infra.cli.drill.subprocess.Popen", begin)
     assert drills._in_own_process(KEPT, 7) == 3
     command = ("-m", "infra.cli", "--stack", "compose", "drill", KEPT, "--seed", "7")
-    assert typed == [(command, "/shop", "embedded", False)]
+    assert typed == [(command, "/shop", "embedded")]
 
 
 @pytest.mark.usefixtures("table")

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from contracts.kernel.records import SiteSwitch
 from infra.base.errors import NotDone
+from infra.base.settings import StackSettings
 from infra.cli import failover, losses, site
 from infra.cli.failover import confirm_site
 from infra.dr.failover import Takeover
@@ -49,6 +50,7 @@ def test_at_a_terminal_it_asks(typed: str, agreed: bool, monkeypatch: pytest.Mon
 
 def alone(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
     """No other command runs, and the operator answers after a while."""
+    monkeypatch.setattr(module, "client_settings", StackSettings)
     monkeypatch.setattr(module, "only_command", lambda *_: nullcontext())
     monkeypatch.setattr(module, "confirm_site", lambda *_: True, raising=False)
 

@@ -142,9 +142,35 @@ def test_a_takeover_that_only_stopped_the_mirror_is_undone(monkeypatch: pytest.M
     states: dict[str, Control | None] = {"home": control("active", 1), "away": control("passive", 1)}
     platform = FakePlatform()
     monkeypatch.setattr(StackJournal, "held", lambda _: {MIRROR})
-    Recorded(monkeypatch, platform, Situation(PAIR, states, SwitchHistory()))
+    recorded = Recorded(monkeypatch, platform, Situation(PAIR, states, SwitchHistory()))
     assert failover.abort(StackSettings()) == "the mirror at away copies again"
     assert platform.started == [MIRROR]
+    assert recorded.lifted == [PAIR["away"].bootstrap], (
+        "its block announces an epoch, which unproves the other site"
+    )
+
+
+@pytest.mark.parametrize(("epoch", "step"), [(1, "begun"), (2, "stopped")])
+def test_a_takeover_that_goes_on_stops_the_mirror_again_unless_it_was_promoted(
+    monkeypatch: pytest.MonkeyPatch, epoch: int, step: SwitchStep
+) -> None:
+    """It may have been aborted, long ago, and the mirror started again: the ends of then are old."""
+    role: Role = "active" if epoch == 2 else "passive"
+    states = [None, control(role, epoch), None, control(role, epoch)]
+    monkeypatch.setattr(failover, "both_sites", lambda _: PAIR)
+    monkeypatch.setattr(failover, "controls_at", lambda *_: states)
+    history = SwitchHistory(steps("unplanned", 2, "stopped"))
+    monkeypatch.setattr(failover, "newest_history", lambda *_: history)
+    assert failover.possible_takeover(StackSettings(), "away").switch.step == step
+
+
+def test_a_destroyed_site_leaves_what_is_no_sites(tmp_path: Path) -> None:
+    """The router runs on, and the table of drills is about both sites."""
+    site = Site(StackSettings(home=tmp_path))
+    for name in ("broker", "away", "router", "drills"):
+        (tmp_path / name).mkdir()
+    EmbeddedPlatform(site.settings).destroy(site)
+    assert {entry.name for entry in tmp_path.iterdir()} == {"away", "router", "drills"}
 
 
 @pytest.mark.parametrize("held", [(), (MIRROR,)])
