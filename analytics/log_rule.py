@@ -10,7 +10,6 @@ It honours `site.journal`: the decisions on records, and the recorded epochs."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any, TypeAlias
 
@@ -24,60 +23,23 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from analytics.decoder import UndecodableValue, read_record
 from analytics.envelope import OPENING, POSITION, event_types, once, struct
 from analytics.offsets import REQUEST_SECONDS, LogUnreachable
 from analytics.stream_steps import APPLIED, EPOCH, FOUND, GIVEN, STOPPED, TopicPartition, exceptions
-from contracts.kernel.records import EpochsRecorded, RecordJudged
-from contracts.lock import Lock, load_lock
-from services.kernel.log.reader import NotCaughtUp, partitions_by_topic, read_to_end
-
-TOPIC = "site.journal"
-Subject = tuple[str, int, str, str]
-"""Stream, version, event id and SHA-256 of the value in hexadecimal digits."""
+from contracts.lock import Lock
+from services.kernel.log.control import JOURNAL, read_journal
+from services.kernel.log.reader import NotCaughtUp, partitions_by_topic
+from services.kernel.log.rule import FIRST_EPOCH, STREAMS, Journal
 
 
-@dataclass(frozen=True)
-class RecordedDecisions:
-    """The last verdict on each record, and the last epochs of each topic."""
-
-    verdicts: Mapping[Subject, str] = field(default_factory=dict)
-    epochs: Mapping[str, frozenset[int]] = field(default_factory=dict)
-
-
-NO_DECISIONS = RecordedDecisions()
-
-
-def read_decisions(kafka: str) -> RecordedDecisions:
+def read_decisions(kafka: str) -> Journal:
     """Returns the recorded decisions; none if the log has no journal. Raises LogUnreachable."""
     try:
-        if TOPIC not in partitions_by_topic(kafka, REQUEST_SECONDS):
-            return NO_DECISIONS
-        records = read_to_end(kafka, TOPIC, {0: 0}, timeout=REQUEST_SECONDS)
-        return decisions([record.value() for record in records], load_lock())
+        return read_journal(kafka) if JOURNAL in partitions_by_topic(kafka, REQUEST_SECONDS) else Journal()
     except (KafkaException, NotCaughtUp) as error:
         raise LogUnreachable(f"the broker at {kafka} does not respond: {error}") from error
 
 
-def decisions(values: Iterable[bytes | None], lock: Lock) -> RecordedDecisions:
-    """Returns the decisions of the journal's records, in order; other records change nothing."""
-    verdicts: dict[Subject, str] = {}
-    epochs: dict[str, frozenset[int]] = {}
-    for value in values:
-        try:
-            name, record = read_record(value or b"", lock)
-        except UndecodableValue:
-            continue
-        if name == RecordJudged.TYPE:
-            subject = (record["stream"], record["version"], record["event_id"], record["digest"])
-            verdicts[subject] = record["verdict"]
-        elif name == EpochsRecorded.TYPE:
-            epochs[record["topic"]] = frozenset(record["epochs"])
-    return RecordedDecisions(verdicts, epochs)
-
-
-FIRST_EPOCH = 1
-STREAMS = {"order.events": "order", "inventory.events": "stock"}
 WAITING = "waiting"
 NO_FAULT = (OPENING, APPLIED)
 END_BYTES = 16
@@ -105,7 +67,7 @@ def in_order(exceptions: Exceptions) -> Exceptions:
 
 
 def find_exceptions(
-    log: DataFrame, partitions: Mapping[str, int], decisions: RecordedDecisions, lock: Lock
+    log: DataFrame, partitions: Mapping[str, int], decisions: Journal, lock: Lock
 ) -> Exceptions:
     """Reads the log that `with_kind` made; twice where an epoch is not open. `partitions`: how many each topic has."""
     prepared = log.select("*", once(decodable())).withColumns(
@@ -117,9 +79,7 @@ def find_exceptions(
     return exceptions_among(prepared, partitions, decisions)
 
 
-def exceptions_among(
-    judged: DataFrame, partitions: Mapping[str, int], decisions: RecordedDecisions
-) -> Exceptions:
+def exceptions_among(judged: DataFrame, partitions: Mapping[str, int], decisions: Journal) -> Exceptions:
     """The same, of records whose `verdict` and `readable` are known: the columns of GIVEN."""
     complete = (F.col("kind").isNull() | (F.col("kind") != "no_envelope")) & F.col("entity").isNotNull()
     prepared = judged.withColumn("entity", F.when(complete, F.col("entity")))
@@ -156,7 +116,7 @@ def _frame(log: DataFrame, exceptions: Exceptions) -> DataFrame:
 
 
 def open_epochs(
-    marks: Iterable[Mapping[str, Any]], decisions: RecordedDecisions
+    marks: Iterable[Mapping[str, Any]], decisions: Journal
 ) -> tuple[Intervals, list[dict[str, Any]]]:
     """Where epochs open, and the openings as rows of EXCEPTION. A recorded epoch also opens with its first event."""
     by_partition: dict[TopicPartition, set[tuple[int, int, bool]]] = {}
@@ -247,7 +207,7 @@ def _epoch_at(opened: Sequence[tuple[int, int]], offset: int) -> int:
     return max((epoch for since, epoch in opened if since <= offset), default=FIRST_EPOCH)
 
 
-def _is_closed(epochs: Intervals, decisions: RecordedDecisions) -> Column:
+def _is_closed(epochs: Intervals, decisions: Journal) -> Column:
     """Whether a record's epoch is not open; a later one that is recorded would open with it."""
     now = _open_epoch(epochs)
     recorded = (
@@ -267,7 +227,7 @@ def _open_epoch(epochs: Intervals) -> Column:
     return epoch_column.otherwise(FIRST_EPOCH)
 
 
-def verdict_on(decisions: RecordedDecisions) -> Column:
+def verdict_on(decisions: Journal) -> Column:
     """What was decided about a record; it compares the value's digest only in streams with decisions."""
     if not decisions.verdicts:
         return F.lit(None).cast("string")

@@ -22,7 +22,7 @@ class AnalyticsSettings(BaseSettings):
 
     kafka: str = "127.0.0.1:27492"
     database_url: str = "postgresql://daybook@127.0.0.1:27432/daybook"
-    spark_jars: Path
+    spark_jars: Path = Path()
     spark_master: str = "local[*]"
     spark_memory: str = "1g"
     spark_executor_memory: str = "640m"

@@ -102,12 +102,15 @@ def _transaction(database_url: str) -> Iterator[tuple[asyncpg.Connection, Callab
     with asyncio.Runner() as runner:
         try:
             connection = runner.run(_connect(database_url))
-        except (OSError, asyncpg.PostgresError, TimeoutError) as error:
-            raise DatabaseUnreachable(f"the read models' database does not respond: {error}") from error
+        except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise DatabaseUnreachable(f"the read models' database cannot be reached: {error}") from error
         try:
             yield connection, runner.run
         except asyncpg.UndefinedTableError as error:
             raise DatabaseUnreachable(f"the database has no read models: {error}") from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            reason = f"the read models cannot be read, check DAYBOOK_DATABASE_URL: {error}"
+            raise DatabaseUnreachable(reason) from error
         finally:
             runner.run(connection.close())
 

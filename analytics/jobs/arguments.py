@@ -69,18 +69,19 @@ def exit_on_failure() -> Iterator[None]:
         ):
             file.write(stack)
             details = f" (details: {file.name})"
-        _fail(f"{spark_failure(stack)}{details}")
+        _fail(f"{spark_failure(stack, traceback.format_exception_only(failure)[0].splitlines()[0])}{details}")
 
 
 ENDED = "Spark's Java ended, usually for want of memory: set DAYBOOK_SPARK_MEMORY, for example to 2g"
 # What Spark's stack contains, and what to do; the first that fits counts.
 SPARK_FAILURES = {
-    "OutOfMemoryError": "Spark needs more memory: set DAYBOOK_SPARK_MEMORY, for example to 2g",
+    "OutOfMemoryError": "Spark needs more memory: set DAYBOOK_SPARK_MEMORY, or DAYBOOK_SPARK_EXECUTOR_MEMORY for a "
+    "cluster's executors, for example to 2g",
     "Please increase heap size": "Spark needs more memory: set DAYBOOK_SPARK_MEMORY, for example to 1g",
     "No space left on device": "the disk is full: free space, or let Spark spill elsewhere with DAYBOOK_SPARK_SCRATCH",
     "on a stopped SparkContext": "Spark was stopped: if DAYBOOK_SPARK_MASTER is a cluster, `./daybook spark status`",
     "Could not parse Master URL": "DAYBOOK_SPARK_MASTER is not the address of a master, for example spark://host:7077",
-    "JAVA_GATEWAY_EXITED": "Java did not start: check JAVA_HOME",
+    "JAVA_GATEWAY_EXITED": "Java did not start: check JAVA_HOME, and DAYBOOK_SPARK_MEMORY (for example 2g)",
     "could be lost": "records were deleted while they were read: is the log's retention unlimited?",
     "UnknownTopicOrPartition": "the log has no such topic: is DAYBOOK_KAFKA the address of this shop?",
     "Cannot fetch record for offset": "the broker stopped responding: check DAYBOOK_KAFKA",
@@ -93,12 +94,11 @@ SPARK_FAILURES = {
 }
 
 
-def spark_failure(stack: str) -> str:
-    """Says in one line why Spark failed."""
+def spark_failure(stack: str, own: str) -> str:
+    """Says in one line why it failed; `own`: the first line of the exception's own text."""
     advices = (advice for sign, advice in SPARK_FAILURES.items() if sign in stack)
-    *_, last = lines = stack.strip().splitlines()
     # Java's own words stand before its frames.
-    reason = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), last)
+    reason = next((line.removeprefix(": ") for line in stack.splitlines() if line.startswith(": ")), own)
     return next(advices, f"it failed: {reason}")
 
 

@@ -34,9 +34,10 @@ def run(
         check_log(sources.kafka, (sources.orders, sources.inventory))
         arguments.report_step("starting Spark")
         verdict = audit(open_session("daybook audit", settings), sources, wait, arguments.report_step)
-    if out:
-        write_report(verdict, out)
     print_verdict(Console(width=None if sys.stdout.isatty() else 140), verdict)
+    with arguments.exit_on_failure():
+        if out:
+            write_report(verdict, out)
     raise typer.Exit(arguments.IDENTICAL if verdict.identical else arguments.DIFFERENT)
 
 

@@ -13,7 +13,7 @@ from analytics.envelope import before
 from analytics.events import EachTypeOnce, check_streams
 from analytics.jobs.outputs import OutputReading, read_earlier, write
 from analytics.lake.reader import LakeLog
-from analytics.lake.tables import Commit, check_rows, read_exceptions, rows_before
+from analytics.lake.tables import Commit, read_exceptions, rows_before
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.increments import ADDED, FOLLOWING, SomeEvents, computed, refreshed
 from analytics.money import with_micros
@@ -87,7 +87,6 @@ class LakeMarts:
         """Returns whether two marts at a time fit into memory: the records are few, or all that can follow an earlier
         output have one. Then only the streams that have events since are checked, the others were when it was made.
         Raises BrokenStream."""
-        check_rows(self._folder, self._commits[-1], self._log.lock)
         bases = [self.base(name) for name in {ORDERS, *names} if name in FOLLOWING]
         events = self._log.events
         if follows := all(bases) and not self._few:

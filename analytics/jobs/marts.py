@@ -18,7 +18,7 @@ from analytics.jobs import arguments
 from analytics.jobs.lake_marts import ORDERS, LakeMarts
 from analytics.jobs.outputs import OutputReading, SetAside, check_place, preview, read_earlier, write
 from analytics.lake.reader import LakeLog, open_lake
-from analytics.lake.tables import Commit, NotRecorded, name_of_log, read_commits
+from analytics.lake.tables import Commit, NotRecorded, check_rows, name_of_log, read_commits
 from analytics.marts.catalogue import MARTS, Mart, Sources
 from analytics.marts.checks import check_fresh
 from analytics.offsets import check_log, check_within, stable_ends, topic_ids
@@ -65,8 +65,7 @@ def events(session: SparkSession, selection: Selection) -> Replay:
 
 
 def _check_log(selection: Selection, log: str) -> None:
-    """An output of an earlier version does not say which log it has seen."""
-    if selection.earlier and selection.earlier.log not in ("", log):
+    if selection.earlier and selection.earlier.log != log:
         raise NotRecorded(f"{EARLIER} has seen another log, {selection.earlier.log}, which was replaced")
 
 
@@ -113,6 +112,8 @@ def publish(
     source = "log" if selection.lake is None else "lake"
     arguments.report_step(f"reading the {source}")
     log = events(session, selection)
+    if isinstance(log, LakeLog):
+        check_rows(log.folder, log.ends, log.lock)
     reading = _reading(log, source, selection)
     wide = Console(width=None if sys.stdout.isatty() else WIDTH)
     if isinstance(log, LakeLog) and selection.lake is not None and commits:

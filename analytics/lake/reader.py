@@ -21,11 +21,12 @@ from analytics.lake.tables import (
     read_exceptions,
     table_name,
 )
-from analytics.log_rule import Exceptions, RecordedDecisions, verdict_on, with_fault
+from analytics.log_rule import Exceptions, verdict_on, with_fault
 from analytics.money import with_micros
 from analytics.offsets import Offsets
 from analytics.replay import Replay
 from contracts.lock import Lock, load_lock
+from services.kernel.log.rule import Journal
 
 JUDGED = ("topic", "partition", "offset", "entity", "version", "epoch")
 
@@ -91,7 +92,7 @@ def records_of(raw: DataFrame, type_name: str, lock: Lock) -> DataFrame:
     return raw.where(of_type & F.col("reason").isNull())
 
 
-def judged(log: LakeLog, decisions: RecordedDecisions) -> DataFrame:
+def judged(log: LakeLog, decisions: Journal) -> DataFrame:
     """All records as the rule wants them: JUDGED, kind, verdict and readable."""
     ids = [number for name in event_types(log.lock) for number in log.lock.ids(name)]
     event = F.col("reason").isNull() & F.coalesce(F.col("schema_id").isin(ids), F.lit(False))

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,8 @@ def read_commits(folder: Location) -> list[Commit]:
 def commit_at(commits: Sequence[Commit], moment: datetime) -> Commit:
     """The last commit at or before `moment`, which never changes: a later commit has a later time. Raises NotRecorded
     before the first commit and after the last one."""
+    if moment > datetime.now(UTC):
+        raise NotRecorded(f"{moment.isoformat()} is still to come: name a time up to now")
     if moment > commits[-1].time:
         last = commits[-1].time.isoformat()
         raise NotRecorded(f"the lake was last updated at {last}: run `./daybook analytics lake update` first")
@@ -120,10 +122,10 @@ def read_exceptions(folder: Location, commit: Commit) -> Exceptions:
     return in_order(rows.cast(EXCEPTION))
 
 
-def check_rows(folder: Location, commit: Commit, lock: Lock) -> None:
-    """Raises BrokenStream unless, before the ends of a commit, the table of each type has as many rows as `events_raw`
-    has records of the type."""
-    copy, before = copy_of(folder, commit.log), rows_before(commit.ends)
+def check_rows(copy: Location, ends: Offsets, lock: Lock) -> None:
+    """Raises BrokenStream unless, before these ends in a copy of the log, the table of each type has as many
+    rows as `events_raw` has records of the type."""
+    before = rows_before(ends)
     if (raw := table(copy, RAW)) is None:
         return
     every, record = raw.to_pyarrow_dataset(), ds.field("record")
@@ -138,7 +140,7 @@ def check_rows(folder: Location, commit: Commit, lock: Lock) -> None:
         if rows != records:
             raise BrokenStream(
                 f"{name} has {rows:,} rows, and {RAW} {records:,} records of it: nothing is published. "
-                f"Remove {folder}, and copy the log again: `./daybook analytics lake update`"
+                f"Remove {str(copy).rpartition('/')[0]}, and copy the log again: `./daybook analytics lake update`"
             )
 
 

@@ -37,7 +37,7 @@ CREATE VIEW {{name}} AS SELECT * EXCLUDE (readable) FROM {{name}}_rows AS event 
 CALENDAR = """
 CREATE VIEW calendar AS
 WITH days AS (SELECT unnest(generate_series(min(occurred_at)::DATE, max(occurred_at)::DATE, INTERVAL 1 DAY))::DATE
-    AS day FROM order_placed)
+    AS day FROM ({dates}))
 SELECT day, date_trunc('month', day)::DATE AS month, year(day) AS year, quarter(day) AS quarter,
     weekofyear(day) AS week, dayname(day) AS weekday, isodow(day) > 5 AS weekend FROM days
 """
@@ -46,9 +46,9 @@ SELECT day, date_trunc('month', day)::DATE AS month, year(day) AS year, quarter(
 def connect(
     lake: Location, marts: Mapping[str, DeltaTable], articles: Path | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """A view for each event type, `events_raw`, `commits`, and `events_lost` once a log was replaced; one for each of
-    `marts`; `calendar`, a row per day from the first order to the last one; and `articles`, if there is a
-    CSV file with sku and description. Raises NoLake."""
+    """A view for each event type that has occurred, `events_raw`, `commits`, and `events_lost` once a log was replaced;
+    one for each of `marts`; `calendar`, a row per day from the first event to the last one; and `articles`, if there is
+    a CSV file with sku and description. Raises NoLake."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     connection.execute("SET TimeZone = 'UTC'")
     commit = read_commits(lake)[-1]
@@ -62,12 +62,14 @@ def connect(
         if (delta := table(folder, name.removesuffix("_rows"))) is not None:
             connection.register(name, delta.to_pyarrow_dataset())
     connection.execute(f"CREATE VIEW {RAW} AS FROM {RAW}_rows AS event WHERE {BEFORE_ENDS}")
+    dates = list[str]()
     for name in map(table_name, event_types(load_lock())):
         if (delta := table(copy, name)) is not None:
             connection.register(f"{name}_rows", delta.to_pyarrow_dataset())
             connection.execute(COUNTING.format(name=name))
-    if table(copy, "order_placed") is not None:
-        connection.execute(CALENDAR)
+            dates.append(f"SELECT occurred_at FROM {name}")
+    if dates:
+        connection.execute(CALENDAR.format(dates=" UNION ALL ".join(dates)))
     if articles is not None:
         path = str(articles).replace("'", "''")
         read = f"FROM read_csv('{path}', header = true, all_varchar = true)"

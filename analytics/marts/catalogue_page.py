@@ -15,6 +15,7 @@ from analytics.marts.catalogue import MARTS, Column, Mart, built
 from analytics.page import Markup, page, table
 
 NOT_BUILT = "not built"
+CUTS = {"as_of": "as of", "known_by": "known by"}  # in what a commit says, and in words
 
 
 def catalogue_page(marts: Location, audit: Path, now: datetime) -> str:
@@ -27,7 +28,7 @@ def catalogue_page(marts: Location, audit: Path, now: datetime) -> str:
     parts = [
         "<h1>Marts</h1>",
         f"<p>{_last_audit(audit, now)}</p>",
-        table(("mart", "question", "owner", "rows", "built", "of events"), rows),
+        table(("mart", "question", "owner", "rows", "of the log", "read to (offsets)"), rows),
     ]
     for mart in MARTS.values():
         parts += _section(mart, tables.get(mart.name))
@@ -45,12 +46,13 @@ def _shown(delta: DeltaTable) -> dict[str, Any]:
 
 
 def _state(built: Mapping[str, Any] | None, now: datetime) -> tuple[str, str, str]:
-    """Rows, age, and from what."""
+    """Rows, how old what was read is, and from what."""
     if built is None:
         return "–", NOT_BUILT, "–"
     events = sum(end for parts in built["ends"].values() for end in parts.values())
-    cut = f" as of {built['as_of']}" if built["as_of"] else ""
-    return f"{built['rows']:,}", _ago(now - built["at"]), f"{built['source']} to {events:,}{cut}"
+    cut = "".join(f" {word} {built[key]}" for key, word in CUTS.items() if built[key])
+    read_at = datetime.fromisoformat(built["updated"]) if built["updated"] else built["at"]
+    return f"{built['rows']:,}", _ago(now - read_at), f"{built['source']} to {events:,}{cut}"
 
 
 def _ago(age: timedelta) -> str:

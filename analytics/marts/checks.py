@@ -1,5 +1,6 @@
 """Checks the rows of a mart against its definition before they are published; DuckDB reads what Spark wrote."""
 
+import os
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -35,7 +36,7 @@ def checked(
     counts = {rule: f"count(*) FILTER (NOT coalesce({rule}, false))" for rule in _rules(mart, others)}
     distinct = f"SELECT (SELECT count(*) FROM made) - count(*) FROM (SELECT DISTINCT {key} FROM made)"
     with (
-        TemporaryDirectory() as spilled,
+        TemporaryDirectory(dir=os.environ.get("DAYBOOK_SPARK_SCRATCH")) as spilled,
         duckdb.connect(config={"temp_directory": spilled, "memory_limit": MEMORY}) as connection,
     ):
         connection.execute("SET TimeZone = 'UTC'")

@@ -9,7 +9,7 @@ import typer
 
 from infra.base.ports import HOST
 from infra.base.settings import ROOT, StackSettings
-from infra.cli.audit import lake_location
+from infra.cli.audit import lake_location, marts_location
 from infra.cli.inspect import running_settings
 from infra.cli.output import notes
 from infra.stack.embedded.java import spark_environment
@@ -51,6 +51,7 @@ def notebook_environment(settings: StackSettings) -> Mapping[str, str]:
         **addresses(settings),
         "DAYBOOK_HOME": str(settings.home.absolute()),
         "DAYBOOK_LAKE": lake_location(settings),
+        "DAYBOOK_MARTS": marts_location(settings),
         "PYTHONPATH": str(ROOT),
         # Else Spark looks for an outside address of this machine, and warns that it found one.
         "SPARK_LOCAL_IP": HOST,

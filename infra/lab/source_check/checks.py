@@ -50,7 +50,7 @@ def require_together(folder: Location) -> None:
     if absent:
         raise NotTogether(f"not in {folder}: {', '.join(absent)}; `./daybook analytics run` makes them")
     logs = [last_commit(tables[name])[1] for name in NEEDED]
-    if any(log["as_of"] for log in logs):
+    if any(log["as_of"] or log["known_by"] for log in logs):
         raise NotTogether("a mart is of an earlier moment: the file is compared with all that was loaded")
     if any(log["ends"] != logs[0]["ends"] for log in logs):
         raise NotTogether("the marts were read to different offsets: run them together")

@@ -11,7 +11,7 @@ in Spark; `tests/contract/log_rule_cases.py` is the table that tests both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -59,7 +59,7 @@ class Journal:
     verdicts: Mapping[Judged, RecordVerdict] = field(default_factory=dict)
     streams: Mapping[str, int] = field(default_factory=dict)
     count: int = 0
-    epochs: Mapping[str, Container[int]] = field(default_factory=dict)
+    epochs: Mapping[str, Collection[int]] = field(default_factory=dict)
 
 
 class Foreign(NamedTuple):

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from analytics import offsets
 from analytics.events import BrokenStream, check_streams
 from analytics.jobs import arguments
-from analytics.jobs.arguments import spark_failure
+from analytics.jobs.arguments import exit_on_failure, spark_failure
 from analytics.offsets import AheadOfLog, LogUnreachable, check_within, stable_ends
 from tests.ports import free_ports
 from tests.unit.analytics.test_jobs import run
@@ -33,8 +33,22 @@ STACKS = {
 
 @pytest.mark.parametrize(("stack", "advice"), STACKS.items())
 def test_a_failure_of_spark_names_the_setting(stack: str, advice: str) -> None:
-    assert advice in spark_failure(f"Traceback …\n{stack}")
-    assert "\n" not in spark_failure(f"Traceback …\n{stack}\n")
+    said = spark_failure(f"Traceback …\n{stack}", stack.splitlines()[0])
+    assert advice in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "failure", [DeltaError("no log\n\nStack backtrace:\n at clone3.S"), duckdb.Error("a\n ^^^")]
+)
+def test_what_other_readers_raise_is_one_line_and_says_what(
+    failure: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit), exit_on_failure():
+        raise failure
+    said = capsys.readouterr().err
+    assert str(failure).splitlines()[0] in said
+    assert said.count("\n") == 1
 
 
 def test_java_s_stack_goes_to_a_file(

@@ -9,10 +9,11 @@ from pyspark.sql import SparkSession
 
 from analytics import envelope
 from analytics.envelope import with_kind
-from analytics.log_rule import FIRST_EPOCH, STREAMS, WAITING, Exceptions, RecordedDecisions, find_exceptions
+from analytics.log_rule import WAITING, Exceptions, find_exceptions
 from analytics.stream_steps import murmur2
 from contracts.lock import load_lock
 from services.kernel.log import rule as log_rule
+from services.kernel.log.rule import Journal
 from services.kernel.record.envelope import LARGEST_NUMBER
 from services.kernel.record.envelope import murmur2 as murmur2_of_the_services
 from tests.contract.log_rule_cases import CASES, PARTITIONS, TOPIC, Case
@@ -28,18 +29,18 @@ def topic(number: int) -> str:
     return f"case-{number}"
 
 
-def decisions(cases: tuple[Case, ...]) -> RecordedDecisions:
+def decisions(cases: tuple[Case, ...]) -> Journal:
     verdicts = {
-        (about.stream.replace("stock", topic(number), 1), *about[1:]): verdict
+        about._replace(stream=about.stream.replace("stock", topic(number), 1)): verdict
         for number, case in enumerate(cases)
         for about, verdict in case.journal.verdicts.items()
     }
     epochs = {
-        topic(number): frozenset(case.journal.epochs[TOPIC])  # type: ignore[call-overload]
+        topic(number): frozenset(case.journal.epochs[TOPIC])
         for number, case in enumerate(cases)
         if case.journal.epochs
     }
-    return RecordedDecisions(verdicts, epochs)
+    return Journal(verdicts, epochs=epochs)
 
 
 def readings(case: Case, name: str, exceptions: Exceptions) -> tuple[str, ...]:
@@ -75,7 +76,6 @@ def test_spark_agrees_with_the_table(exceptions: Exceptions, number: int) -> Non
 def test_what_is_named_twice_is_named_alike() -> None:
     assert (envelope.OPENING_KEY, envelope.LONGEST_KEY) == (log_rule.OPENING_KEY, log_rule.LONGEST_KEY)
     assert envelope.LARGEST_NUMBER == LARGEST_NUMBER
-    assert (FIRST_EPOCH, dict(STREAMS)) == (log_rule.FIRST_EPOCH, dict(log_rule.STREAMS))
 
 
 def test_keys_are_hashed_as_kafka_does() -> None:
