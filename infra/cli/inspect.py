@@ -47,7 +47,7 @@ ANSWER_SECONDS = 2.0
 SHOWN_EVENTS = 5
 FOLLOW_SECONDS = 0.3
 Kafka = Annotated[
-    str, typer.Option(envvar="DAYBOOK_KAFKA", help="host:port of the broker; default: the running stack's.")
+    str, typer.Option(envvar="DAYBOOK_KAFKA", help="The broker: host:port, or sasl_ssl://host:port?identity=FILE if it is secured; default: the running stack's.")
 ]
 
 

@@ -45,7 +45,7 @@ def up(
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Do not contact the other site first.")] = False,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Kafka and the APIs take anyone of this machine.")
+        bool, typer.Option("--insecure", help="No TLS, users or tokens: anyone on this machine may use it.")
     ] = False,
 ) -> None:
     """Start everything, wait until it is ready, print the addresses and leave it running.

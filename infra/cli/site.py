@@ -29,7 +29,7 @@ def only_a_group() -> None:
 def rebuild(
     name: Annotated[str, typer.Argument(metavar="home|away", help="The site to empty and copy again.")],
     confirmed: Confirmed = "",
-    force: Annotated[bool, typer.Option("--force", help="Although it is a healthy copy.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Rebuild it even if it is a healthy copy.")] = False,
     as_json: AsJson = False,
     why: Why = "",
 ) -> None:

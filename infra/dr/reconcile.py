@@ -20,8 +20,8 @@ from infra.log.event_log import EVENT_TOPICS, event_in_any_epoch
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
 from services.kernel.log.control import read_control
-from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end, sound
-from services.kernel.record.codec import decode, encode
+from services.kernel.log.reader import high_watermarks, partitions_of, read_to_end
+from services.kernel.record.codec import decode, encode, sound
 from services.kernel.record.envelope import ReplyAddress, now_micros, sent_again
 
 TOPIC = "site.reconciliation"

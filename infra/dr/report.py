@@ -26,10 +26,10 @@ from infra.log.event_log import read_log
 from infra.stack.site import Site
 from services.inventory.domain.decider import stock_decider
 from services.kernel.log.reader import partitions_of
-from services.kernel.log.rule import Event, Step, home_of, step
+from services.kernel.log.rule import Event, Step, step
 from services.kernel.model.decider import Decider, Refused
 from services.kernel.record.codec import decode
-from services.kernel.record.envelope import read_headers
+from services.kernel.record.envelope import partition_of, read_headers
 from services.kernel.worker.entities import unexpected
 from services.order.domain.decider import order_decider
 
@@ -150,7 +150,7 @@ def _states(
     """Each entity's state and version."""
     states = dict.fromkeys(subjects, (decider.initial, 0))
     count = len(partitions_of(new, topic)) if states else 1
-    starts = {home_of(subject, count): 0 for subject in states}
+    starts = {partition_of(subject, count): 0 for subject in states}
     keys = {subject.encode() for subject in states}
     for record, kind in read_log(new, topic, starts, keys=keys) if states else ():
         if isinstance(kind, Event):

@@ -13,9 +13,9 @@ from analytics.lake.tables import RAW, NoLake, copy_of, read_commits
 from analytics.lake.writer import LakeLogReplaced
 from analytics.log_rule import read_decisions
 from analytics.offsets import topic_ids
-from services.kernel.log.rule import FIRST_EPOCH, Event, home_of, stream_of
+from services.kernel.log.rule import FIRST_EPOCH, Event, stream_of
 from services.kernel.record.codec import Undecodable, decode
-from services.kernel.record.envelope import Envelope, Metadata
+from services.kernel.record.envelope import Envelope, Metadata, partition_of
 from services.projection.engine.read_model import Arrival, Batch, Contents, Record, TopicPartition
 from services.projection.engine.rebuild import Lake
 
@@ -108,7 +108,7 @@ class LakeRuns:
                 return
             metadata = Metadata(*meta)
             entity = metadata.subject
-            elsewhere = home_of(entity, self._partitions[tp[0]]) != tp[1]
+            elsewhere = partition_of(entity, self._partitions[tp[0]]) != tp[1]
             if elsewhere or metadata.epoch != FIRST_EPOCH or stream_of(tp[0], entity) in self._decided:
                 return
             try:

@@ -24,10 +24,9 @@ from services.kernel.log.rule import (
     Reading,
     Step,
     digest_of,
-    home_of,
 )
 from services.kernel.record.codec import Undecodable, decode
-from services.kernel.record.envelope import Malformed, Metadata, now_micros, read_headers
+from services.kernel.record.envelope import Malformed, Metadata, now_micros, partition_of, read_headers
 from services.projection.engine.parked_keys import parked_keys
 from services.projection.engine.read_model import Connection
 
@@ -147,7 +146,7 @@ def records_of(kafka: str, stream: str) -> list[StreamRecord]:
         )
     topic, journal = topics[kind], read_journal(kafka)
     count = len(partitions_of(kafka, topic))
-    partition = home_of(key, count)
+    partition = partition_of(key, count)
     reading = Reading(topic, partition, count, journal, _readable)
     keys = {key.encode(), *(() if journal.epochs.get(topic) else (OPENING_KEY.encode(),))}
     records = []

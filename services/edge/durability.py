@@ -24,9 +24,9 @@ from services.edge.gateway import Gateway
 from services.edge.problems import BeyondLossBudget, PeerUnavailable
 from services.edge.settings import ApiSettings
 from services.kernel.log import clients
-from services.kernel.log.reader import sound, what_is_there
-from services.kernel.log.rule import home_of
-from services.kernel.record.codec import Undecodable, decode
+from services.kernel.log.reader import what_is_there
+from services.kernel.record.codec import Undecodable, decode, sound
+from services.kernel.record.envelope import partition_of
 
 WAIT = Histogram(
     "daybook_both_sites_seconds", "From the outcome until it was on both sites, or not", ["durability"]
@@ -259,7 +259,7 @@ class PeerLog:
         try:
             partitions = consumer.list_topics(self._events, self._seconds).topics[self._events].partitions
             made = _made_ms(event_id)
-            number = home_of(entity_id, len(partitions))
+            number = partition_of(entity_id, len(partitions))
             start = TopicPartition(self._events, number, made - EARLIER_MS)
             (start,) = consumer.offsets_for_times([start], self._seconds)
             if start.offset < 0:  # nothing is so young

@@ -15,7 +15,6 @@ from math import ceil, inf
 from random import uniform
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.edge.identity import ANYONE, Principal
 from services.edge.problems import Code, Problem
@@ -24,7 +23,7 @@ from services.edge.settings import LimitSettings
 MAX_BUCKETS = 10_000
 # Until a caller above its rate gets its 429: at random, else all connections of a caller would return together.
 REFUSAL_SECONDS = 0.5, 1.5
-_HEADERS = "rate_headers"
+HEADERS = "rate_headers"  # what the caller may still send (draft-ietf-httpapi-ratelimit-headers)
 
 RATE_LIMITED = {"rate_limited": Code(429, "the caller sends too many requests; repeat after `Retry-After`")}
 TOO_MANY_PENDING = {
@@ -63,14 +62,14 @@ class Limits:
 
     async def admit(self, request: Request, principal: Principal) -> None:
         """Counts a request. Raises `Problem` 429, late: a refusal costs time, too, and whoever repeats at once would
-        take it from the others. Either way `RateHeaders` sends what is left."""
+        take it from the others. Either way `HEADERS`, in the state of the request, say what is left."""
         rate = self._rates[principal.only_customer]
         if not rate or principal is ANYONE:
             return
         bucket, now = self._bucket(principal.subject, rate), time.monotonic()
         wait = bucket.take(now)
         refilled = ceil((bucket.size - bucket.left) / rate)
-        request.scope["state"][_HEADERS] = (
+        request.scope["state"][HEADERS] = (
             (b"ratelimit-policy", b'"caller";q=%d;w=%d' % (bucket.size, ceil(bucket.size / rate))),
             (b"ratelimit", b'"caller";r=%d;t=%d' % (bucket.left, refilled)),
         )
@@ -106,23 +105,3 @@ class Limits:
             self._pending[subject] -= 1
             if not self._pending[subject]:
                 del self._pending[subject]
-
-
-class RateHeaders:
-    """Adds to each response what the caller may still send (draft-ietf-httpapi-ratelimit-headers)."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        state = scope.setdefault("state", {})
-
-        async def send_with_rate(event: Message) -> None:
-            if event["type"] == "http.response.start":
-                event["headers"].extend(state.get(_HEADERS, ()))
-            await send(event)
-
-        await self._app(scope, receive, send_with_rate)

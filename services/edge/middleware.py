@@ -133,6 +133,23 @@ def _matches(tag: str, requested_tags: str) -> bool:
     return bool(tag) and (tags == ["*"] or tag in tags)
 
 
+class AddedHeaders:
+    """Adds to every response what `headers` returns for its request, whose scope has a `state`."""
+
+    def __init__(self, app: ASGIApp, headers: Callable[[Scope], Iterable[tuple[bytes, bytes]]]) -> None:
+        self._app, self._headers = app, headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})
+
+        async def send_with_headers(event: Message) -> None:
+            if event["type"] == "http.response.start":
+                event["headers"] = [*event.get("headers", ()), *self._headers(scope)]
+            await send(event)
+
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
 class CorrelationMiddleware:
     """Adds a write's correlation id to logs and response, and measures its duration."""
 

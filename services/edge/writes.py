@@ -48,8 +48,7 @@ from services.edge.requests import ChangeRequest, WriteHeaders, expected_version
 from services.edge.server import end_process
 from services.edge.settings import ApiSettings
 from services.kernel.model.process import derived_id
-from services.kernel.record.envelope import AuthContext, Metadata, now_micros, uuid7
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import AuthContext, Metadata, Token, now_micros, uuid7
 from services.kernel.worker.entities import NO_VERSION
 
 NAMESPACE = uuid5(NAMESPACE_URL, "urn:daybook:command").bytes

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 import structlog
 from fastapi import APIRouter, FastAPI
@@ -15,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from services.edge.app import application
+from services.edge.middleware import AddedHeaders
 from services.edge.problems import Problem
 from services.edge.server import end_process
 from services.projection import status
@@ -25,7 +27,7 @@ from services.projection.engine.settings import QuerySettings
 from services.projection.engine.visibility import Notifications, Visibility
 from services.projection.read_models import READ_MODELS
 from services.projection.reads import ReadSources
-from services.projection.status import SiteHeaders, SiteStatus
+from services.projection.status import SiteStatus
 
 log = structlog.get_logger(__name__)
 
@@ -56,9 +58,7 @@ def query_app(settings: QuerySettings) -> FastAPI:
                 site_status.follow(connections),
                 lag.follow(connections),
             )
-            following = [asyncio.create_task(loop) for loop in loops]
-            for task in following:
-                task.add_done_callback(_end_with)
+            following = [_watched(loop) for loop in loops]
             REGISTRY.register(metrics := LagMetrics(lag))
             yield
             REGISTRY.unregister(metrics)
@@ -79,16 +79,22 @@ def query_app(settings: QuerySettings) -> FastAPI:
         title="Daybook queries",
         about="What the shop knows, folded from its events. Money is exact decimals, times are UTC.",
     )
-    app.add_middleware(SiteHeaders, status=site_status)
+    app.add_middleware(AddedHeaders, headers=lambda _: site_status.headers())
     for kind in DATABASE_AWAY:
         app.add_exception_handler(kind, _database_unavailable)
     return app
 
 
-def _end_with(task: asyncio.Task[None]) -> None:
-    """A loop that fails ends the process, which would go on with what the loop saw last."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        end_process(f"{task.get_coro()} failed: {error!r}")
+def _watched(loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Starts a loop. If it fails, the process ends: it would go on with what the loop saw last."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            end_process(f"{task.get_coro()} failed: {error!r}")
+
+    task = asyncio.create_task(loop)
+    task.add_done_callback(ended)
+    return task
 
 
 async def _database_unavailable(request: Request, error: Exception) -> Response:

@@ -22,8 +22,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from services.edge.identity import KEYS_UNAVAILABLE, caller, declared_scopes
 from services.edge.problems import IN_WORDS, Code, Problem, documented, invalid
 from services.edge.requests import TAGS_PATTERN, decimal_text
-from services.kernel.record.envelope import format_time, parse_time
-from services.kernel.record.tokens import MalformedToken, Token
+from services.kernel.record.envelope import MalformedToken, Token, format_time, parse_time
 from services.projection.engine.database import query_connection
 from services.projection.engine.lag import Lag
 from services.projection.engine.read_model import Connection, ReadModel

@@ -10,7 +10,6 @@ from typing import Any
 import asyncpg
 import structlog
 from pydantic import BaseModel
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.edge.app import api_router
 from services.edge.identity import scopes
@@ -91,21 +90,6 @@ class SiteStatus:
         if row["role"] == "passive":
             mirror = row["mirror_seconds"]
             self._mirror = None if mirror is None else mirror + max(0.0, row["silent"])
-
-
-class SiteHeaders:
-    """ASGI middleware: adds the site's headers to every response."""
-
-    def __init__(self, app: ASGIApp, status: SiteStatus) -> None:
-        self._app, self._status = app, status
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(event: Message) -> None:
-            if event["type"] == "http.response.start":
-                event["headers"] = [*event.get("headers", ()), *self._status.headers()]
-            await send(event)
-
-        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
 
 
 class PartitionStatus(BaseModel):

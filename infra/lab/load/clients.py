@@ -23,7 +23,7 @@ import msgspec
 from infra.base.errors import DaybookError
 from infra.identity.caller import Caller
 from services.edge.writes import command_id
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import Token
 
 ACCEPTED = "accepted"
 UNAVAILABLE = (429, 503, 507)  # the outcome is unknown, and a repeat is safe

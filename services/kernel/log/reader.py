@@ -216,14 +216,6 @@ def what_is_there(consumer: Consumer, most: int, seconds: float) -> list[Message
     return records
 
 
-def sound(records: list[Message]) -> list[Message]:
-    """Without what the client mends by itself. Raises KafkaException for what it cannot mend."""
-    for record in records:
-        if (error := record.error()) is not None and not error.retriable():
-            raise KafkaException(error)
-    return [record for record in records if record.error() is None]
-
-
 class NotKnown(KernelError):
     """The broker did not answer in time, or a position lies outside the log."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
@@ -123,7 +122,7 @@ def kind_of(
         return Foreign("key_differs")
     if metadata.type == EpochOpened.TYPE and metadata.subject == OPENING_KEY:
         return Opening(metadata.epoch) if metadata.epoch >= epoch else Foreign("epoch_not_open")
-    if home_of(metadata.subject, partitions) != partition:
+    if partition_of(metadata.subject, partitions) != partition:
         return Foreign("wrong_partition")
     if not metadata.version:
         return Foreign("no_version")
@@ -228,12 +227,6 @@ def stream_of(topic: str, key: str) -> str:
 def digest_of(value: bytes | None) -> str:
     """SHA-256 of a record's value, in hexadecimal digits; no value counts as an empty one."""
     return sha256(value or b"").hexdigest()
-
-
-@lru_cache(maxsize=65_536)
-def home_of(key: str, partitions: int) -> int:
-    """The partition of a key. An entity's events come in close succession: most are in the cache."""
-    return partition_of(key, partitions)
 
 
 def _verdict(topic: str, metadata: Metadata, value: bytes | None, journal: Journal) -> RecordVerdict | None:

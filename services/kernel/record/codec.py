@@ -16,7 +16,7 @@ from functools import cache
 from io import BytesIO
 from typing import Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
-from confluent_kafka import Message
+from confluent_kafka import KafkaException, Message
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from contracts.kernel.records import InboxBatch, InboxGroup, InboxMessage
@@ -237,6 +237,14 @@ def single_records(groups: Iterable[MessageGroup], sender: Metadata) -> Iterator
         for message in group.messages:
             headers = write_headers(_metadata(group, message, sender, group.auth))
             yield group.topic, message.value, message.subject, {"headers": headers}
+
+
+def sound(records: list[Message]) -> list[Message]:
+    """Without what the client mends by itself. Raises KafkaException for what it cannot mend."""
+    for record in records:
+        if (error := record.error()) is not None and not error.retriable():
+            raise KafkaException(error)
+    return [record for record in records if record.error() is None]
 
 
 def received(record: Message) -> list[Received]:

@@ -10,7 +10,6 @@ from contracts.kernel.records import Outcome, OutcomeBatch
 from contracts.topics import INBOXES, SERVICE_OF, TOPICS
 from services.kernel import KernelError
 from services.kernel.log.control import Phase
-from services.kernel.log.rule import home_of
 from services.kernel.model.process import OutgoingCommand
 from services.kernel.record.codec import (
     MOST_MESSAGES,
@@ -25,7 +24,7 @@ from services.kernel.record.codec import (
     single_records,
     topic_of,
 )
-from services.kernel.record.envelope import SYSTEM, AuthContext, Malformed, Metadata, uuid7
+from services.kernel.record.envelope import SYSTEM, AuthContext, Malformed, Metadata, partition_of, uuid7
 
 
 class LaterEpoch(KernelError):
@@ -54,7 +53,7 @@ def require_address(partition: int, partitions: int, key: str, metadata: Metadat
     """Raises `Malformed`: a foreign producer with another partitioner would give one entity two writers."""
     if metadata.subject != key:
         raise Malformed(f"the key is {key!r}, the subject {metadata.subject!r}")
-    if home_of(key, partitions) != partition:
+    if partition_of(key, partitions) != partition:
         raise Malformed(f"{key!r} does not belong to partition {partition}: produce with murmur2")
 
 
@@ -123,7 +122,7 @@ class Routing:
             about = kind.TYPE, correlation, cause, traceparent, *reply
             latest: dict[int, list[OutgoingMessage]] = {}
             for command in alike:
-                partition = home_of(command.key, count)
+                partition = partition_of(command.key, count)
                 messages = latest.get(partition)
                 if messages is None or len(messages) == MOST_MESSAGES:
                     messages = latest[partition] = []
@@ -145,7 +144,7 @@ class Routing:
         value = self.encode(topic, OutcomeBatch(tuple(outcomes), self._epoch))
         about = OutcomeBatch.TYPE, correlation, "", traceparent, "", ""
         messages = [OutgoingMessage(uuid7(), key, "", value)]
-        return MessageGroup(topic, home_of(key, self._counts[topic]), *about, messages, auth)
+        return MessageGroup(topic, partition_of(key, self._counts[topic]), *about, messages, auth)
 
     def encode(self, topic: str, record: Any) -> bytes:
         """Its value, in a version of its schema that every process knows which may read it in this phase."""

@@ -17,7 +17,7 @@ from confluent_kafka import Message, Producer
 from contracts.kernel.records import EpochOpened, Outcome, RecordJudged, Remembered
 from contracts.topics import SERVICE_OF, TOPICS
 from services.kernel.log.control import JOURNAL, with_judgement
-from services.kernel.log.reader import events_follower, high_watermarks, read_to_end, sound
+from services.kernel.log.reader import events_follower, high_watermarks, read_to_end
 from services.kernel.log.rule import (
     OPENING_KEY,
     Event,
@@ -35,7 +35,7 @@ from services.kernel.log.rule import (
 )
 from services.kernel.log.transactions import Transactions, produce
 from services.kernel.model.process import Aggregate
-from services.kernel.record.codec import decode, encode
+from services.kernel.record.codec import decode, encode, sound
 from services.kernel.record.envelope import SYSTEM, Headers, Metadata, now_micros, uuid7, write_headers
 from services.kernel.worker.entities import Entity, Partition
 from services.kernel.worker.snapshots import StateCodec, seen, snapshot_of

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from contracts.topics import TOPICS
 from services.kernel import KernelError
 from services.kernel.log.reader import high_watermarks, read_to_end
-from services.kernel.log.rule import FIRST_EPOCH, Journal, foreign, home_of, stream_of
+from services.kernel.log.rule import FIRST_EPOCH, Journal, foreign, stream_of
 from services.kernel.model.process import Aggregate
-from services.kernel.record.envelope import now_micros
+from services.kernel.record.envelope import now_micros, partition_of
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.fold import Fold
 from services.kernel.worker.retry_window import Window
@@ -49,7 +49,7 @@ def restore(
         partitions[number].read.epoch = mark.epoch
     stopped = {key for _, key in reader.stopped}
     decided = _decided(journal, events, min((mark.judged for mark in marks.values()), default=0))
-    again = {(home_of(key, partition_count), key) for key in stopped | decided}
+    again = {(partition_of(key, partition_count), key) for key in stopped | decided}
     positions = {
         events: {number: marks[number].events if number in marks else 0 for number in numbers},
         answers: {number: marks[number].answers if number in marks else 0 for number in numbers},

@@ -38,10 +38,10 @@ from services.kernel.log.reader import (
     high_watermarks,
     once_settled,
     partitions_by_topic,
-    sound,
 )
 from services.kernel.log.transactions import Transactions
 from services.kernel.model.process import Aggregate
+from services.kernel.record.codec import sound
 from services.kernel.record.envelope import now_micros
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.fold import Fold, OwnEvents, open_epoch

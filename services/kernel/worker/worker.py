@@ -29,9 +29,10 @@ from services.kernel.exit_codes import (
 )
 from services.kernel.log.control import Control, ControlWatch, JournalWatch, read_control
 from services.kernel.log.proof import SiteProver
-from services.kernel.log.reader import events_follower, sound
+from services.kernel.log.reader import events_follower
 from services.kernel.log.transactions import Aborted, Fenced, OwnershipLost
 from services.kernel.model.process import Aggregate
+from services.kernel.record.codec import sound
 from services.kernel.record.envelope import now_micros
 from services.kernel.settings import WorkerSettings
 from services.kernel.threads import end_with_threads

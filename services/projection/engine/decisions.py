@@ -25,9 +25,9 @@ from services.kernel.log.rule import (
     Journal,
     Judged,
     epoch_after,
-    home_of,
     identity,
 )
+from services.kernel.record.envelope import partition_of
 from services.projection import ProjectionError
 from services.projection.engine.position import (
     CHANNEL,
@@ -111,7 +111,7 @@ class Decisions:
                 changed = about(model, honoured_journal).items() ^ about(model, latest).items()
                 for stream in {judged.stream for judged, _ in changed}:
                     topic = next(topic for topic, called in STREAMS.items() if called == model.stream)
-                    tp = topic, home_of(_key(stream), self._projector.partitions[topic])
+                    tp = topic, partition_of(_key(stream), self._projector.partitions[topic])
                     refused = (name, stream, _verdicts(stream, latest)) in self._refused
                     if tp in self._projector.positions[name] and not refused:
                         due.setdefault(tp, {}).setdefault(stream, []).append(model)

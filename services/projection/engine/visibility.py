@@ -19,8 +19,7 @@ import structlog
 
 from services.edge.problems import Problem
 from services.edge.server import end_process
-from services.kernel.record.envelope import partition_of
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import Token, partition_of
 from services.projection.engine.database import QUERY_SECONDS, query_connection
 from services.projection.engine.position import CHANNEL, EVERY_KEY, require_own_tables
 from services.projection.engine.read_model import DATABASE_AWAY, Connection, Lineage, OtherCode, ReadModel

@@ -21,8 +21,7 @@ from services.edge.middleware import CorrelationMiddleware
 from services.edge.requests import Headers, WriteRoute
 from services.edge.server import serve
 from services.edge.writes import Resource, Write, Writer, command_id, entity_of_key
-from services.kernel.record.envelope import now_micros
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import Token, now_micros
 from services.order.api import OrderRequest
 
 Place = Callable[[PlaceOrder, str, Write], Awaitable[str]]

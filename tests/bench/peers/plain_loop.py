@@ -22,8 +22,8 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from contracts.lock import load_lock
 from services.kernel.collector import keep_what_is_here
 from services.kernel.log.clients import follower
-from services.kernel.log.rule import home_of
 from services.kernel.log.transactions import Transactions
+from services.kernel.record.envelope import partition_of
 from tests.bench.subjects.work_process import serve_work
 
 BATCH = 500
@@ -135,12 +135,12 @@ class SameRecords(PlainLoop):
             if order := command_headers["ce_replyto"].rpartition(b":")[2].decode():
                 content = _written(*self._content, {"outcomes": [outcome]})
                 group = _group(OUTCOMES, command_headers, "", [(order, content)])
-                messages[home_of(order, 2)].append(group)
+                messages[partition_of(order, 2)].append(group)
                 continue
             outcomes.append(outcome)
             own: dict[int, list[tuple[str, bytes]]] = {}
             for sku in dict.fromkeys(line["sku"] for line in command["lines"]):
-                own.setdefault(home_of(sku, 2), []).append((sku, self._reservation(command, sku)))
+                own.setdefault(partition_of(sku, 2), []).append((sku, self._reservation(command, sku)))
             for number, contents in own.items():
                 messages[number].append(_group(RESERVE, command_headers, key.decode(), contents))
         for groups in messages.values():

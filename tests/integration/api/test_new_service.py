@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from infra.base.ports import HOST
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import Token
 from tests.integration.api.processes import process
 from tests.ports import free_ports
 from tests.stack import own_broker

@@ -13,8 +13,7 @@ from contracts.kernel.records import Outcome
 from contracts.order.commands import CancelOrder, PlaceOrder
 from contracts.order.events import OrderConfirmed
 from infra.log.topics import create_topics
-from services.kernel.record.envelope import Metadata, uuid7
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import Metadata, Token, uuid7
 from tests.integration.api.processes import process
 from tests.integration.api.responder import Responder, accept, outcome
 from tests.integration.projection.shop_log import LogWriter, envelope

@@ -14,8 +14,7 @@ import pytest
 from infra.log.control import lift_storage_block, write_storage_block
 from services.kernel.log.reader import high_watermarks, read_to_end
 from services.kernel.record.codec import received as messages_in
-from services.kernel.record.envelope import uuid7
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import Token, uuid7
 from tests.integration.api.processes import PATIENCE, process
 from tests.ports import free_ports
 from tests.stack import site_broker

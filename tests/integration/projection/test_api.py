@@ -11,8 +11,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from services.kernel.record.envelope import format_time
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import Token, format_time
 from services.projection.read_models import READ_MODELS
 from services.projection.reads import to_cursor
 from tests.integration.projection.bad_records import Planted, life

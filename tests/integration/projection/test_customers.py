@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import Token
 from tests.integration.projection.conftest import Shop
 from tests.integration.projection.processes import applied, running, until
 from tests.integration.projection.shop_log import history

@@ -15,7 +15,7 @@ import pytest
 import services.projection
 from contracts.order.events import OrderShipped
 from infra.lab.drills.judgement import digests
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import Token
 from services.projection.engine.parked_keys import parked_keys
 from services.projection.engine.read_model import ReadModel
 from services.projection.engine.roles import AUDITOR, open_database

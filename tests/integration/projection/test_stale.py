@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from services.kernel.record.codec import encode
-from services.kernel.record.tokens import Token
+from services.kernel.record.envelope import Token
 from services.projection.engine.parked_keys import parked_keys, retry, skip
 from services.projection.read_models import CONVERSATIONS, ORDER_HISTORY, ORDERS, SALES_DAILY, STOCK
 from tests.integration.projection.conftest import Shop

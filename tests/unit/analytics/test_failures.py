@@ -33,9 +33,9 @@ STACKS = {
 
 @pytest.mark.parametrize(("stack", "advice"), STACKS.items())
 def test_a_failure_of_spark_names_the_setting(stack: str, advice: str) -> None:
-    said = spark_failure(f"Traceback …\n{stack}", stack.splitlines()[0])
-    assert advice in said
-    assert "\n" not in said
+    line = spark_failure(f"Traceback …\n{stack}", stack.splitlines()[0])
+    assert advice in line
+    assert "\n" not in line
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_what_other_readers_raise_is_one_line_and_says_what(
 ) -> None:
     with pytest.raises(SystemExit), exit_on_failure():
         raise failure
-    said = capsys.readouterr().err
-    assert str(failure).splitlines()[0] in said
-    assert said.count("\n") == 1
+    line = capsys.readouterr().err
+    assert str(failure).splitlines()[0] in line
+    assert line.count("\n") == 1
 
 
 def test_java_s_stack_goes_to_a_file(

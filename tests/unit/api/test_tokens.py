@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.kernel.record.tokens import MalformedToken, Token
+from services.kernel.record.envelope import MalformedToken, Token
 
 IDS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_~-]{0,63}", fullmatch=True)
 

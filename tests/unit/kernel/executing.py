@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from services.kernel.log.rule import home_of
 from services.kernel.model.process import Aggregate
 from services.kernel.record.codec import Record
-from services.kernel.record.envelope import Headers
+from services.kernel.record.envelope import Headers, partition_of
 from services.kernel.worker.entities import Entity, LoadedEntity, Partition
 from services.kernel.worker.retry_window import Window
 
@@ -22,7 +21,7 @@ class OneRecord(NamedTuple):
         return self.new[0]
 
     def partition(self) -> int:
-        return int(self.new[3].get("partition", home_of(self.new[2] or "", 2)))
+        return int(self.new[3].get("partition", partition_of(self.new[2] or "", 2)))
 
     def offset(self) -> int:
         return self.at

@@ -16,7 +16,6 @@ from contracts.topics import SERVICE_OF
 from infra.lab.checker.evidence import sent_in
 from services.inventory.service import INVENTORY
 from services.kernel.log.control import Phase
-from services.kernel.log.rule import home_of
 from services.kernel.record.codec import (
     LARGEST_BATCH,
     MOST_MESSAGES,
@@ -38,6 +37,7 @@ from services.kernel.record.envelope import (
     AuthContext,
     Malformed,
     Metadata,
+    partition_of,
     read_headers,
     write_headers,
 )
@@ -148,7 +148,7 @@ def executed(record: OneRecord) -> Staged[Any]:
 
 
 def skus(partition: int, count: int) -> list[str]:
-    return [sku for sku in map(str, range(1000)) if home_of(sku, 2) == partition][:count]
+    return [sku for sku in map(str, range(1000)) if partition_of(sku, 2) == partition][:count]
 
 
 def test_one_message_of_a_batch_is_parked_and_the_others_are_executed() -> None:

@@ -60,9 +60,7 @@ async def test_a_loop_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatc
     async def goes_on() -> None:
         await asyncio.Event().wait()
 
-    failing, going = [asyncio.create_task(loop) for loop in (fails(), goes_on())]
-    for task in (failing, going):
-        task.add_done_callback(api._end_with)
+    failing, going = [api._watched(loop) for loop in (fails(), goes_on())]
     await asyncio.sleep(0)
     going.cancel()
     await asyncio.wait([failing, going])

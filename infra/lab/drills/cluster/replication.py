@@ -27,7 +27,7 @@ from infra.lab.drills.drill import Course, Drill
 from infra.lab.drills.report import DrillReport
 from infra.log.topics import settings_in_force
 from services.kernel.log import clients
-from services.kernel.log.reader import sound
+from services.kernel.record.codec import sound
 
 ACKS = ("0", "1", "all")
 PER_SECOND = 400
