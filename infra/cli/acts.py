@@ -17,7 +17,7 @@ from contracts.kernel.records import ActOutcome, OperatorActed
 from infra.base.errors import DaybookError, NotDone
 from infra.base.files import kept_secret
 from infra.base.settings import StackSettings
-from infra.cli.inspect import Kafka, running_settings
+from infra.cli.inspect import Kafka, broker_at
 from infra.cli.output import fail, notes, results
 from infra.dr.plan import Show, both_sites, controls, newest_active
 from infra.dr.topic_copy import NotCopied
@@ -107,7 +107,7 @@ def journal(kafka: Kafka = "") -> None:
     """Show what operators did: when, who by their random id, what, why, and how it ended."""
     table = Table("at", "who", "what", "of", "why", "outcome", whole=True)
     try:
-        for record in read_to_end(kafka or running_settings().kafka, JOURNAL):
+        for record in read_to_end(broker_at(kafka), JOURNAL):
             with suppress(Undecodable):
                 if isinstance(acted := decode(record.value()), OperatorActed):
                     at = format_time(acted.acted_at)[:19] + "Z"

@@ -95,8 +95,8 @@ def show(done: Failover) -> None:
     results.print(f"{done.target} is active in epoch {done.epoch}. Without writes: {duration}.")
     if done.kind == "unplanned":
         results.print(
-            f"{len(done.torn)} partially mirrored transactions at the end of the log. What else was not copied, only the "
-            f"disk of {done.source} shows: `./daybook failover report` lists it. Then `./daybook failback`."
+            f"{len(done.torn)} partially mirrored transactions at the end of the log. What else was not copied, "
+            f"only the disk of {done.source} shows: `./daybook failover report` lists it. Then `./daybook failback`."
         )
 
 

@@ -12,7 +12,9 @@ import psutil
 import typer
 from prometheus_client.parser import text_string_to_metric_families
 
+from analytics.offsets import responds
 from analytics.terminal import Table, lines
+from contracts.kafka_address import bootstrap_of
 from infra.base.http import local_http
 from infra.base.journal import MemberState
 from infra.base.ports import HOST
@@ -46,9 +48,8 @@ KNOWN, UNKNOWN = "daybook_lag_known", "unknown"
 ANSWER_SECONDS = 2.0
 SHOWN_EVENTS = 5
 FOLLOW_SECONDS = 0.3
-Kafka = Annotated[
-    str, typer.Option(envvar="DAYBOOK_KAFKA", help="The broker: host:port, or sasl_ssl://host:port?identity=FILE if it is secured; default: the running stack's.")
-]
+BROKER = "host:port, or sasl_ssl://host:port?identity=FILE of a secured one; default: the running stack's."
+Kafka = Annotated[str, typer.Option(envvar="DAYBOOK_KAFKA", help=BROKER)]
 
 
 @app.command()
@@ -75,7 +76,7 @@ def _show(site: Site, title: str) -> bool:
     state = journal.read()
     if state is None or not journal.supervised():
         if title:
-            results.print(f"{title} is not running")
+            results.print(f"{title} is not running: `./daybook --site {title} up` starts it")
             return False
         if state and state.failure:
             notes.print(lines(f"The last start failed: {state.failure}"))
@@ -169,6 +170,14 @@ def running_settings(exit_code: int = 1) -> StackSettings:
     if (started := as_started(StackSettings())) is None:
         fail(NOT_UP, exit_code)
     return started
+
+
+def broker_at(kafka: str) -> str:
+    """The broker that a command names, or that of the running stack. Ends the command where nothing listens there."""
+    address = kafka or running_settings().kafka
+    if not responds(bootstrap_of(address)):
+        fail(f"no broker responds at {bootstrap_of(address)}: `./daybook up` starts the stack")
+    return address
 
 
 def own_settings() -> StackSettings:

@@ -27,13 +27,14 @@ SHOWN_TORN = NAMED = 10
 def show_report(
     as_json: Annotated[bool, typer.Option("--json", help="For other tools, with the totals.")] = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="For customer care: commands whose outcome a client may have received.")
+        bool,
+        typer.Option("--csv", help="For customer care: commands whose outcome a client may have received."),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write it to this file, as JSON.")
     ] = None,
 ) -> None:
-    """List what the old site acknowledged and the new one does not have. The old site need not run: its disk is enough."""
+    """List what the old site acknowledged and the new one does not have. Of the old site its disk is enough."""
     settings = client_settings()
     try:
         with only_command(settings, "failover report"), notes.status("Checking both sites") as status:

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 
 from analytics.terminal import Table, plain
 from infra.cli.acts import GIVEN_UP, ReasonOption, Why, operator_id, recorded
-from infra.cli.inspect import Kafka, running_settings
+from infra.cli.inspect import Kafka, broker_at, running_settings
 from infra.cli.output import fail, notes, results
 from infra.log.parked import NotParked, at_key, parked_command, parked_commands, query, retry, skip
 from infra.stack.shop import OWNER, addresses, database_url
@@ -43,7 +43,7 @@ Position = Annotated[
 def list_parked(kafka: Kafka = "", database_url: DatabaseUrl = "") -> None:
     """Show what is parked: commands, oldest first, then keys of read models."""
     with _failing():
-        broker, database = kafka or running_settings().kafka, database_url or database_address()
+        broker, database = broker_at(kafka), database_url or database_address()
         commands, waiting = parked_commands(broker), _keys(database)
     if not commands and not waiting:
         notes.print("Nothing is parked.")
@@ -72,7 +72,7 @@ def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") 
                 body = (event.value or b"")[:200].hex() if event.body is None else event.body
                 results.print(f"  {body}")
             return
-        parked = parked_command(kafka or running_settings().kafka, position)
+        parked = parked_command(broker_at(kafka), position)
     results.print(f"reason: {parked.command.reason}")
     for header in parked.command.headers:
         results.print(f"{header.name}: {header.value.decode(errors='replace')}")
@@ -82,7 +82,7 @@ def show(position: Position, kafka: Kafka = "", database_url: DatabaseUrl = "") 
 @app.command("retry")
 def retry_parked(position: Position, kafka: Kafka = "", database_url: OwnerUrl = "", why: Why = "") -> None:
     """Retry: send a command again unchanged, or apply a key's events in order."""
-    broker = kafka or running_settings().kafka
+    broker = broker_at(kafka)
     with _failing(), recorded("parked retry", position, why, broker):
         if ":" in position:
             _print_result(at_key(database_url or owner_address(), position, parked_keys.retry))
@@ -96,7 +96,7 @@ def skip_parked(
     position: Position, reason: ReasonOption = GIVEN_UP, kafka: Kafka = "", database_url: OwnerUrl = ""
 ) -> None:
     """Skip: drop the command, or exclude the key's first event from the read model."""
-    broker = kafka or running_settings().kafka
+    broker = broker_at(kafka)
     with _failing(), recorded("parked skip", position, reason, broker):
         if ":" in position:
             _print_result(

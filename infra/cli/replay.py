@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from analytics.terminal import Table
 from infra.base.settings import StackSettings
 from infra.cli.audit import lake_location
-from infra.cli.inspect import Kafka, running_settings
+from infra.cli.inspect import Kafka, broker_at
 from infra.cli.output import fail, notes, results
 from infra.cli.rebuild import NAMES, build, projection_settings
 from infra.log.positions import Rewind, plan, rewind
@@ -60,7 +60,7 @@ def replay(
         case True, (False, False, False):
             _fill(into or [], source, lake)
         case False, (True, True, True):
-            begin_again(kafka or running_settings().kafka, group, topic or [], since, confirm=not yes)
+            begin_again(broker_at(kafka), group, topic or [], since, confirm=not yes)
         case _:
             fail("use either --into READ_MODEL, or --group, --topic and --since together")
 

@@ -137,7 +137,7 @@ def alone(
     settings = client_settings()
     sites = both_sites(settings)
     if site not in sites:
-        fail(f"there is no site {site}")
+        fail(f"there is no site {site}: home or away")
     own, other = sites[site], next(other for name, other in sites.items() if name != site)
     control = control_at(own.bootstrap)
     if control is None or control.role.role != "active":

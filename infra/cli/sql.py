@@ -1,6 +1,7 @@
 """`daybook sql`: DuckDB on the lake and the marts."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,19 +28,24 @@ def sql(query: Annotated[str, typer.Argument(help="SQL; without it, standard inp
 
     Exit code 1: there is no lake, or a statement failed.
     """
+    settings = own_settings()
+    location = lake_location(settings)
+    if "://" not in location and not Path(location).is_dir():
+        fail(
+            f"no lake in {location}: `./daybook up`, then `./daybook analytics lake update` copies the events"
+        )
     # Imported here: DuckDB and PySpark are slow to import, and the other commands do not need them.
     from analytics.lake.tables import NoLake
     from analytics.lake.views import TABLE_ERRORS, connect
     from analytics.marts.catalogue import built
 
-    settings = own_settings()
     articles = settings.home.absolute() / "articles.csv"
     try:
         if not articles.exists() and settings.home.is_dir():
             with notes.status("reading what the articles are called, once"):
                 write_articles(articles)
-        lake, marts = lake_location(settings), built(marts_location(settings))
-        connection = connect(lake, marts, articles if articles.exists() else None)
+        marts = built(marts_location(settings))
+        connection = connect(location, marts, articles if articles.exists() else None)
         if not query and sys.stdin.isatty():
             notes.print("Type SQL, and end it with Ctrl-D.")
         for statement in connection.extract_statements(query or sys.stdin.read()):

@@ -12,7 +12,7 @@ from analytics.terminal import Table, plain
 from contracts.kernel.records import RecordVerdict
 from infra.base.settings import StackSettings
 from infra.cli.acts import recorded
-from infra.cli.inspect import Kafka, running_settings
+from infra.cli.inspect import Kafka, broker_at
 from infra.cli.output import AsJson, fail, notes, print_json, results
 from infra.cli.parked import DatabaseUrl, database_address, since, store_errors
 from infra.log.parked import query
@@ -45,7 +45,7 @@ Stream = Annotated[str, typer.Argument(help="order/<order id> or stock/<SKU>.")]
 def list_streams(kafka: Kafka = "", database_url: DatabaseUrl = "", as_json: AsJson = False) -> None:
     """Show the streams that stopped, and foreign records, newest first."""
     with _failing():
-        journal = read_journal(kafka or running_settings().kafka)
+        journal = read_journal(broker_at(kafka))
         url = database_url or database_address()
         stopped = query(url, lambda connection: stopped_streams(connection, journal))
         count = query(url, foreign_count)
@@ -81,7 +81,7 @@ def show(
 ) -> None:
     """Show the records of a stream around the version where it stopped, or one record."""
     with _failing():
-        broker = kafka or running_settings().kafka
+        broker = broker_at(kafka)
         records = [record_at(broker, what)] if what.count("/") == 2 else records_of(broker, what)
     if not everything:
         records = _around_the_stop(records)
@@ -123,7 +123,7 @@ def resolve(
     if bool(event) == bool(keep):
         fail("name one record: --event ID, or --keep ID to judge all others of the version foreign")
     with _failing():
-        broker = kafka or running_settings().kafka
+        broker = broker_at(kafka)
         _require_active(broker)
         records = at_version(records_of(broker, stream), version)
     named = _named(records, event or keep, digest, f"{plain(stream)} at version {version}")

@@ -6,15 +6,12 @@ import typer
 from confluent_kafka import KafkaException
 
 from analytics.terminal import Table
-from contracts.kafka_address import bootstrap_of
-from infra.base.settings import StackSettings
 from infra.cli.acts import Why, continued, recorded
-from infra.cli.inspect import Kafka, running_settings
+from infra.cli.inspect import Kafka, broker_at, running_settings
 from infra.cli.output import fail, notes, results
 from infra.dr.inputs import close, switch
 from infra.dr.repartition import repartition_shop
 from infra.log.topics import SERVICES, catalogue, drift
-from infra.stack.embedded.kafka import members_seen
 from services.kernel.log.control import read_control
 
 app = typer.Typer(invoke_without_command=True)
@@ -31,7 +28,8 @@ def topics(
     if not check:
         _show_catalogue()
         return
-    settings = _with_broker()
+    settings = running_settings()
+    broker_at(settings.kafka)
     differences = drift(settings.kafka, catalogue(settings.brokers))
     for difference in differences:
         results.print(difference)
@@ -50,7 +48,8 @@ def repartition(
     """Give a service's topics more partitions and keep every key's order. Orders are refused meanwhile."""
     if service not in SERVICES:
         fail(f"there is no service {service}: {' or '.join(SERVICES)}")
-    settings = _with_broker()
+    settings = running_settings()
+    broker_at(settings.kafka)
     if not yes:
         typer.confirm("The shop stops until its log is copied. Continue?", abort=True)
     with continued("topics repartition", f"{service} {partitions}", why, settings.kafka) as show:
@@ -74,22 +73,14 @@ def move_inputs(
     `switch`: workers write to the inbox from now on. `close`: what workers wrote to the command topics is
     parked from now on. Each step is refused while it is too early; neither can be undone.
     """
-    broker = kafka or running_settings().kafka
+    broker = broker_at(kafka)
     try:
         if step is not None:
             with recorded("topics inputs", step, why, broker):
                 {"switch": switch, "close": close}[step](broker)
         results.print(read_control(broker).phase)
     except (KafkaException, TimeoutError) as reason:
-        fail(f"the broker at {broker} does not answer: {reason}")
-
-
-def _with_broker() -> StackSettings:
-    """The settings of the running stack; ends the command where its broker does not respond."""
-    settings = running_settings()
-    if not members_seen(settings.kafka):
-        fail(f"no broker responds at {bootstrap_of(settings.kafka)}: `./daybook up` starts the stack")
-    return settings
+        fail(f"the broker at {broker} does not respond: {reason}")
 
 
 def _show_catalogue() -> None:

@@ -9,8 +9,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from confluent_kafka import KafkaException
-
 from contracts.kernel.records import SiteRole, SiteSwitch
 from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
@@ -28,13 +26,12 @@ from infra.dr.inputs import drain
 from infra.dr.losses import TornTransaction, torn_at
 from infra.dr.mirror import MirrorMeter
 from infra.dr.plan import Show, SiteStep, Steps, both_sites, control_at, controls_at, other_than, passive_site
-from infra.dr.promotion import mirror_running, promote, start_reverse, stop_mirror
-from infra.log.control import PATIENT_SECONDS, lift_hold, stand_down, write_hold, write_role
+from infra.dr.promotion import demoted, mirror_running, promote, start_reverse, stop_mirror
+from infra.log.control import PATIENT_SECONDS, Address, lift_hold, stand_down, write_hold, write_role
 from infra.stack.platform import platform_of
 from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 from services.kernel.log.control import Control
-from services.kernel.log.transactions import OwnershipLost
 from services.kernel.record.envelope import format_time
 
 MOST_LAG = 5_000  # events; a mirror further behind would take too long without writes
@@ -297,8 +294,5 @@ def _stand_down(source: Site, epoch: int) -> str:
     """Demote the old site if it is reachable; otherwise its guard does it when it reads the new epoch."""
     if control_at(source.link) is None:
         return "not reachable: its guard does it when it reads this epoch, before anything else starts"
-    try:
-        stand_down(source.link, source.name, epoch)
-    except (TimeoutError, OwnershipLost, KafkaException) as error:
-        return f"not done ({error}): its guard does it"
-    return ""
+    reason = demoted(Address(source.name, source.link), epoch)
+    return f"not done ({reason}): its guard does it" if reason else ""

@@ -168,7 +168,7 @@ def fence_site(target: str, source: Address, epoch: int) -> str:
     theirs = control_at(source.bootstrap)
     if theirs is not None and theirs.role.role == "passive":
         return f"{source.name} is passive"
-    if theirs is None or not _demoted(source, epoch):
+    if theirs is None or demoted(source, epoch):
         write_alone(target, epoch)
     if seconds:
         time.sleep(max(0.0, began + seconds + MARGIN_SECONDS - time.monotonic()))
@@ -176,10 +176,10 @@ def fence_site(target: str, source: Address, epoch: int) -> str:
     return f"{source.name} does not respond" if theirs is None else f"{source.name} came back"
 
 
-def _demoted(source: Address, epoch: int) -> bool:
-    """Demote a site that came back meanwhile. False where it is silent again."""
+def demoted(source: Address, epoch: int) -> str:
+    """Demote a site that responded just now. Returns why that was not possible; empty where it is done."""
     try:
         stand_down(source.bootstrap, source.name, epoch)
-        return True
-    except (TimeoutError, OwnershipLost, KafkaException):
-        return False
+        return ""
+    except (TimeoutError, OwnershipLost, KafkaException) as error:
+        return str(error) or "no response"

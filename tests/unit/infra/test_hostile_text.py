@@ -55,6 +55,7 @@ def parked_list(text: str) -> list[str]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parked, "parked_commands", lambda _: [Parked(COMMAND, "inventory.parked", command)])
         patched.setattr(parked, "query", lambda *_: [key])
+        patched.setattr(parked, "broker_at", str)
         parked.list_parked("somewhere", "somewhere")
     return [COMMAND, f"orders:{text}"]
 
@@ -69,6 +70,7 @@ def streams_list(text: str) -> list[str]:
             patched.setattr(streams, name, lambda *_, name=name: results_by_name[name])
         patched.setattr(streams, "foreign_count", 1)
         patched.setattr(streams, "query", lambda _, fetch: fetch(None) if callable(fetch) else fetch)
+        patched.setattr(streams, "broker_at", str)
         streams.list_streams("somewhere", "somewhere")
     return [f"order/{text}", RECORD]
 

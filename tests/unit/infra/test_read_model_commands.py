@@ -18,6 +18,12 @@ STORES = ["--kafka", "somewhere", "--database-url", "somewhere"]
 NO_TABLE = asyncpg.UndefinedTableError('relation "parked" does not exist')
 
 
+@pytest.fixture(autouse=True)
+def broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It responds."""
+    monkeypatch.setattr(parked, "broker_at", str)
+
+
 @pytest.mark.parametrize(
     ("error", "reason", "next_step"),
     [

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from infra.cli import inspect
 from infra.cli.audit import NOT_MADE
 from infra.cli.main import command as daybook
 from infra.cli.rebuild import projection_settings
@@ -19,6 +20,7 @@ def down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DAYBOOK_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DAYBOOK_PORT_BASE", "36000")
+    monkeypatch.setattr(inspect, "responds", lambda _: True)  # "somewhere"
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,20 @@ def test_stores_that_the_environment_names_are_taken(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, f"{name} there")
     settings = projection_settings()
     assert (settings.kafka, settings.database_url) == tuple(f"{name} there" for name in STORES)
+
+
+@pytest.mark.parametrize(
+    "command", [["streams", "list"], ["parked", "list"], ["journal"], ["topics", "inputs"]]
+)
+def test_a_broker_that_is_named_and_silent_is_said_at_once(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `./daybook down` in a shell that has the addresses of `./daybook env`."""
+    monkeypatch.setattr(inspect, "responds", lambda _: False)
+    monkeypatch.setenv("DAYBOOK_KAFKA", "sasl_ssl://127.0.0.1:1?identity=/somewhere")
+    monkeypatch.setenv("DAYBOOK_DATABASE_URL", "postgresql://somewhere")
+    done = CliRunner().invoke(daybook(), command)
+    assert (done.exit_code, done.stderr) == (
+        1,
+        "daybook: no broker responds at 127.0.0.1:1: `./daybook up` starts the stack\n",
+    )
