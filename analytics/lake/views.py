@@ -58,10 +58,10 @@ def connect(
     connection.register("leaves_out", exceptions)
     connection.register("stops", stops(exceptions))
     copy = copy_of(lake, commit.log)
-    for folder, name in ((copy, f"{RAW}_rows"), (lake, COMMITS), (lake, LOST)):
-        if (delta := table(folder, name.removesuffix("_rows"))) is not None:
-            connection.register(name, delta.to_pyarrow_dataset())
-    connection.execute(f"CREATE VIEW {RAW} AS FROM {RAW}_rows AS event WHERE {BEFORE_ENDS}")
+    for folder, name, which in ((copy, RAW, BEFORE_ENDS), (lake, COMMITS, "true"), (lake, LOST, "true")):
+        if (delta := table(folder, name)) is not None:
+            connection.register(f"{name}_rows", delta.to_pyarrow_dataset())
+            connection.execute(f"CREATE VIEW {name} AS FROM {name}_rows AS event WHERE {which}")
     dates = list[str]()
     for name in map(table_name, event_types(load_lock())):
         if (delta := table(copy, name)) is not None:

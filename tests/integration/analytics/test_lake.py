@@ -50,6 +50,9 @@ def shipped(number: int) -> OrderShipped:
     return OrderShipped(f"o-{number}", AT, ("22423",), "post", "r-1")
 
 
+DAY_MICROS = 86_400_000_000
+
+
 def no_progress(_: str) -> None:
     """Ignores progress."""
 
@@ -157,6 +160,8 @@ def test_recorded_time_does_not_change(spark: SparkSession, kafka: str, topics: 
         assert entities(first.time) == {"o-1"}
         undecided.commit_transaction(30)
         commit(producer, topics.orders, [(placed(1), 1)])  # a forked stream: `o-1` stops
+    with pytest.raises(NotRecorded, match="still to come"):
+        open_lake(spark, lake, datetime.now(UTC) + timedelta(hours=1))
     with pytest.raises(NotRecorded, match="update"):
         entities(datetime.now(UTC))
     second = update(spark, kafka, lake, no_progress, [topics.orders])
@@ -254,8 +259,9 @@ def test_a_missing_lake_is_reported(spark: SparkSession, lake: Path) -> None:
 def test_sql_sees_what_counts_as_of_the_last_commit(
     spark: SparkSession, kafka: str, topics: Topics, lake_uri: str, tmp_path: Path
 ) -> None:
+    later = replace(shipped(1), occurred_at=AT + 2 * DAY_MICROS)
     with writer(kafka) as producer:
-        commit(producer, topics.orders, [(placed(1), 1), (shipped(1), 2), (placed(2), 1)])
+        commit(producer, topics.orders, [(placed(1), 1), (later, 2), (placed(2), 1)])
         commit(producer, topics.orders, [(placed(2), 1), (shipped(2), 2)])  # a forked stream: `o-2` stops
     update(spark, kafka, lake_uri, no_progress, [topics.orders])
     rows = pa.table({"order_id": ["o-1"], "gross": [Decimal("2.550000")]})
@@ -272,9 +278,10 @@ def test_sql_sees_what_counts_as_of_the_last_commit(
     ]
     assert connection.sql("SELECT order_id FROM order_shipped").fetchall() == [("o-1",)]
     assert connection.sql("SELECT order_id, gross FROM orders").fetchall() == [("o-1", Decimal("2.550000"))]
-    assert {"orders", "order_placed", "calendar"} <= {
+    assert {"orders", "order_placed", "calendar", "events_raw", "commits"} <= {
         name for (name,) in connection.sql("SHOW TABLES").fetchall()
     }
-    assert connection.sql("SELECT day, weekday FROM calendar").fetchall() == [(date(2011, 3, 13), "Sunday")]
+    days = [(date(2011, 3, 13), "Sunday"), (date(2011, 3, 14), "Monday"), (date(2011, 3, 15), "Tuesday")]
+    assert connection.sql("SELECT day, weekday FROM calendar").fetchall() == days, "those of every event"
     assert connection.sql("SELECT count(*) FROM events_raw").fetchall() == [(5,)]
     assert connection.sql("SELECT number FROM commits").fetchall() == [(1,)]

