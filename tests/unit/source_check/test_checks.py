@@ -107,6 +107,7 @@ def written(outputs: dict[str, list[dict[str, Any]]], folder: Path, **other_log:
         log = {
             "mart": name,
             "as_of": None,
+            "known_by": None,
             "ends": {"stock.events": 7},
             **(other_log if name == "orders" else {}),
         }
@@ -179,7 +180,11 @@ def test_marts_that_are_missing_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("log", "reason"),
-    [({"as_of": "2011-03-07"}, "an earlier moment"), ({"ends": {"stock.events": 8}}, "different offsets")],
+    [
+        ({"as_of": "2011-03-07"}, "an earlier moment"),
+        ({"known_by": "2011-03-07"}, "an earlier moment"),
+        ({"ends": {"stock.events": 8}}, "different offsets"),
+    ],
 )
 def test_marts_of_different_logs_are_refused(tmp_path: Path, log: dict[str, Any], reason: str) -> None:
     with pytest.raises(NotTogether, match=reason):
