@@ -96,8 +96,9 @@ def _cluster(settings: AnalyticsSettings) -> dict[str, str]:
             f"no Spark cluster responds at DAYBOOK_SPARK_MASTER, {master}: `./daybook spark status`"
         )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    own = settings.spark_driver_host
+    own, cores = settings.spark_driver_host, settings.spark_executor_cores
     return {
+        **({"spark.executor.cores": str(cores)} if cores else {}),
         "spark.driver.host": own,
         "spark.driver.bindAddress": LOOPBACK if own == LOOPBACK else "0.0.0.0",
         "spark.executor.memory": settings.spark_executor_memory,

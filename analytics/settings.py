@@ -16,7 +16,7 @@ def located(lake: str) -> str:
 
 class AnalyticsSettings(BaseSettings):
     """`DAYBOOK_SPARK_JARS`: the folder with Spark's Kafka, Avro and Delta jars. Java is at `JAVA_HOME`. `spark_memory`
-    is the driver's; `spark_executor_memory` and `spark_driver_host` count on a cluster alone."""
+    is the driver's; `spark_executor_…` and `spark_driver_host` count on a cluster alone."""
 
     model_config = SettingsConfigDict(env_prefix="DAYBOOK_", secrets_dir=SECRETS)
 
@@ -26,6 +26,8 @@ class AnalyticsSettings(BaseSettings):
     spark_master: str = "local[*]"
     spark_memory: str = "1g"
     spark_executor_memory: str = "640m"
+    spark_executor_cores: int | None = None
+    """None: what the cluster gives."""
     spark_driver_host: str = "127.0.0.1"
     """Where the executors of a cluster find the driver."""
     lake: str = ".daybook/lake"

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from services.edge.identity import TOKENS, Identity
-from services.edge.limits import HEADERS, RATE_LIMITED, Limits
+from services.edge.limits import RATE_LIMITED, Limits, rate_headers
 from services.edge.middleware import AddedHeaders, ReadMethods
 from services.edge.problems import EDGE, ProblemDocument, documented, exception_handlers, invalid
 from services.edge.settings import LimitSettings, TokenSettings
@@ -67,7 +67,7 @@ def application(
     app.state.not_ready = not_ready
     app.state.identity = Identity(TokenSettings())
     app.state.limits = Limits(LimitSettings(), max_pending)
-    app.add_middleware(AddedHeaders, headers=lambda scope: scope["state"].get(HEADERS, ()))
+    app.add_middleware(AddedHeaders, headers=rate_headers)
     return app
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, inf
 from random import uniform
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 from services.edge.identity import ANYONE, Principal
 from services.edge.problems import Code, Problem
@@ -23,7 +24,7 @@ from services.edge.settings import LimitSettings
 MAX_BUCKETS = 10_000
 # Until a caller above its rate gets its 429: at random, else all connections of a caller would return together.
 REFUSAL_SECONDS = 0.5, 1.5
-HEADERS = "rate_headers"  # what the caller may still send (draft-ietf-httpapi-ratelimit-headers)
+_HEADERS = "rate_headers"
 
 RATE_LIMITED = {"rate_limited": Code(429, "the caller sends too many requests; repeat after `Retry-After`")}
 TOO_MANY_PENDING = {
@@ -62,14 +63,14 @@ class Limits:
 
     async def admit(self, request: Request, principal: Principal) -> None:
         """Counts a request. Raises `Problem` 429, late: a refusal costs time, too, and whoever repeats at once would
-        take it from the others. Either way `HEADERS`, in the state of the request, say what is left."""
+        take it from the others. Either way `rate_headers` says what is left."""
         rate = self._rates[principal.only_customer]
         if not rate or principal is ANYONE:
             return
         bucket, now = self._bucket(principal.subject, rate), time.monotonic()
         wait = bucket.take(now)
         refilled = ceil((bucket.size - bucket.left) / rate)
-        request.scope["state"][HEADERS] = (
+        request.scope["state"][_HEADERS] = (
             (b"ratelimit-policy", b'"caller";q=%d;w=%d' % (bucket.size, ceil(bucket.size / rate))),
             (b"ratelimit", b'"caller";r=%d;t=%d' % (bucket.left, refilled)),
         )
@@ -105,3 +106,9 @@ class Limits:
             self._pending[subject] -= 1
             if not self._pending[subject]:
                 del self._pending[subject]
+
+
+def rate_headers(scope: Scope) -> Iterable[tuple[bytes, bytes]]:
+    """What the caller may still send (draft-ietf-httpapi-ratelimit-headers)."""
+    headers: Iterable[tuple[bytes, bytes]] = scope["state"].get(_HEADERS, ())
+    return headers

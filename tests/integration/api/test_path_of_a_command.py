@@ -23,7 +23,7 @@ from tests.ports import free_ports
 from tests.stack import site_broker
 
 # Where commands and outcomes go, limits of a caller, and what a worker reports.
-MAX_FILES = 30
+MAX_FILES = 27
 SLACK = 4  # periodic tasks run one or two files now and then
 LINES = [{"sku": sku, "quantity": 2, "unit_price": "2.55"} for sku in ("MUG", "LAMP")]
 ORDER = {"country": "France", "currency": "EUR", "lines": LINES}

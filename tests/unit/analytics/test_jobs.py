@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from analytics import session
+from analytics.settings import AnalyticsSettings
 from tests.ports import free_ports
 
 
@@ -89,3 +91,13 @@ def test_missing_jars_are_said_in_one_line() -> None:
     assert refused.returncode == 2
     assert "DAYBOOK_SPARK_JARS" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_executors_are_as_large_as_the_settings_say() -> None:
+    settings = AnalyticsSettings(
+        spark_master="k8s://somewhere", spark_executor_memory="2g", spark_executor_cores=3
+    )
+    options = session._cluster(settings)
+    assert (options["spark.executor.memory"], options["spark.executor.cores"]) == ("2g", "3")
+    free = settings.model_copy(update={"spark_executor_cores": None})
+    assert "spark.executor.cores" not in session._cluster(free)
