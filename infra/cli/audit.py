@@ -69,11 +69,9 @@ def run_job(module: str, arguments: list[str], settings: StackSettings) -> int:
                 output.append(line)
         code = job.wait()
     if code not in (0, 1) or (code == 1 and any(line.startswith("Traceback") for line in output)):
-        if code < 0:
-            output.append(
-                f"daybook: the job was ended by signal {-code}, of the system usually for want of memory\n"
-            )
-        reasons = [line for line in output if line.startswith("daybook: ")] or output[-30:]
+        killed = f"daybook: the job was ended by signal {-code}, of the system usually for want of memory"
+        reasons = [line for line in output if line.startswith("daybook: ")]
+        reasons = reasons or ([killed] if code < 0 else output[-30:])
         notes.print(lines("".join(reasons).strip().expandtabs()))
         return NOT_MADE
     return code
