@@ -258,9 +258,8 @@ def _in_own_process(name: str, seed: int) -> int:
     own = {"DAYBOOK_HOME": str(settings.named_home), "DAYBOOK_STACK": "embedded"}
     daybook = (sys.executable, "-m", "infra.cli", "--stack", settings.stack)
     typed = (*daybook, "drill", name, "--seed", str(seed))
-    return subprocess.Popen(
-        typed, env=os.environ | own
-    ).wait()  # not `run`: interrupted, it would kill the drill
+    # Not `run`: interrupted, it would kill the drill before that stops its sites.
+    return subprocess.Popen(typed, env=os.environ | own).wait()
 
 
 @app.command("runs")
