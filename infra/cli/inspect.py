@@ -23,6 +23,7 @@ from infra.cli import in_containers
 from infra.cli.lifecycle import client_settings, here, shop_entrance
 from infra.cli.output import fail, notes, results
 from infra.log.streams import stream_lines
+from infra.stack.embedded.kafka import members_seen
 from infra.stack.embedded.router import router_journal
 from infra.stack.embedded.stack import log_file, store_probes
 from infra.stack.embedded.supervisor import site_storage
@@ -173,9 +174,10 @@ def running_settings(exit_code: int = 1) -> StackSettings:
 
 
 def broker_at(kafka: str) -> str:
-    """The broker that a command names, or that of the running stack. Ends the command where nothing listens there."""
+    """The broker that a command names, or that of the running stack. Ends the command where nothing listens there, or
+    where the stack's own is no member yet."""
     address = kafka or running_settings().kafka
-    if not responds(bootstrap_of(address)):
+    if not (responds(bootstrap_of(kafka)) if kafka else members_seen(address)):
         fail(f"no broker responds at {bootstrap_of(address)}: `./daybook up` starts the stack")
     return address
 

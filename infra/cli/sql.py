@@ -31,9 +31,7 @@ def sql(query: Annotated[str, typer.Argument(help="SQL; without it, standard inp
     settings = own_settings()
     location = lake_location(settings)
     if "://" not in location and not Path(location).is_dir():
-        fail(
-            f"no lake in {location}: `./daybook up`, then `./daybook analytics lake update` copies the events"
-        )
+        fail(f"no lake in {location}: `./daybook up`, then `./daybook analytics lake update` makes it")
     # Imported here: DuckDB and PySpark are slow to import, and the other commands do not need them.
     from analytics.lake.tables import NoLake
     from analytics.lake.views import TABLE_ERRORS, connect

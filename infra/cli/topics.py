@@ -29,7 +29,7 @@ def topics(
         _show_catalogue()
         return
     settings = running_settings()
-    broker_at(settings.kafka)
+    broker_at("")
     differences = drift(settings.kafka, catalogue(settings.brokers))
     for difference in differences:
         results.print(difference)
@@ -49,7 +49,7 @@ def repartition(
     if service not in SERVICES:
         fail(f"there is no service {service}: {' or '.join(SERVICES)}")
     settings = running_settings()
-    broker_at(settings.kafka)
+    broker_at("")
     if not yes:
         typer.confirm("The shop stops until its log is copied. Continue?", abort=True)
     with continued("topics repartition", f"{service} {partitions}", why, settings.kafka) as show:

@@ -262,13 +262,11 @@ async def _client_disconnected(_: Request, __: ClientDisconnect) -> Response:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     log.error("request failed", path=request.url.path, method=request.method, exc_info=error)
-    correlation_id = request.scope.get("state", {}).get(
-        "correlation_id"
-    )  # this response passes no middleware
+    # This response passes no middleware, which would add the id.
+    correlation_id = request.scope.get("state", {}).get("correlation_id")
     headers = {"X-Correlation-Id": correlation_id} if correlation_id else None
-    return Problem(
-        500, "internal_error", "the failure is in the log of this process", headers=headers
-    ).response()
+    detail = "the failure is in the log of this process"
+    return Problem(500, "internal_error", detail, headers=headers).response()
 
 
 def invalid_request(errors: Sequence[Any]) -> Problem:

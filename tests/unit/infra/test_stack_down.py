@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from infra.base.settings import StackSettings
 from infra.cli import inspect
 from infra.cli.audit import NOT_MADE
 from infra.cli.main import command as daybook
@@ -80,3 +82,14 @@ def test_a_broker_that_is_named_and_silent_is_said_at_once(
         1,
         "daybook: no broker responds at 127.0.0.1:1: `./daybook up` starts the stack\n",
     )
+
+
+def test_a_broker_that_listens_and_does_not_respond_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a frozen one, with which the system still opens connections."""
+    monkeypatch.setattr(inspect, "running_settings", StackSettings)
+    monkeypatch.setattr(inspect, "members_seen", lambda _: ())
+    with pytest.raises(typer.Exit):
+        inspect.broker_at("")
+    assert "no broker responds at 127.0.0.1:36092" in capsys.readouterr().err
