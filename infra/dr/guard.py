@@ -24,9 +24,9 @@ from infra.dr.mirror_watch import Measure, MirrorMetrics, MirrorPulse
 from infra.log.control import (
     READ_SECONDS,
     Address,
+    fence_slots,
     lift_alone,
     lift_hold,
-    stand_down,
     write_lease,
     write_role,
 )
@@ -78,6 +78,7 @@ class SiteWatch:
         self._site, self._other, self._lease_seconds = site, other, lease_seconds
         self._own, self._peer = ControlSource(site.bootstrap), ControlSource(other.bootstrap)
         self.control: Control | None = None
+        self._unfenced = False
         self.heard_at = 0.0
         self.pulse = MirrorPulse()
 
@@ -87,6 +88,8 @@ class SiteWatch:
         self.control, self.heard_at = own, time.monotonic()
         EPOCH.set(own.role.epoch)
         ACTIVE.set(own.role.role == "active")
+        if self._unfenced and own.role.role == "passive":
+            self._fence()
         if own.lease_seconds != self._lease_seconds:
             write_lease(self._site.bootstrap, self._lease_seconds)
         try:
@@ -115,11 +118,18 @@ class SiteWatch:
     def _follow(self, own: Control, epoch: int) -> None:
         """The other site was promoted."""
         if own.role.role == "active":
-            stand_down(self._site.bootstrap, self._site.name, epoch)
+            self._unfenced = True
+            write_role(self._site.bootstrap, SiteRole(self._site.name, "passive", epoch))
+            self._fence()
             log.warning("stood_down", was=own.role.epoch, epoch=epoch)
         else:
             write_role(self._site.bootstrap, SiteRole(self._site.name, "passive", epoch))
             log.info("epoch", epoch=epoch)
+
+    def _fence(self) -> None:
+        """A broker may fail between the role and this: it is repeated, because the role is not followed twice."""
+        fence_slots(self._site.bootstrap)
+        self._unfenced = False
 
     def not_ready(self) -> str | None:
         silent = time.monotonic() - self.heard_at

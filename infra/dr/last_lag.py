@@ -71,7 +71,7 @@ async def stored_lag(connection: Any, site: str) -> LastLag | None:
 def forecast(source: str, target: str, last: LastLag | None, now: int) -> str:
     """What a promotion of `target` without `source` may lose, in words: what is known, and what is not."""
     if last is None:
-        return f"It is not known how far {source} was ahead of {target}: no measurement is stored."
+        return f"It is not known how far {source} was ahead of {target}: no stored measurement could be read."
     when = f"{source} was last heard {in_words(last.age(now))} ago, at {format_time(last.measured_at)[:19]}Z"
     unknown = f"What {source} acknowledged after that is not known and would be lost."
     if not last.total:

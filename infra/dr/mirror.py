@@ -169,12 +169,6 @@ def mirror_positions(target_bootstrap: str, source: str) -> Mapping[Partition, i
         return positions.read(time.monotonic() + SECONDS)
 
 
-def mirror_lag(source_bootstrap: str, target_bootstrap: str, source: str, seconds: float = 30.0) -> MirrorLag:
-    """The exact lag, read once. Raises TimeoutError where a site does not respond."""
-    with MirrorMeter(source_bootstrap, target_bootstrap, source) as meter:
-        return meter.read(seconds)
-
-
 def _records(consumer: Consumer, until: float) -> list[Any]:
     """Some records and end-of-partition events. Raises TimeoutError after `until`."""
     messages = consumer.consume(2000, 0.05)

@@ -130,7 +130,7 @@ class _Look:
         self._up = Impatient(partial(platform.up, site))
         self._mirror = Impatient(partial(mirror_state, platform, site))
         self._processes = Impatient(partial(platform.processes, site))
-        self._canary = Impatient(partial(_canary, site))
+        self._canary = Impatient(partial(canary_delay, site))
         self._read_models = Impatient(partial(read_models, site))
         counts = site.journal.counts()
         names = [name for kind in WORKERS.values() for name in instances(kind, counts.get(kind, 1))]
@@ -250,7 +250,8 @@ def _seen(sites: Mapping[str, Site]) -> dict[str, str]:
     }
 
 
-def _canary(site: Site) -> float | None:
+def canary_delay(site: Site) -> float | None:
+    """The delay of the mirror into the site in seconds, as its guard measures it; None where it is unknown."""
     response = _get(f"{site.settings.health_url('guard')}/mirror")
     if response is None or response.status_code != 200:
         return None

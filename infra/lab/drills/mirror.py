@@ -8,8 +8,8 @@ from confluent_kafka import KafkaException
 
 from infra.base.background import Background
 from infra.base.waiting import wait_until
-from infra.dr.mirror import MirrorLag, mirror_lag
-from infra.dr.overview import overview
+from infra.dr.mirror import MirrorLag, MirrorMeter
+from infra.dr.overview import canary_delay, overview
 from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, all_have_outcomes
 from infra.lab.drills.judgement import check_equal, check_nothing_lost, judge, not_logged
 from infra.lab.drills.pair import Pair, Sides, both_sites
@@ -122,7 +122,7 @@ def _cut_and_delay(course: Course[Sides]) -> None:
     course.show(f"{LATE_MS} ms late")
     set_links(pair.sites.values(), LinkState(delay_ms=LATE_MS))
     time.sleep(LATE_SECONDS)
-    canary = next(site.canary_seconds for site in overview(pair.sites).sites if site.name == passive.name)
+    canary = canary_delay(passive)
     pair.reconnect()
     reported = canary is not None and LATE_MS / 1000 <= canary < 5
     report.promise(f"the canary's delay, {LATE_MS} ms away", "reported", f"{canary} s", reported)
@@ -133,17 +133,18 @@ def _await_caught_up(active: Site, passive: Site) -> int:
     lags: list[MirrorLag] = []
 
     def lag() -> MirrorLag:
-        lags.append(mirror_lag(active.link, passive.bootstrap, active.name, seconds=5))
+        lags.append(meter.read(5))
         return lags[-1]
 
-    wait_until(
-        lag,
-        f"the mirror into {passive.name} catches up",
-        2 * CATCH_UP_SECONDS,
-        enough=lambda newest: newest.oldest_seconds <= 1,
-        later=(TimeoutError,),  # contact takes a moment
-        error=DrillFailed,
-    )
+    with MirrorMeter(active.link, passive.bootstrap, active.name) as meter:
+        wait_until(
+            lag,
+            f"the mirror into {passive.name} catches up",
+            2 * CATCH_UP_SECONDS,
+            enough=lambda newest: newest.oldest_seconds <= 1,
+            later=(TimeoutError,),  # contact takes a moment
+            error=DrillFailed,
+        )
     return lags[0].total
 
 

@@ -13,7 +13,7 @@ from msgspec import json, structs
 
 from contracts.kafka_address import bootstrap_of, secured
 from contracts.kernel.records import SiteRole
-from infra.dr.mirror import mirror_lag
+from infra.dr.mirror import MirrorLag, MirrorMeter
 from infra.log.control import write_role
 from infra.log.topics import catalogue, drift
 from infra.stack.embedded.stack import log_file
@@ -89,9 +89,15 @@ def content(bootstrap: str) -> dict[int, list[tuple[object, ...]]]:
     return records
 
 
+def mirror_lag(stack: TwoSites, source: str, seconds: float = 30.0) -> MirrorLag:
+    """Read once; `source` is an address of home's broker."""
+    with MirrorMeter(source, stack.away.bootstrap, "home") as meter:
+        return meter.read(seconds)
+
+
 def behind(stack: TwoSites) -> int:
     """Counted beside home's broker, so that a cut link does not matter."""
-    return mirror_lag(stack.home.bootstrap, stack.away.bootstrap, "home").total
+    return mirror_lag(stack, stack.home.bootstrap).total
 
 
 def test_topics_of_both_sites_are_as_the_catalogue_says(stack: TwoSites) -> None:
@@ -104,7 +110,7 @@ def test_topics_of_both_sites_are_as_the_catalogue_says(stack: TwoSites) -> None
 def test_what_is_committed_arrives_in_order_and_what_is_aborted_does_not(stack: TwoSites) -> None:
     for start in range(0, 300, 30):
         write(stack.home.bootstrap, range(start, start + 30), commit=start % 60 == 0, flow="arrives")
-    eventually(lambda: mirror_lag(stack.home.link, stack.away.bootstrap, "home").total == 0)
+    eventually(lambda: mirror_lag(stack, stack.home.link).total == 0)
     here, there = content(stack.home.bootstrap), content(stack.away.bootstrap)
     assert here == there
     assert sum(len(records) for records in there.values()) == 150
@@ -125,9 +131,9 @@ def test_a_cut_link_stops_the_mirror_and_a_healed_one_lets_it_go_on(stack: TwoSi
     time.sleep(0.5)
     write(stack.home.bootstrap, range(1000, 1005))
     with pytest.raises(TimeoutError):
-        mirror_lag(stack.home.link, stack.away.bootstrap, "home", seconds=1)
+        mirror_lag(stack, stack.home.link, seconds=1)
     time.sleep(2)
-    lag = mirror_lag(stack.home.bootstrap, stack.away.bootstrap, "home")
+    lag = mirror_lag(stack, stack.home.bootstrap)
     assert {partition: count for partition, count in lag.events.items() if count} == {
         (TOPIC, 0): 3,
         (TOPIC, 1): 2,
@@ -163,7 +169,7 @@ def test_a_mirror_that_runs_and_copies_nothing_is_started_anew(stack: TwoSites) 
     producer.init_transactions(60)
     write(stack.home.bootstrap, range(1_000, 1_030), flow="anew")
     eventually(lambda: stack.member(stack.away, "mirror")[0] not in (None, before))
-    eventually(lambda: mirror_lag(stack.home.link, stack.away.bootstrap, "home").total == 0)
+    eventually(lambda: mirror_lag(stack, stack.home.link).total == 0)
     assert content(stack.away.bootstrap) == content(stack.home.bootstrap)
 
 

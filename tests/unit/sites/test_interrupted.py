@@ -23,6 +23,7 @@ from infra.stack.embedded.platform import EmbeddedPlatform
 from infra.stack.shop import MIRROR
 from infra.stack.site import Site
 from services.kernel.log.control import Control
+from services.kernel.log.transactions import OwnershipLost
 from tests.unit.sites.test_incident import PAIR, after_loss, steps
 
 UNKNOWN: Verdict = "unknown between these offsets"
@@ -229,18 +230,45 @@ def test_a_disk_that_was_archived_in_part_still_has_a_log(
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_an_active_site_without_its_log_is_not_proven(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
-    states = {"own": control("active", 1, "unproven"), "peer": control("passive", 1)}
     lifted = list[str]()
-
-    class Reader:
-        def __init__(self, bootstrap: str) -> None:
-            self._control = states[bootstrap]
-
-        def read(self, _: float) -> Control:
-            return self._control
-
-    monkeypatch.setattr(guard, "ControlSource", Reader)
+    let_read(monkeypatch, {"own": control("active", 1, "unproven"), "peer": control("passive", 1)})
     monkeypatch.setattr(guard, "lost_log", lambda *_: lost)
     monkeypatch.setattr(guard, "lift_hold", lifted.append)
     guard.SiteWatch(Address("home", "own"), Address("away", "peer"), 0).check()
     assert lifted == ([] if lost else ["own"])
+
+
+def test_a_fence_that_failed_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The role was written before it, so that the next look at the other site's epoch follows nothing."""
+    states, results = {"own": control("active", 1), "peer": control("active", 2)}, ["fails", "fails", "", ""]
+
+    def write_role(bootstrap: str, role: SiteRole) -> None:
+        states[bootstrap] = Control(role)
+
+    def fence(_: str) -> None:
+        if results.pop(0):
+            raise OwnershipLost("the broker failed")
+
+    let_read(monkeypatch, states)
+    monkeypatch.setattr(guard, "write_role", write_role)
+    monkeypatch.setattr(guard, "fence_slots", fence)
+    watch = guard.SiteWatch(Address("home", "own"), Address("away", "peer"), 0)
+    for _ in range(2):
+        with pytest.raises(OwnershipLost):
+            watch.check()
+    for _ in range(2):
+        watch.check()
+    assert (states["own"].role.role, len(results)) == ("passive", 1), "once more, and not for ever"
+
+
+def let_read(monkeypatch: pytest.MonkeyPatch, states: dict[str, Control]) -> None:
+    """A guard reads these, by address."""
+
+    class Reader:
+        def __init__(self, bootstrap: str) -> None:
+            self._bootstrap = bootstrap
+
+        def read(self, _: float) -> Control:
+            return states[self._bootstrap]
+
+    monkeypatch.setattr(guard, "ControlSource", Reader)

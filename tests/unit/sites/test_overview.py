@@ -112,4 +112,4 @@ def test_a_database_that_hangs_does_not_delay_the_view(
     view = overview(sites)
     assert time.monotonic() - began < 3 * VIEW_SECONDS  # it takes ten times as long to wait for it
     assert view.mirror is not None
-    assert "no measurement is stored" in view.mirror.reason
+    assert "no stored measurement could be read" in view.mirror.reason
