@@ -265,7 +265,10 @@ def _in_own_process(name: str, seed: int) -> int:
 @app.command("runs")
 def show_runs() -> None:
     """Show all runs of drills on this stack: what was lost, and for how long nothing was written."""
-    results.print(Table(*RUN_COLUMNS, rows=read_runs(_runs())))
+    if rows := read_runs(_runs()):
+        results.print(Table(*RUN_COLUMNS, rows=rows))
+    else:
+        notes.print("No drill was held on this stack: `./daybook drill --help` shows all.")
 
 
 def _runs() -> Path:

@@ -40,10 +40,10 @@ def show_report(
         with only_command(settings, "failover report"), notes.status("Checking both sites") as status:
             report = make_report(settings, status.update, notes.print)
             entries = note_decisions(settings, report)
-    except FAILURES as reason:
+            if out is not None:
+                save(report, out)
+    except (*FAILURES, OSError) as reason:
         fail(str(reason))
-    if out is not None:
-        save(report, out)
     if as_json:
         exported = {**msgspec.to_builtins(report), "totals": totals(report)}
         print_json(exported)

@@ -17,7 +17,7 @@ from infra.stack.shop import OWNER, addresses, database_url
 from services.kernel.record.envelope import format_time
 from services.projection.engine import parked_keys
 from services.projection.engine.parked_keys import NothingParked, ParkedKey, RetryResult, StreamForked
-from services.projection.engine.read_model import OtherCode
+from services.projection.engine.read_model import DATABASE_ERRORS, OtherCode
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -120,7 +120,7 @@ def store_errors(without_table: str) -> Iterator[None]:
         fail(f"{without_table}: {NOT_RUN}")
     except (KafkaException, TimeoutError) as error:
         fail(f"the broker does not respond ({error}): is it running? {HINT}")
-    except (asyncpg.PostgresError, OSError) as error:
+    except DATABASE_ERRORS as error:
         fail(f"the database does not respond ({error}): is it running? {HINT}")
 
 

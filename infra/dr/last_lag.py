@@ -6,15 +6,16 @@ source is lost, nothing else shows how far it was ahead.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import asyncpg
 import msgspec
 
+from infra.log.database import in_database
 from infra.stack.site import Site
 from services.kernel.record.envelope import format_time
+from services.projection.engine.read_model import DATABASE_ERRORS
 
 STALE_SECONDS = 600.0
 DATABASE_SECONDS = 2.0
@@ -46,19 +47,9 @@ class LastLag(msgspec.Struct, frozen=True):
 
 def last_known(site: Site) -> LastLag | None:
     """The last lag that the guard of `site` stored; None if there is none, or if the database does not respond."""
-
-    async def read() -> LastLag | None:
-        connection = await asyncpg.connect(
-            site.database_url, timeout=DATABASE_SECONDS, command_timeout=DATABASE_SECONDS
-        )
-        try:
-            return await stored_lag(connection, site.name)
-        finally:
-            await connection.close()
-
     try:
-        return asyncio.run(read())
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        return in_database(site.database_url, partial(stored_lag, site=site.name), DATABASE_SECONDS)
+    except DATABASE_ERRORS:
         return None
 
 

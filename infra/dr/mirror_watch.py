@@ -31,6 +31,7 @@ from services.kernel.log.control import Control
 from services.kernel.log.reader import Partition
 from services.kernel.record.codec import decode, encode
 from services.kernel.record.envelope import now_micros
+from services.projection.engine.read_model import DATABASE_ERRORS
 
 # Then the mirror is killed, and a start may take minutes; `late` and `unknown` are said after seconds.
 STOPPED_SECONDS = 60.0
@@ -297,7 +298,7 @@ class Measure:
             if self._last is None:
                 self._last = await stored_lag(self._connection, self._site.name)
             await self._connection.execute(_ROW, *row)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except DATABASE_ERRORS as error:
             # before the first migration, or while PostgreSQL is away; it is repeated after a second
             log.warning("row_not_written", reason=repr(error))
 

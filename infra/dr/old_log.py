@@ -23,19 +23,19 @@ from typing import Any
 from confluent_kafka import KafkaException, Message
 
 from contracts.kernel.records import Outcome, SiteSwitch, SwitchKind
-from contracts.topics import INPUTS, TOPICS
+from contracts.topics import TOPICS
 from infra.base.errors import NotDone
 from infra.base.waiting import wait_until
 from infra.dr.comparison import record_digest
 from infra.dr.mirror import mirror_positions
 from infra.dr.plan import Show, control_at, ends_of
-from infra.log.control import FENCE_TIMEOUT_MS
+from infra.log.control import fenced_slots
 from infra.log.event_log import kind_in_any_epoch, read_log
 from infra.log.topics import SERVICES, mirrored_topics
 from infra.stack.platform import platform_of
 from infra.stack.site import Site
-from services.kernel.log.completion import Unsettled, settle, slot_partitions
-from services.kernel.log.control import read_control, transactional_ids
+from services.kernel.log.completion import settle
+from services.kernel.log.control import read_control
 from services.kernel.log.reader import (
     Partition,
     high_watermarks,
@@ -45,7 +45,7 @@ from services.kernel.log.reader import (
     read_to_end,
 )
 from services.kernel.log.rule import FIRST_EPOCH, Event, Foreign, answer_of, epoch_after
-from services.kernel.log.transactions import OwnershipLost, Transactions
+from services.kernel.log.transactions import OwnershipLost
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Metadata
 
@@ -325,15 +325,7 @@ def _settle(bootstrap: str) -> None:
     for topic in mirrored_topics():
         high_watermarks(bootstrap, topic, partitions_of(bootstrap, topic))
     control = read_control(bootstrap)
-    existing = partitions_by_topic(bootstrap)  # a site that was lost before its upgrade has no inbox
-    unsettled = list[Unsettled]()
-    for service in SERVICES:
-        own, slots = TOPICS[service], control.layout(service).slots
-        topics = [own.events, own.answers, own.outcomes, *sorted(INPUTS)]
-        written = [(topic, number) for topic in topics for number in existing.get(topic, ())]
-        for slot in range(slots):
-            transactions = Transactions(bootstrap, transactional_ids(service, slot), FENCE_TIMEOUT_MS)
-            transactions.fence()
-            numbers = slot_partitions(existing[own.events], slot, slots)
-            unsettled.append(Unsettled(transactions, service, numbers, written, [], None))
-    settle(bootstrap, unsettled, control.role.epoch)
+    existing = partitions_by_topic(bootstrap)
+    layouts = map(control.layout, SERVICES)
+    slots = [slot for layout in layouts for slot in fenced_slots(bootstrap, layout, existing)]
+    settle(bootstrap, slots, control.role.epoch)

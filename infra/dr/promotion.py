@@ -6,10 +6,8 @@ that only one site writes (ADR 24).
 
 from __future__ import annotations
 
-import asyncio
 import time
 
-import asyncpg
 from confluent_kafka import KafkaException
 
 from contracts.kernel.records import HoldKind, SiteRole, SiteSwitch
@@ -28,6 +26,7 @@ from infra.log.control import (
     write_hold,
     write_role,
 )
+from infra.log.database import in_database
 from infra.log.topics import SERVICES, catalogue, mirrored_topics
 from infra.stack.mirror_settings import mirror_transactional_id
 from infra.stack.platform import platform_of
@@ -35,6 +34,7 @@ from infra.stack.shop import MIRROR, OWNER, database_url
 from infra.stack.site import Site
 from services.kernel.log.reader import Partition
 from services.kernel.log.transactions import OwnershipLost, Transactions
+from services.projection.engine.read_model import DATABASE_ERRORS
 
 NOTHING = -1  # the offset before the first
 STOP_SECONDS = 40.0
@@ -119,17 +119,10 @@ def _active(site: Site, worker: str, epoch: int) -> bool:
 def _keep_ends(site: Site, switch: SiteSwitch) -> str:
     """For readers with tokens of lost writes. A database that is away does not stop the promotion."""
     rows = [(switch.epoch, end.topic, end.partition, end.offset + 1) for end in switch.ends]
-
-    async def insert() -> None:
-        connection = await asyncpg.connect(database_url(site.settings, OWNER), timeout=DATABASE_SECONDS)
-        try:
-            await connection.executemany(_INSERT, rows, timeout=DATABASE_SECONDS)
-        finally:
-            await connection.close()
-
+    url = database_url(site.settings, OWNER)
     try:
-        asyncio.run(insert())
-    except (asyncpg.PostgresError, OSError, TimeoutError) as error:
+        in_database(url, lambda connection: connection.executemany(_INSERT, rows), DATABASE_SECONDS)
+    except DATABASE_ERRORS as error:
         return f"not in the database ({error}): readers with tokens of lost writes will wait in vain"
     return f"{len(rows)} partitions"
 

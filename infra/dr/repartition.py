@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import asyncpg
@@ -32,6 +33,7 @@ from infra.dr.inputs import drain
 from infra.dr.plan import Show
 from infra.dr.topic_copy import Digest, NotCopied, copy, digest, require_same
 from infra.log.control import close_layout, lift_hold, open_layout, write_hold
+from infra.log.database import in_database
 from infra.log.topics import Topic, create_topics, ends_by_partition
 from infra.stack.database import open_shop_database
 from infra.stack.platform import platform_of
@@ -212,7 +214,10 @@ def _repartition(
     if closed(site.bootstrap, service) and not control.held:
         slots = control.layout(service).slots
         raise NotDone(f"a change of slots was interrupted: first run `./daybook scale {service} {slots}`")
-    asyncio.run(_require_no_decisions(site))
+    with suppress(
+        asyncpg.InvalidCatalogNameError
+    ):  # an interrupted call had looked, and dropped the database
+        in_database(site.database_url, _require_no_decisions, DATABASE_SECONDS)
     if control.held == "quiesced" and _all_have(site.bootstrap, service, partitions):
         # An interrupted call had opened it again: its last steps are repeated.
         close_layout(site.bootstrap, service)
@@ -232,7 +237,8 @@ def _repartition(
     )
     moved = repartition(site.bootstrap, service, partitions, topics, show)
     show("resetting the read models")
-    asyncio.run(_forget_read_models(site))
+    in_database(database_url(site.settings, USER, "postgres"), _empty, DATABASE_SECONDS)
+    asyncio.run(open_shop_database(site.settings))
     open_layout(site.bootstrap, service)
     platform.start(site, *_own(site))
     lift_hold(site.bootstrap)
@@ -249,30 +255,15 @@ def _alive(site: Site) -> list[str]:
     return [name for name in _own(site) if processes[name].running]
 
 
-async def _require_no_decisions(site: Site) -> None:
+async def _require_no_decisions(connection: asyncpg.Connection) -> None:
     """Operators' decisions about single events are only in PostgreSQL, by offset."""
-    try:
-        connection = await asyncpg.connect(site.database_url, timeout=DATABASE_SECONDS)
-    except asyncpg.InvalidCatalogNameError:
-        return  # an interrupted call had looked, and dropped the database
-    try:
-        for table in ("parked", "skipped"):
-            if await connection.fetchval(f"SELECT to_regclass('{table}') IS NOT NULL"):
-                count = await connection.fetchval(f"SELECT count(*) FROM {table}")
-                if count:
-                    raise NotDone(f"{count} events are {table}: decide first, see `./daybook parked`")
-    finally:
-        await connection.close()
+    for table in ("parked", "skipped"):
+        exists = await connection.fetchval(f"SELECT to_regclass('{table}') IS NOT NULL")
+        if exists and (count := await connection.fetchval(f"SELECT count(*) FROM {table}")):
+            raise NotDone(f"{count} events are {table}: decide first, see `./daybook parked`")
 
 
-async def _forget_read_models(site: Site) -> None:
+async def _empty(connection: asyncpg.Connection) -> None:
     """Positions are offsets of the old topics; the projection rebuilds everything else from the log."""
-    connection = await asyncpg.connect(
-        database_url(site.settings, USER, "postgres"), timeout=DATABASE_SECONDS
-    )
-    try:
-        await connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
-        await connection.execute(f"CREATE DATABASE {DATABASE}")
-    finally:
-        await connection.close()
-    await open_shop_database(site.settings)
+    await connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)", timeout=SECONDS)
+    await connection.execute(f"CREATE DATABASE {DATABASE}", timeout=SECONDS)

@@ -6,7 +6,6 @@ state.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +21,7 @@ from infra.dr.losses import Loss, Report, report_losses
 from infra.dr.old_log import readable
 from infra.dr.plan import Show, newest_active
 from infra.dr.reconcile import ReconStanding, standings
+from infra.log.database import in_database
 from infra.log.event_log import read_log
 from infra.stack.site import Site
 from services.inventory.domain.decider import stock_decider
@@ -32,6 +32,7 @@ from services.kernel.record.codec import decode
 from services.kernel.record.envelope import partition_of, read_headers
 from services.kernel.worker.entities import unexpected
 from services.order.domain.decider import order_decider
+from services.projection.engine.read_model import DATABASE_ERRORS
 
 DATABASE_SECONDS = 5.0
 _CUSTOMERS = """
@@ -70,19 +71,13 @@ def _customers(active: Site, report: Report, note: Show) -> dict[str, str]:
     """By order, as the read model has them. Without it the report is complete but for customers, and a note says so."""
     orders = [loss.subject for loss in report.acknowledged if loss.service == "order"]
 
-    async def rows() -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(active.database_url, timeout=DATABASE_SECONDS)
-        try:
-            buyers: list[asyncpg.Record] = await connection.fetch(
-                _CUSTOMERS, orders, timeout=DATABASE_SECONDS
-            )
-            return buyers
-        finally:
-            await connection.close()
+    async def buyers(connection: asyncpg.Connection) -> list[asyncpg.Record]:
+        return list(await connection.fetch(_CUSTOMERS, orders))
 
     try:
-        return {row["order_id"]: row["customer_id"] for row in asyncio.run(rows())}
-    except (asyncpg.PostgresError, OSError, TimeoutError) as error:
+        rows = in_database(active.database_url, buyers, DATABASE_SECONDS)
+        return {row["order_id"]: row["customer_id"] for row in rows}
+    except DATABASE_ERRORS as error:
         note(f"customers of orders that were placed before are missing: the database cannot be read: {error}")
         return {}
 

@@ -6,6 +6,7 @@ TimeoutError where the broker does not take the record.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
@@ -161,20 +162,28 @@ def _fence(bootstrap: str, *layouts: SlotLayout) -> None:
 def _settle(bootstrap: str, layout: SlotLayout) -> None:
     """End what the slots left undecided: no worker starts again with these ids and these partitions (ADR 9)."""
     topics, existing = TOPICS[layout.service], partitions_by_topic(bootstrap)
-    written = [(topic, n) for topic in sorted({*topics, *COMMAND_INPUTS}) for n in existing[topic]]
     consumed = [TopicPartition(topic, number, 0) for topic in topics.inputs for number in existing[topic]]
     consumer = commands_consumer(bootstrap, f"{layout.service}-workers")
     try:
-        group, slots = consumer.consumer_group_metadata(), list[Unsettled]()
-        for slot in range(layout.slots):
-            ids = transactional_ids(layout.service, slot)
-            transactions = Transactions(bootstrap, ids, FENCE_TIMEOUT_MS)
-            transactions.fence()
-            numbers = slot_partitions(existing[topics.commands], slot, layout.slots)
-            slots.append(Unsettled(transactions, layout.service, numbers, written, consumed, group))
+        reads = {"offsets": consumed, "group": consumer.consumer_group_metadata()}
+        slots = [slot._replace(**reads) for slot in fenced_slots(bootstrap, layout, existing)]
         settle(bootstrap, slots, read_control(bootstrap).role.epoch)
     finally:
         consumer.close()
+
+
+def fenced_slots(
+    bootstrap: str, layout: SlotLayout, existing: Mapping[str, list[int]]
+) -> Iterator[Unsettled]:
+    """Fence each slot's writer: what it left is to be settled. `existing` are the partitions of each topic; a site that
+    was lost before its upgrade has no inbox."""
+    own = TOPICS[layout.service]
+    written = [(topic, n) for topic in sorted({*own, *COMMAND_INPUTS}) for n in existing.get(topic, ())]
+    for slot in range(layout.slots):
+        transactions = Transactions(bootstrap, transactional_ids(layout.service, slot), FENCE_TIMEOUT_MS)
+        transactions.fence()
+        numbers = slot_partitions(existing[own.events], slot, layout.slots)
+        yield Unsettled(transactions, layout.service, numbers, written, [], None)
 
 
 def _write_layout(bootstrap: str, layout: SlotLayout) -> SlotLayout:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import asyncpg
 import msgspec
 from confluent_kafka import Message
 
 from contracts.kernel.records import RecordJudged, RecordVerdict
 from infra.base.errors import DaybookError
+from infra.log.database import in_database
 from services.kernel.log.control import read_journal, write_journal
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import (
@@ -28,7 +28,7 @@ from services.kernel.log.rule import (
 from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Malformed, Metadata, now_micros, partition_of, read_headers
 from services.projection.engine.parked_keys import parked_keys
-from services.projection.engine.read_model import Connection
+from services.projection.engine.read_model import DATABASE_ERRORS, Connection
 
 MEANINGS = {
     Step.NEXT: "applied",
@@ -228,18 +228,14 @@ def stream_lines(url: str, command: str) -> list[str]:
     """A line for stopped streams and one for foreign records, if there are any; nothing where the database does not
     respond at once. `command` is `./daybook`, as it is typed for this stack."""
     try:
-        stopped, foreign = asyncio.run(_counts(url))
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        stopped, foreign = in_database(url, _counts, SECONDS)
+    except DATABASE_ERRORS:
         return []
     lines = {"streams have stopped": stopped, "foreign records were skipped": foreign}
     return [f"{count} {what}: `{command} streams list`" for what, count in lines.items() if count]
 
 
-async def _counts(url: str) -> tuple[int, int]:
+async def _counts(connection: Connection) -> tuple[int, int]:
     async with asyncio.timeout(SECONDS):
-        connection = await asyncpg.connect(url, timeout=SECONDS)
-        try:
-            # without the journal: what workers judged suspect is in the log, which is not read here
-            return len(await stopped_streams(connection, Journal())), await foreign_count(connection)
-        finally:
-            connection.terminate()
+        # without the journal: what workers judged suspect is in the log, which is not read here
+        return len(await stopped_streams(connection, Journal())), await foreign_count(connection)

@@ -9,6 +9,7 @@ import asyncpg
 
 from infra.base.settings import StackSettings
 from infra.stack.shop import USER, database_url, role_password
+from services.projection.engine.read_model import DATABASE_ERRORS
 from services.projection.engine.roles import ROLES, open_database
 from services.projection.read_models import READ_MODELS
 
@@ -30,7 +31,7 @@ def database_open(settings: StackSettings) -> bool:
     repeats it."""
     try:
         asyncio.run(open_shop_database(settings))
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+    except DATABASE_ERRORS as error:
         print(f"postgres: its database could not be opened: {error!r}", file=sys.stderr)
         return False
     return True

@@ -15,7 +15,7 @@ from services.edge.app import api_router
 from services.edge.identity import scopes
 from services.projection.engine.database import QUERY_SECONDS, query_connection
 from services.projection.engine.lag import LagMeasurement, LagPartition
-from services.projection.engine.read_model import DATABASE_AWAY
+from services.projection.engine.read_model import DATABASE_ERRORS
 from services.projection.reads import RECORDED, AppSources, ReadRoute, Time, of_status
 
 REFRESH_SECONDS = 1.0
@@ -64,7 +64,7 @@ class SiteStatus:
                 async with asyncio.timeout(QUERY_SECONDS):
                     self._update(await pool.fetchrow(_STATUS, self._site))
                 self._responded_at = time.monotonic()
-            except (*DATABASE_AWAY, asyncpg.PostgresError) as error:
+            except DATABASE_ERRORS as error:
                 log.warning("site status not known", error=repr(error))
             await asyncio.sleep(REFRESH_SECONDS)
 

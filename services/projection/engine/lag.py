@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from services.kernel.log.reader import Behind, LogTail, NotKnown, Partition
 from services.kernel.record.envelope import format_time, now_micros
 from services.projection.engine.parked_keys import PARKED_KEYS
-from services.projection.engine.read_model import DATABASE_AWAY, ReadModel
+from services.projection.engine.read_model import DATABASE_ERRORS, ReadModel
 
 REFRESH_SECONDS = 1.0
 REQUEST_SECONDS = 2.0
@@ -96,7 +96,7 @@ class Lag:
             try:
                 await self._measure(connections)
                 why = ""
-            except (*DATABASE_AWAY, asyncpg.PostgresError) as error:
+            except DATABASE_ERRORS as error:
                 self._stored, self._measured, why = None, None, f"PostgreSQL: {error!r}"
             except NotKnown as error:
                 self._measured, why = None, f"broker: {error}"

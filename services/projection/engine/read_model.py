@@ -53,6 +53,10 @@ DATABASE_AWAY = (
     asyncpg.InternalClientError,  # a statement between the server's last message and the end of the connection
     asyncpg.OperatorInterventionError,
 )
+DATABASE_ERRORS = (
+    *DATABASE_AWAY,
+    asyncpg.PostgresError,
+)  # of which a caller may say that its question failed
 INFRASTRUCTURE = (
     Stopped,
     *DATABASE_AWAY,

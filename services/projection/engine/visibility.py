@@ -22,7 +22,7 @@ from services.edge.server import end_process
 from services.kernel.record.envelope import Token, partition_of
 from services.projection.engine.database import QUERY_SECONDS, query_connection
 from services.projection.engine.position import CHANNEL, EVERY_KEY, require_own_tables
-from services.projection.engine.read_model import DATABASE_AWAY, Connection, Lineage, OtherCode, ReadModel
+from services.projection.engine.read_model import DATABASE_ERRORS, Connection, Lineage, OtherCode, ReadModel
 from services.projection.engine.row_fold import skipped_versions
 from services.projection.read_models import ORDERS, READ_MODELS, STOCK
 
@@ -114,7 +114,7 @@ class Notifications:
                 TABLES_CHANGED.set()
                 end_process(str(error))
                 return
-            except (*DATABASE_AWAY, asyncpg.PostgresError) as error:
+            except DATABASE_ERRORS as error:
                 log.warning("cannot listen for changes", error=repr(error))
             self.listening = False
             await asyncio.sleep(RECONNECT_SECONDS)

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from contracts.kernel.records import HoldKind, Role, SiteHold, SiteRole, SiteSwitch, SwitchStep
 from infra.base.errors import NotDone
 from infra.base.journal import StackJournal
 from infra.base.settings import StackSettings
-from infra.dr import failover, guard, rebuild, report
+from infra.dr import failover, guard, promotion, rebuild, report
 from infra.dr.incident import Situation, SwitchHistory
 from infra.dr.losses import Report, Verdict
 from infra.dr.old_log import UnprovenPart
@@ -259,6 +260,19 @@ def test_a_fence_that_failed_is_repeated(monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(2):
         watch.check()
     assert (states["own"].role.role, len(results)) == ("passive", 1), "once more, and not for ever"
+
+
+@pytest.mark.parametrize("kind", [TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError])
+def test_a_database_that_is_away_does_not_stop_a_promotion(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise kind("away")
+
+    monkeypatch.setattr(asyncpg, "connect", away)
+    monkeypatch.setattr(promotion, "database_url", lambda *_: "postgresql://nowhere")
+    (begun,) = steps("planned", 2, "begun")
+    assert "readers with tokens of lost writes will wait" in promotion._keep_ends(PAIR["away"], begun)
 
 
 def let_read(monkeypatch: pytest.MonkeyPatch, states: dict[str, Control]) -> None:
