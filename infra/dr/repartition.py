@@ -214,9 +214,8 @@ def _repartition(
     if closed(site.bootstrap, service) and not control.held:
         slots = control.layout(service).slots
         raise NotDone(f"a change of slots was interrupted: first run `./daybook scale {service} {slots}`")
-    with suppress(
-        asyncpg.InvalidCatalogNameError
-    ):  # an interrupted call had looked, and dropped the database
+    # An interrupted call had looked, and dropped the database.
+    with suppress(asyncpg.InvalidCatalogNameError):
         in_database(site.database_url, _require_no_decisions, DATABASE_SECONDS)
     if control.held == "quiesced" and _all_have(site.bootstrap, service, partitions):
         # An interrupted call had opened it again: its last steps are repeated.
