@@ -27,6 +27,7 @@ from infra.log.control import (
     fence_slots,
     lift_alone,
     lift_hold,
+    stand_down,
     write_lease,
     write_role,
 )
@@ -89,7 +90,8 @@ class SiteWatch:
         EPOCH.set(own.role.epoch)
         ACTIVE.set(own.role.role == "active")
         if self._unfenced and own.role.role == "passive":
-            self._fence()
+            fence_slots(self._site.bootstrap)
+            self._unfenced = False
         if own.lease_seconds != self._lease_seconds:
             write_lease(self._site.bootstrap, self._lease_seconds)
         try:
@@ -118,18 +120,14 @@ class SiteWatch:
     def _follow(self, own: Control, epoch: int) -> None:
         """The other site was promoted."""
         if own.role.role == "active":
+            # The broker may fail between the role and the fence, and no role is followed twice.
             self._unfenced = True
-            write_role(self._site.bootstrap, SiteRole(self._site.name, "passive", epoch))
-            self._fence()
+            stand_down(self._site.bootstrap, self._site.name, epoch)
+            self._unfenced = False
             log.warning("stood_down", was=own.role.epoch, epoch=epoch)
         else:
             write_role(self._site.bootstrap, SiteRole(self._site.name, "passive", epoch))
             log.info("epoch", epoch=epoch)
-
-    def _fence(self) -> None:
-        """A broker may fail between the role and this: it is repeated, because the role is not followed twice."""
-        fence_slots(self._site.bootstrap)
-        self._unfenced = False
 
     def not_ready(self) -> str | None:
         silent = time.monotonic() - self.heard_at

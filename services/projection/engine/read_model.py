@@ -53,10 +53,8 @@ DATABASE_AWAY = (
     asyncpg.InternalClientError,  # a statement between the server's last message and the end of the connection
     asyncpg.OperatorInterventionError,
 )
-DATABASE_ERRORS = (
-    *DATABASE_AWAY,
-    asyncpg.PostgresError,
-)  # of which a caller may say that its question failed
+# All that a question to the database may end with.
+DATABASE_ERRORS = (*DATABASE_AWAY, asyncpg.PostgresError)
 INFRASTRUCTURE = (
     Stopped,
     *DATABASE_AWAY,

@@ -251,7 +251,8 @@ def test_a_fence_that_failed_is_repeated(monkeypatch: pytest.MonkeyPatch) -> Non
             raise OwnershipLost("the broker failed")
 
     let_read(monkeypatch, states)
-    monkeypatch.setattr(guard, "write_role", write_role)
+    monkeypatch.setattr("infra.log.control.write_role", write_role)
+    monkeypatch.setattr("infra.log.control.fence_slots", fence)
     monkeypatch.setattr(guard, "fence_slots", fence)
     watch = guard.SiteWatch(Address("home", "own"), Address("away", "peer"), 0)
     for _ in range(2):
