@@ -1,5 +1,6 @@
 """Where a stack lives and on which ports: DAYBOOK_HOME, DAYBOOK_PORT_BASE, DAYBOOK_SITE and DAYBOOK_STACK."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from contracts.kafka_address import secured
 from infra.base.ports import HOST
 
-ROOT = Path(__file__).parents[2]
+ROOT, SECRETS = Path(__file__).parents[2], os.environ.get("DAYBOOK_SECRETS")
 
 # Distance of each process's port from the base.
 OFFSETS = {
@@ -87,9 +88,11 @@ COMPOSE_SUFFIX = "-compose"
 
 
 class FromEnvironment(BaseSettings):
-    """What the environment sets for a process: DAYBOOK_ before each name."""
+    """What the environment sets for a process, or a file of DAYBOOK_SECRETS: DAYBOOK_ before each name."""
 
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS, hide_input_in_errors=True
+    )
 
 
 class StackSettings(FromEnvironment):
@@ -130,8 +133,7 @@ class StackSettings(FromEnvironment):
 
     def health_port(self, name: str) -> int:
         """The port of a process's health and metrics."""
-        own = f"{name}-health"
-        return self.port(own if own in OFFSETS else name)
+        return self.port(f"{name}-health" if f"{name}-health" in OFFSETS else name)
 
     def ports(self, name: str) -> tuple[int, ...]:
         """The ports of a process of the shop: one or two."""

@@ -6,7 +6,6 @@ It also measures the mirror each second (`infra/dr/mirror_watch.py`) and returns
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 import time
@@ -16,10 +15,10 @@ import structlog
 from confluent_kafka import KafkaException
 from fastapi import APIRouter
 from prometheus_client import REGISTRY, Gauge
-from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.responses import JSONResponse, Response
 
 from contracts.kernel.records import SiteRole
+from infra.base.settings import FromEnvironment
 from infra.dr.mirror_watch import Measure, MirrorMetrics, MirrorPulse
 from infra.log.control import (
     READ_SECONDS,
@@ -41,8 +40,6 @@ from services.kernel.log.reader import NotKnown
 from services.kernel.log.transactions import OwnershipLost
 from services.kernel.threads import end_with_threads
 
-# A folder with a file for each variable that is not set: how containers get secrets.
-SECRETS = os.environ.get("DAYBOOK_SECRETS")
 WATCH_SECONDS = 0.5
 SILENT_SECONDS = 10.0
 
@@ -52,11 +49,9 @@ ACTIVE = Gauge("daybook_site_active", "1 where the site is the active one")
 log = structlog.get_logger()
 
 
-class GuardSettings(BaseSettings):
-    """Environment variables: DAYBOOK_ before each. `peer` is the other site's name, `peer_kafka` where its
+class GuardSettings(FromEnvironment):
+    """`peer` is the other site's name, `peer_kafka` where its
     broker's address for this site."""
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", frozen=True, secrets_dir=SECRETS)
 
     site: str = "home"
     kafka: str

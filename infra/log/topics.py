@@ -178,11 +178,9 @@ def _topic(name: str, entry: Mapping[str, Any]) -> Topic:
     own: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
     }
-    return Topic(name=name, retention_ms=_milliseconds(own.pop("retention", "forever")), **own)
-
-
-def _milliseconds(text: str) -> int:
-    return -1 if text == "forever" else int(text[:-1]) * MILLISECONDS[text[-1]]
+    kept = own.pop("retention", "forever")
+    milliseconds = -1 if kept == "forever" else int(kept[:-1]) * MILLISECONDS[kept[-1]]
+    return Topic(name=name, retention_ms=milliseconds, **own)
 
 
 def _partitions_of_new_inboxes(admin: AdminClient, topics: Mapping[str, Topic]) -> dict[str, int]:

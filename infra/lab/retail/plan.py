@@ -35,11 +35,6 @@ NEVER_STOCKED = frozenset({"84880", "22922", "85067", "21062"})
 """Four articles of average sale: 1 to 3 orders in a hundred have one of them, and none has two."""
 
 
-def is_rejected(lines: Iterable[InvoiceLine]) -> bool:
-    """Detects an order that the shop rejects: it has an article that is never stocked."""
-    return any(line.sku in NEVER_STOCKED for line in lines)
-
-
 def month_of(at: datetime) -> datetime:
     """The first instant of the month."""
     return at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -110,7 +105,8 @@ class ReturnsLedger:
 
     def add(self, placed: Place) -> None:
         """Record an order; a guest's can be shipped, but nothing can be matched to it."""
-        order = OpenOrder(placed, _units(placed.lines), is_rejected(placed.lines))
+        rejected = any(line.sku in NEVER_STOCKED for line in placed.lines)
+        order = OpenOrder(placed, _units(placed.lines), rejected)
         self.orders.append(order)
         if placed.customer_id is not None:
             self._by_customer[placed.customer_id].append(order)

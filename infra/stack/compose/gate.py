@@ -8,7 +8,6 @@ connection comes from the same client.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -16,7 +15,8 @@ from collections.abc import Mapping
 from hmac import compare_digest
 
 from pydantic import SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from infra.base.settings import FromEnvironment
 
 # The tools by the port at which the gate listens for each.
 TOOLS: Mapping[int, tuple[str, int]] = {
@@ -34,11 +34,7 @@ _UNAUTHORIZED = (
 _UNREACHABLE = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class GateSettings(BaseSettings):
-    """Environment variables, or files of the folder DAYBOOK_SECRETS: DAYBOOK_ before each."""
-
-    model_config = SettingsConfigDict(env_prefix="DAYBOOK_", secrets_dir=os.environ.get("DAYBOOK_SECRETS"))
-
+class GateSettings(FromEnvironment):
     tools_password: SecretStr
 
 

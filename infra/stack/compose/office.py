@@ -7,7 +7,6 @@ The user may write the tables of the file DAYBOOK_OFFICE_TABLES, and connect to 
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,22 +14,14 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
-from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from infra.base.settings import FromEnvironment
 
 DATABASE, USER = "office", "office_writer"
 SECONDS = 30.0
 
 
-class OfficeSettings(BaseSettings):
-    """Environment variables, or files of the folder DAYBOOK_SECRETS: DAYBOOK_ before each."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="DAYBOOK_",
-        frozen=True,
-        secrets_dir=os.environ.get("DAYBOOK_SECRETS"),
-        hide_input_in_errors=True,
-    )
-
+class OfficeSettings(FromEnvironment):
     database_url: str
     office_password: str
     office_tables: Path

@@ -45,11 +45,6 @@ def master_url(settings: StackSettings) -> str:
     return f"spark://{HOST}:{settings.port(MASTER)}"
 
 
-def cluster_members(settings: StackSettings) -> list[list[Member]]:
-    """The master, then the workers."""
-    return [[_master(settings)], [_worker(settings, name) for name in WORKERS]]
-
-
 def cluster_view(settings: StackSettings) -> Mapping[str, Any] | None:
     """The master's view of itself, its workers and applications; None when it does not respond."""
     url = f"http://{HOST}:{settings.port(f'{MASTER}-ui')}/json/"
@@ -127,4 +122,5 @@ def _program(name: str, main_class: str, arguments: tuple[str, ...]) -> Program:
 
 if __name__ == "__main__":
     own = StackSettings()
-    sys.exit(supervise(own, cluster_journal(own), cluster_members(own)))
+    rows = [[_master(own)], [_worker(own, name) for name in WORKERS]]
+    sys.exit(supervise(own, cluster_journal(own), rows))

@@ -34,7 +34,7 @@ def setting_names() -> frozenset[str]:
     fields = {
         name
         for source in sources
-        if "BaseSettings" in source or "Settings)" in source
+        if any(base in source for base in ("BaseSettings", "Settings)", "FromEnvironment)"))
         for name in _SETTING.findall(source)
     }
     return frozenset(f"DAYBOOK_{name.upper()}" for name in fields) | {"DAYBOOK_SECRETS"}
