@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -22,8 +23,10 @@ from infra.base.waiting import TooLate, wait_until
 from infra.stack.compose.further import further_file
 from infra.stack.shop import ROUTED
 
+# The project of docker-compose.yml, and what compose writes on each of its containers.
+PROJECT, LABEL = "daybook", "com.docker.compose"
 # The profile of the second site, and the file that keeps it on.
-SITES, TWO_SITES = "sites", "two-sites"
+PROFILES, SITES, TWO_SITES = "COMPOSE_PROFILES", "sites", "two-sites"
 USERS = "users"  # makes a site's first step do that alone
 HOME_PEER = "away-link:9095"  # the other site's broker for the processes of home
 # Of the compose files: Kafka is in clear text, or tokens are not verified, if one of these is empty.
@@ -41,7 +44,7 @@ class EngineFailed(DaybookError):
 @dataclass(frozen=True)
 class Container:
     """One container, as the engine sees it: `state` running, exited, …; `health` is empty without a health check.
-    `service` is its name in the compose files, `name` the engine's."""
+    `service` is its name in the compose files, `name` the engine's; `started` is the time of its last start."""
 
     name: str
     service: str
@@ -49,6 +52,7 @@ class Container:
     health: str
     exit_code: int
     addresses: tuple[str, ...]
+    started: str = ""
 
     @property
     def fine(self) -> bool:
@@ -72,9 +76,7 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
     """The variables of the compose files. Raises EngineFailed for a port base that they cannot express."""
     if settings.port_base % 100:
         raise EngineFailed(f"DAYBOOK_PORT_BASE is {settings.port_base}: containers need a multiple of 100")
-    profiles = [name for name in os.environ.get("COMPOSE_PROFILES", "").split(",") if name]
-    if (settings.home / TWO_SITES).exists() and SITES not in profiles:
-        profiles.append(SITES)
+    profiles = _profiles(settings)
     files = {"DAYBOOK_QUERY_PORT": f"{OFFSETS[ROUTED['query-api']]:02}"} if SITES in profiles else {}
     if (further := further_file(settings.home)).exists():
         first = os.environ.get("COMPOSE_FILE", "docker-compose.yml")
@@ -83,12 +85,22 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
         **{name: value for name, value in os.environ.items() if value or name not in EMPTY_IF_INSECURE},
         **({} if settings.secured else dict.fromkeys(EMPTY_IF_INSECURE, "")),
         **files,
-        "COMPOSE_PROFILES": ",".join(profiles),
+        PROFILES: ",".join(profiles),
         "DAYBOOK_HOME": str(settings.named_home),
         "DAYBOOK_HOME_PEER": HOME_PEER if SITES in profiles else "",
         "DAYBOOK_PORTS": str(settings.port_base // 100),
         "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
     }
+
+
+def _profiles(settings: StackSettings) -> list[str]:
+    """The active ones: the environment's or else those of its files, and the second site's where it is kept on."""
+    named = os.environ.get(PROFILES, "")
+    files = [ROOT / file for file in os.environ.get("COMPOSE_ENV_FILES", "").split(",") if file and not named]
+    for file in filter(Path.is_file, files):
+        named += ",".join(["", *re.findall(f"^{PROFILES}=(.*)$", file.read_text(), re.MULTILINE)])
+    kept = {SITES} if (settings.home / TWO_SITES).exists() else set()
+    return sorted({*named.split(","), *kept} - {""})
 
 
 def compose(settings: StackSettings, *arguments: str) -> None:
@@ -105,9 +117,13 @@ def quietly(settings: StackSettings, *command: str) -> str:
 
 
 def containers(settings: StackSettings) -> list[Container]:
-    """All containers of the shop, of every profile, ended ones too. Raises EngineFailed."""
-    rows = quietly(settings, "docker", "compose", "--profile", "*", "ps", "--all", "--format", "json")
-    every = [_container(msgspec.json.decode(row)) for row in rows.splitlines()]
+    """All containers of the shop, of every profile, ended ones too. Raises EngineFailed.
+
+    The engine responds in a tenth of the time that `docker compose ps` takes.
+    """
+    project = compose_environment(settings).get("COMPOSE_PROJECT_NAME") or PROJECT
+    filters = [f"--filter=label={LABEL}.{value}" for value in (f"project={project}", "oneoff=False")]
+    every = map(_container, _inspected(_docker("ps", "--all", "--quiet", *filters).split()))
     return sorted(every, key=lambda container: container.service)
 
 
@@ -151,16 +167,16 @@ def _state(container: Container) -> str:
     return (container.health or container.state) + (f" ({reason})" if reason else "")
 
 
-def _container(row: Mapping[str, object]) -> Container:
-    published = row["Publishers"]
-    ports = [port for port in published if port["PublishedPort"]] if isinstance(published, list) else []
+def _container(row: Mapping[str, Any]) -> Container:
+    state, ports = row["State"], row["NetworkSettings"]["Ports"].values()
     return Container(
-        str(row["Name"]),
-        str(row["Service"]),
-        str(row["State"]),
-        str(row["Health"]),
-        int(str(row["ExitCode"])),
-        tuple(sorted(f"{port['URL']}:{port['PublishedPort']}" for port in ports)),
+        row["Name"].removeprefix("/"),
+        row["Config"]["Labels"][f"{LABEL}.service"],
+        state["Status"],
+        (state.get("Health") or {}).get("Status", ""),
+        state["ExitCode"],
+        tuple(sorted(f"{port['HostIp']}:{port['HostPort']}" for own in ports for port in own or ())),
+        state["StartedAt"],
     )
 
 
@@ -293,7 +309,16 @@ def signals_deferred() -> Iterator[list[int]]:
 
 
 def _inspect(name: str) -> Mapping[str, Any]:
-    return msgspec.json.decode(_docker("inspect", "--type", "container", name), type=list[dict[str, Any]])[0]
+    return _inspected([name])[0]
+
+
+def _inspected(names: Sequence[str]) -> list[dict[str, Any]]:
+    """What the engine has of these containers. One that was removed meanwhile is left out."""
+    if not names:
+        return []
+    done = _call(["docker", "inspect", "--type", "container", *names], seconds=CALL_SECONDS)
+    removed = "no such container" in done.stderr.lower()
+    return msgspec.json.decode(done.stdout if removed else _output(done), type=list[dict[str, Any]])
 
 
 def _docker(*arguments: str) -> str:

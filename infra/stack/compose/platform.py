@@ -6,7 +6,7 @@ that is held down is listed in the journal of its site's folder, which the mirro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,15 +52,13 @@ class ComposePlatform(Platform):
 
     def processes(self, site: Site) -> Mapping[str, SiteProcess]:
         by_name, held = self._containers(site), site.journal.held()
-        lives = self._start_times(by_name.values())
         processes = {}
         for name, container in by_name.items():
             running = container.state == "running" and name not in held
             # the engine checks only from time to time, and a mirror that runs may copy nothing
             copies = name != MIRROR or (running and canary_age(site.bootstrap) < FRESH_SECONDS)
-            processes[name] = SiteProcess(
-                name, running, running and container.fine and copies, lives[container.name]
-            )
+            ready = running and container.fine and copies
+            processes[name] = SiteProcess(name, running, ready, container.started)
         return processes
 
     def start(self, site: Site, *names: str) -> None:
@@ -160,14 +158,6 @@ class ComposePlatform(Platform):
         by_service = {container.service: container for container in containers(self._settings)}
         services = dict(zip(_names(site), _services(site, _names(site)), strict=True))
         return {name: by_service[service] for name, service in services.items() if service in by_service}
-
-    def _start_times(self, by_name: Collection[Container]) -> dict[str, str]:
-        """The last start of each container, by its name."""
-        names = [container.name for container in by_name]
-        if not names:
-            return {}
-        states = msgspec.json.decode(self._docker("inspect", *names))
-        return {state["Name"].removeprefix("/"): state["State"]["StartedAt"] for state in states}
 
     def _compose(self, *arguments: str) -> None:
         quietly(self._settings, "docker", "compose", *arguments)

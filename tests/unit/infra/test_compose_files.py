@@ -148,6 +148,19 @@ def test_write_apis_and_workers_reach_the_other_site_by_the_link_that_a_drill_cu
     assert compose_environment(settings)["DAYBOOK_HOME_PEER"] == "away-link:9095"
 
 
+def test_profiles_are_those_of_the_environment_or_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = StackSettings(home=tmp_path, stack="compose")
+    monkeypatch.delenv("COMPOSE_PROFILES", raising=False)
+    monkeypatch.setenv("COMPOSE_ENV_FILES", "infra/compose/cluster.env")
+    assert compose_environment(settings)["COMPOSE_PROFILES"] == "cluster"
+    keep_two_sites(settings)
+    assert compose_environment(settings)["COMPOSE_PROFILES"] == "cluster,sites"
+    monkeypatch.setenv("COMPOSE_PROFILES", "registry")
+    assert compose_environment(settings)["COMPOSE_PROFILES"] == "registry,sites"
+
+
 def test_no_broker_is_started_and_no_disk_is_filled_without_room() -> None:
     """On a full disk a broker empties its logs: the engine's own restart waits, as the supervisor's does."""
     assert f"free * 1024 >= {START_BYTES}" in (ROOT / "infra" / "stack" / "compose" / "with-room").read_text()
