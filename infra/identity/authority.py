@@ -76,7 +76,7 @@ class Authority:
                     kept_secret(self.folder / file.name, file.read_text())
         if not self.certificate.exists():
             self._found()
-        if not (self.identity(BROKER).exists() and _lasts(self.keystore)):
+        if not (self.identity(BROKER).exists() and _lasts(self.keystore, self.names)):
             self.replace(self.brokers())
         identities = {user: self._identity_of(user) for user in users}
         fresh = self.passwords([user for user, own in identities.items() if own is None])
@@ -138,7 +138,7 @@ class Authority:
         The certificate is good for nothing else: with it, nobody is a client of a broker. Raises OSError.
         """
         file = self.folder / f"{name}.pem"
-        if not _lasts(file):
+        if not _lasts(file, names):
             self.replace({file.name: "".join(self._certified(name, (*NAMES, *names), usage=SERVER))})
         return file
 
@@ -168,14 +168,16 @@ class Authority:
         return _pem_of_key(key), _pem(_signed(fresh, signing))
 
 
-def _lasts(file: Path) -> bool:
-    """Whether the certificate in the file exists, and need not be renewed yet."""
+def _lasts(file: Path, names: Sequence[str] = ()) -> bool:
+    """Whether the certificate in the file exists, has `names`, and need not be renewed yet."""
     from cryptography import x509
 
     if not file.exists():
         return False
-    expires = x509.load_pem_x509_certificates(file.read_bytes())[0].not_valid_after_utc
-    return expires - datetime.now(UTC) > timedelta(days=RENEWED_DAYS)
+    certificate = x509.load_pem_x509_certificates(file.read_bytes())[0]
+    alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    lasts = certificate.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEWED_DAYS)
+    return lasts and {*names} <= {*alternatives.get_values_for_type(x509.DNSName)}
 
 
 def _json(identity: KafkaIdentity) -> str:

@@ -36,7 +36,8 @@ from infra.stack.shop import AUDITOR, DATABASE, DATABASE_ROLES, OWNER, USER, ver
 from services.kernel.log.clients import Connection
 
 # Under these names the brokers' certificate is shown.
-NAMES = ("broker", "broker-1", "broker-2", "broker-3", "controller", "away-broker", "link", "away-link")
+CLUSTER = ("broker-1", "broker-2", "broker-3", "controller", "controller-2", "controller-3")
+NAMES = ("broker", *CLUSTER, "away-broker", "link", "away-link")
 # Where a broker's image looks for its settings; its folder is mounted there.
 BROKER_CONFIG = Path("/mnt/shared/config")
 # Where every other container finds its files.
@@ -144,7 +145,7 @@ def _nodes(secrets: Secrets, infra: Path) -> Files:
         yield name, {**own, "server.properties": lines + properties}
     jmx = (infra / "monitoring" / "jmx.yml").read_text()
     yield "broker-metrics", {"jmx.yml": f"{jmx}username: {JMX}\npassword: {secrets.kept('jmx_password')}\n"}
-    yield "controller-proof", {"client.properties": secrets.java(BROKER, "")}
+    yield "quorum", {"client.properties": secrets.java(BROKER, "")}
     certificate = secrets.authority.server("postgres", [*DATABASES.values()])
     yield "postgres", {"password": secrets.password(USER), DATABASE_KEY: certificate.read_text()}
 
@@ -195,8 +196,6 @@ def make(settings: SecretSettings) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             write_changed(folder / name, content.encode())
-    for old in (shop / "secrets").glob("*_url"):  # of an earlier version
-        old.unlink()
     for site in ("home", "away"):
         (shop / site).mkdir(exist_ok=True)
     # home's mirror, until away is the active site

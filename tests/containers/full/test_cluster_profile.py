@@ -1,7 +1,9 @@
-"""The whole shop on three brokers in containers: the demo, and brokers that fail one after the other."""
+"""The whole shop on three brokers and three controllers in containers: the demo, and failures one after the other."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,9 +42,36 @@ def test_six_failures_a_broker_among_them_and_nothing_is_lost_or_doubled(
     [
         ("--failure=pause", "--failure=cut", "--container=broker-2", "--container=broker-3"),
         ("--failure=restart", "--failure=kill", "--container=broker-1", "--container=controller"),
+        ("--failure=pause", "--failure=kill", "--container=controller-2", "--container=controller-3"),
     ],
 )
-def test_brokers_and_the_controller_fail_and_nothing_is_lost_or_doubled(
+def test_brokers_and_controllers_fail_and_nothing_is_lost_or_doubled(
     cluster: ContainerShop, named: tuple[str, ...], tmp_path: Path
 ) -> None:
     assert len(cluster.drill(tmp_path, *named).broken) == 4
+
+
+def test_a_controller_that_lost_its_disk_votes_again(cluster: ContainerShop) -> None:
+    before = voters(cluster)
+    cluster.docker("compose", "--profile", "cluster", "rm", "--force", "--stop", "controller-2")
+    cluster.docker("volume", "rm", f"{cluster.project}_controller-2")
+    cluster.run("up")
+    after = voters(cluster)
+    assert (len(before), set(before)) == (3, set(after))
+    assert before["101"] != after["101"]
+    assert {name: before[name] for name in ("100", "102")} == {name: after[name] for name in ("100", "102")}
+
+
+def voters(cluster: ContainerShop) -> dict[str, str]:
+    """The directory of each controller that votes."""
+    tool = ["/opt/kafka/bin/kafka-run-class.sh", "org.apache.kafka.tools.MetadataQuorumCommand"]
+    where = [
+        "--bootstrap-controller",
+        "controller:9093",
+        "--command-config",
+        "/run/secrets/client.properties",
+    ]
+    run = ("compose", "--profile", "cluster", "run", "--rm", "--no-deps", "--entrypoint", tool[0], "quorum")
+    status = cluster.docker(*run, tool[1], *where, "describe", "--status")
+    (line,) = re.findall(r"^CurrentVoters: *(.*)$", status, re.MULTILINE)
+    return {str(voter["id"]): voter["directoryId"] for voter in json.loads(line)}

@@ -27,7 +27,8 @@ OF_STORES = {"log-published": "broker", "data-published": "postgres"}
 WITH_DATA = {"postgres", "migrations", "projection", "query-api", "guard", "office", "connect"}
 # They have secrets, but none for the log.
 WITHOUT_LOG = {"registry", "postgres", "migrations", "office"}
-AWAY, NODES = "away-", ("broker-1", "broker-2", "broker-3", "controller")
+AWAY, CONTROLLERS = "away-", ("controller", "controller-2", "controller-3")
+NODES = ("broker-1", "broker-2", "broker-3", *CONTROLLERS)
 # The folder of a container that is not called like it.
 FOLDERS = dict.fromkeys(NODES, "node") | {"home-mirror-settings": "mirror-settings"}
 SHARED_FOLDERS = {"projection", "query-api", "guard", "migrations"}  # not by both sites: a database each
@@ -167,7 +168,7 @@ def separated(config: Config) -> Iterator[str]:
 
 # They read no log, but are asked by who does, or ask them.
 LISTENS = {
-    "broker", "controller", "controller-proof", "link", "mirror", "home-mirror", "broker-metrics", "prometheus",
+    "broker", *CONTROLLERS, "quorum", "link", "mirror", "home-mirror", "broker-metrics", "prometheus",
     "spark-worker",
 }  # fmt: skip
 

@@ -173,6 +173,20 @@ def test_a_certificate_is_renewed_before_it_expires(tmp_path: Path, monkeypatch:
     assert own.not_valid_after_utc - datetime.now(UTC) > timedelta(days=300)
 
 
+def test_a_certificate_is_made_anew_for_brokers_that_came_later(tmp_path: Path) -> None:
+    folder = tmp_path / "identities"
+    module.Authority(folder, ["broker"]).prepare([])
+    grown = module.Authority(folder, ["broker", "controller-2"])
+    grown.prepare([])
+    kept = grown.keystore.read_bytes()
+    alternatives = x509.load_pem_x509_certificates(kept)[0].extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    assert "controller-2" in alternatives.value.get_values_for_type(x509.DNSName)
+    grown.prepare([])
+    assert grown.keystore.read_bytes() == kept
+
+
 def test_only_workers_of_a_shop_that_has_not_moved_write_commands() -> None:
     before, after = rights("inbox"), rights()
     topics = [own.commands for own in TOPICS.values()]
