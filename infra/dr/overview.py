@@ -27,7 +27,7 @@ from infra.dr.mirror import MirrorMeter
 from infra.dr.mirror_watch import MirrorStatus
 from infra.log.control import read_site
 from infra.stack.link import read_link
-from infra.stack.platform import Platform, platform_of
+from infra.stack.platform import SiteProcess, platform_of
 from infra.stack.shop import MIRROR, ROUTER, WORKERS, health, instances
 from infra.stack.site import Site, home_settings
 from infra.stack.tokens import caller_of
@@ -90,6 +90,7 @@ class SitesView(msgspec.Struct, frozen=True):
 
 def overview(sites: Mapping[str, Site]) -> SitesView:
     """Contact every process of both sites."""
+    local_http()  # for all threads below
     until = time.monotonic() + VIEW_SECONDS
     controls = {
         name: Impatient(partial(read_site, site.bootstrap, VIEW_SECONDS)) for name, site in sites.items()
@@ -127,8 +128,7 @@ class _Look:
         self._site, self._until = site, until
         self.name = site.name
         platform = platform_of(site.settings)
-        self._up = Impatient(partial(platform.up, site))
-        self._mirror = Impatient(partial(mirror_state, platform, site))
+        self._mirror = Impatient(partial(health, site.settings.health_url("guard"), "mirror"))
         self._processes = Impatient(partial(platform.processes, site))
         self._canary = Impatient(partial(canary_delay, site))
         self._read_models = Impatient(partial(read_models, site))
@@ -140,16 +140,16 @@ class _Look:
         until, about = self._until, ("", 0, "")
         if control is not None:
             about = control.role.role, control.role.epoch, control.held
-        processes = self._processes.result(until) or {}
-        silent = {name: process.silent_since for name, process in processes.items() if process.silent_since}
+        listed = self._processes.result(until)
+        silent = {name: own.silent_since for name, own in (listed or {}).items() if own.silent_since}
         if control is None and broker_silent_since:
             silent["broker"] = broker_silent_since
         return SiteView(
             self.name,
-            self._up.result(until) is not False,
+            listed is None or any(process.running for process in listed.values()),
             *about,
             str(read_link(self._site.link_state)),
-            self._mirror.result(until) or "unknown",
+            "unknown" if listed is None else mirror_state(self._site, listed, self._mirror.result(until)),
             self._canary.result(until),
             self._read_models.result(until) or {},
             {name: call.result(until) or "silent" for name, call in self._workers.items()},
@@ -168,16 +168,19 @@ def _behind(view: SiteView, mirror: MirrorView | None) -> int | None:
     return mirrored + max(events for events in own if events is not None)
 
 
-def mirror_state(platform: Platform, site: Site) -> str:
-    """The mirror into the site: `ready`, `starting`, `stopped` (it runs and copies nothing), `down` or `held`."""
+def mirror_state(site: Site, processes: Mapping[str, SiteProcess], copies: int | None) -> str:
+    """The mirror into the site: `ready`, `starting`, `stopped` (it runs and copies nothing), `down` or `held`.
+
+    `copies` is the status of its guard's health check of it.
+    """
     if MIRROR in site.journal.held():
         return "held"
-    mirror = platform.processes(site).get(MIRROR)
+    mirror = processes.get(MIRROR)
     if mirror is None or not mirror.running:
         return "down"
     if mirror.ready:
         return "ready"
-    return "stopped" if health(site.settings.health_url("guard"), "mirror") == 503 else "starting"
+    return "stopped" if copies == 503 else "starting"
 
 
 def workers(control: Control, service: str) -> list[str]:

@@ -18,6 +18,7 @@ from infra.dr.last_lag import LastLag
 from infra.dr.mirror_watch import MirrorStatus
 from infra.dr.overview import mirror_state
 from infra.stack.platform import platform_of
+from infra.stack.shop import health
 from tests.integration.sites.rig import TwoSites, eventually, two_sites
 from tests.integration.sites.test_mirror import write
 
@@ -59,7 +60,8 @@ def logged(stack: TwoSites) -> list[str]:
 
 
 def shown(stack: TwoSites) -> str:
-    return mirror_state(platform_of(stack.away.settings), stack.away)
+    copies = health(stack.away.settings.health_url("guard"), "mirror")
+    return mirror_state(stack.away, platform_of(stack.away.settings).processes(stack.away), copies)
 
 
 @pytest.mark.full

@@ -81,7 +81,8 @@ def test_a_mirror_is_ready_when_its_canaries_are_young(
     engine: Engine, mirror: tuple[Container, ...], canary: float, output: str
 ) -> None:
     platform, engine.canary = engine.platform(runs("broker"), runs("away-broker"), *mirror), canary
-    assert mirror_state(platform, platform.sites()["away"]) == output
+    away = platform.sites()["away"]
+    assert mirror_state(away, platform.processes(away), 200) == output
 
 
 def test_a_mirror_that_is_held_stays_down_until_it_is_released(engine: Engine) -> None:
@@ -89,7 +90,7 @@ def test_a_mirror_that_is_held_stays_down_until_it_is_released(engine: Engine) -
     away = platform.sites()["away"]
     platform.stop(away, MIRROR)
     platform.kill(away, MIRROR)
-    assert mirror_state(platform, away) == "held"
+    assert mirror_state(away, platform.processes(away), 200) == "held"
     # a container that waits for its release is no mirror that runs
     assert not platform.processes(away)[MIRROR].running
     assert "docker kill shop-mirror-1".removeprefix("docker ") in engine.commands

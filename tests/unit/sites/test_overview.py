@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from infra.base.http import local_http
 from infra.base.settings import StackSettings
 from infra.cli.sites import _mirror as mirror_line
 from infra.cli.sites import _read_models as read_models_cell
 from infra.cli.sites import _table as table
 from infra.dr.overview import VIEW_SECONDS, MirrorView, ReadModelView, SitesView, SiteView, _behind, overview
+from infra.stack.platform import SiteProcess
 from infra.stack.site import Site
 from tests.ports import free_base
 
@@ -94,11 +99,11 @@ def test_only_what_is_known_to_be_down_is_called_so(
 ) -> None:
     """A Docker engine on a busy machine does not say in time what runs."""
 
-    def up(*_: object) -> bool:
+    def processes(*_: object) -> Mapping[str, SiteProcess]:
         time.sleep(seconds)
-        return False
+        return {}
 
-    monkeypatch.setattr("infra.stack.embedded.platform.EmbeddedPlatform.up", up)
+    monkeypatch.setattr("infra.stack.embedded.platform.EmbeddedPlatform.processes", processes)
     assert [site.up for site in overview(two_sites(tmp_path)).sites] == [seconds > 0] * 2
 
 
@@ -113,3 +118,21 @@ def test_a_database_that_hangs_does_not_delay_the_view(
     assert time.monotonic() - began < 3 * VIEW_SECONDS  # it takes ten times as long to wait for it
     assert view.mirror is not None
     assert "no stored measurement could be read" in view.mirror.reason
+
+
+def test_all_requests_of_the_view_share_a_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made by the thread of each request, clients take longer than the view may."""
+    made = list[httpx.Client]()
+
+    class Counted(httpx.Client):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            made.append(self)
+
+    monkeypatch.setattr(httpx, "Client", Counted)
+    local_http.cache_clear()
+    try:
+        overview(two_sites(tmp_path))
+    finally:
+        local_http.cache_clear()
+    assert len(made) == 1
