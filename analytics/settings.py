@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 # A folder of files, each named as a variable and read where that is not set: how containers get secrets.
-SECRETS = os.environ.get("DAYBOOK_SECRETS")
+SECRETS = os.environ.get("DAYBOOK_SECRETS") or None
 
 
 def located(lake: str) -> str:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 @cache
 def local_http() -> "httpx.Client":
-    """Call it before threads that share it start. It uses no proxy, keeps no connection open, because processes here
-    restart, and trusts no certificate: to read those of the system costs 40 ms of CPU."""
+    """Threads share it only if it was called before they start. It uses no proxy, keeps no connection open, because
+    processes here restart, and trusts no certificate: to read those of the system costs 40 ms of CPU."""
     import httpx
 
     nobody, closed = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), httpx.Limits(max_keepalive_connections=0)

@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from contracts.kafka_address import secured
 from infra.base.ports import HOST
 
-ROOT, SECRETS = Path(__file__).parents[2], os.environ.get("DAYBOOK_SECRETS")
+ROOT, SECRETS = Path(__file__).parents[2], os.environ.get("DAYBOOK_SECRETS") or None
 
 # Distance of each process's port from the base.
 OFFSETS = {

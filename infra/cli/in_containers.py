@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -13,7 +12,15 @@ from infra.base.settings import INSECURE, StackSettings
 from infra.cli.output import fail, notes, results
 from infra.log.control import SiteSilent, read_site
 from infra.log.streams import stream_lines
-from infra.stack.compose.engine import SITES, active_services, await_fine, compose, containers, keep_two_sites
+from infra.stack.compose.engine import (
+    SITES,
+    active_profiles,
+    active_services,
+    await_fine,
+    compose,
+    containers,
+    keep_two_sites,
+)
 from infra.stack.shop import database_url
 from infra.stack.storage import Space
 
@@ -27,7 +34,7 @@ def up(settings: StackSettings, sites: int, *, insecure: bool) -> None:
     """Build the images, start all containers and wait until they are healthy. COMPOSE_PROFILES adds profiles."""
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     decide_security(settings, insecure=insecure)
-    if sites == 2 or SITES in os.environ.get("COMPOSE_PROFILES", "").split(","):
+    if sites == 2 or SITES in active_profiles(settings):
         keep_two_sites(settings)
     compose(settings, "up", "--detach", "--build", "--quiet-pull")
     await_fine(settings, active_services(settings))

@@ -50,8 +50,7 @@ log = structlog.get_logger()
 
 
 class GuardSettings(FromEnvironment):
-    """`peer` is the other site's name, `peer_kafka` where its
-    broker's address for this site."""
+    """`peer` is the other site, `peer_kafka` the address of its brokers for this one."""
 
     site: str = "home"
     kafka: str

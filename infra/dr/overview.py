@@ -128,7 +128,8 @@ class _Look:
         self._site, self._until = site, until
         self.name = site.name
         platform = platform_of(site.settings)
-        self._mirror = Impatient(partial(health, site.settings.health_url("guard"), "mirror"))
+        self._up = Impatient(partial(platform.up, site))
+        self._mirror = Impatient(lambda: health(site.settings.health_url("guard"), "mirror") or 0)
         self._processes = Impatient(partial(platform.processes, site))
         self._canary = Impatient(partial(canary_delay, site))
         self._read_models = Impatient(partial(read_models, site))
@@ -146,7 +147,7 @@ class _Look:
             silent["broker"] = broker_silent_since
         return SiteView(
             self.name,
-            listed is None or any(process.running for process in listed.values()),
+            self._up.result(until) is not False,
             *about,
             str(read_link(self._site.link_state)),
             "unknown" if listed is None else mirror_state(self._site, listed, self._mirror.result(until)),
@@ -171,7 +172,7 @@ def _behind(view: SiteView, mirror: MirrorView | None) -> int | None:
 def mirror_state(site: Site, processes: Mapping[str, SiteProcess], copies: int | None) -> str:
     """The mirror into the site: `ready`, `starting`, `stopped` (it runs and copies nothing), `down` or `held`.
 
-    `copies` is the status of its guard's health check of it.
+    `copies` is the status of its guard's health check of it: 0 where the guard refuses, None where it hangs.
     """
     if MIRROR in site.journal.held():
         return "held"
@@ -180,7 +181,7 @@ def mirror_state(site: Site, processes: Mapping[str, SiteProcess], copies: int |
         return "down"
     if mirror.ready:
         return "ready"
-    return "stopped" if copies == 503 else "starting"
+    return "unknown" if copies is None else "stopped" if copies == 503 else "starting"
 
 
 def workers(control: Control, service: str) -> list[str]:

@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 # A folder with one file per variable, used if the variable is not set: containers pass secrets this way.
-SECRETS = os.environ.get("DAYBOOK_SECRETS")
+SECRETS = os.environ.get("DAYBOOK_SECRETS") or None
 
 Positive = Annotated[float, Field(gt=0)]
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -11,7 +11,7 @@ import msgspec
 from infra.dr.failover import Failover
 from infra.dr.plan import controls, newest_active
 from infra.dr.rebuild import Failback
-from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Run, all_have_outcomes
+from infra.lab.drills.drill import Clients, Course, Drill, DrillFailed, Range, Run, all_have_outcomes
 from infra.lab.drills.judgement import check_equal, check_nothing_lost, check_repeats, judge, not_logged
 from infra.lab.drills.pair import Following, Kind, Pair, Sides, both_sites
 from infra.lab.drills.report import RTO, step_line, write
@@ -34,27 +34,27 @@ class Switched:
     epoch: int
 
 
-def _switch_over(course: Course[Sides]) -> Switched:
-    passive, epoch = course.rig.other, course.rig.epoch
-    course.sleep(WARM)
-    course.show(f"switchover to {passive.name}")
+def _typed(course: Course[Sides], warm: Range, *command: str) -> tuple[float, str]:
+    """When the command for the other site was typed, in seconds since 1970, and what it printed. Clients follow it."""
+    other, epoch = course.rig.other, course.rig.epoch
+    course.sleep(warm)
+    course.show(f"{command[0]} to {other.name}")
     typed = time.time()
-    with Following(course.load, passive, epoch):
-        output = course.rig.pair.run("failover", "--planned", "--to", passive.name, "--json")
+    with Following(course.load, other, epoch):
+        output = course.rig.pair.run(*command, other.name, "--json")
     time.sleep(AFTER_SECONDS)
+    return typed, output
+
+
+def _switch_over(course: Course[Sides]) -> Switched:
+    typed, output = _typed(course, WARM, "failover", "--planned", "--to")
     done = msgspec.json.decode(output, type=Failover)
     course.report.story += map(step_line, done.steps)
     return Switched(typed, done.epoch)
 
 
 def _fail_back(course: Course[Sides]) -> Switched:
-    old, epoch = course.rig.other, course.rig.epoch
-    course.sleep(WARM_BEFORE_FAILBACK)
-    course.show(f"failback to {old.name}")
-    typed = time.time()
-    with Following(course.load, old, epoch):
-        output = course.rig.pair.run("failback", "--confirm", old.name, "--json")
-    time.sleep(AFTER_SECONDS)
+    typed, output = _typed(course, WARM_BEFORE_FAILBACK, "failback", "--confirm")
     done = msgspec.json.decode(output, type=Failback, dec_hook=lambda _, text: Path(text))
     rebuilt = done.rebuilt.steps if done.rebuilt is not None else ()
     course.report.story += map(step_line, (*rebuilt, *done.switchover.steps, *done.steps))

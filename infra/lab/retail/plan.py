@@ -106,8 +106,7 @@ class ReturnsLedger:
     def add(self, placed: Place) -> None:
         """Record an order; a guest's can be shipped, but nothing can be matched to it."""
         rejected = any(line.sku in NEVER_STOCKED for line in placed.lines)
-        order = OpenOrder(placed, _units(placed.lines), rejected)
-        self.orders.append(order)
+        self.orders.append(order := OpenOrder(placed, _units(placed.lines), rejected))
         if placed.customer_id is not None:
             self._by_customer[placed.customer_id].append(order)
             for sku in order.left:

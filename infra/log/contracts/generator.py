@@ -294,7 +294,9 @@ def _field(field: Schema) -> str:
     if "default" in field:
         default = field["default"]
         text += f" = {() if default == [] else default!r}"
-    comment = " ".join(filter(None, (field.get("doc"), "(Micros.)" if _is_time(field["type"]) else None)))
+    kind = str(field["type"])
+    micros = "(Micros.)" if "timestamp-micros" in kind and "items" not in kind else None
+    comment = " ".join(filter(None, (field.get("doc"), micros)))
     if comment and len(f"{text}  # {comment}") > WIDTH:
         return f"    # {comment}\n{text}"
     return f"{text}  # {comment}" if comment else text
@@ -314,7 +316,3 @@ def _annotation(schema: Any) -> str:
             return _annotation(primitive)
         case _:
             raise ContractError(f"the generator knows no Python type for {schema!r}")
-
-
-def _is_time(schema: Any) -> bool:
-    return "timestamp-micros" in str(schema) and "items" not in str(schema)

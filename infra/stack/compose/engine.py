@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
@@ -16,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 import msgspec
+from dotenv import dotenv_values
 
 from infra.base.errors import DaybookError
 from infra.base.settings import AWAY_PORTS, COMPOSE_SUFFIX, OFFSETS, ROOT, StackSettings
@@ -76,7 +76,7 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
     """The variables of the compose files. Raises EngineFailed for a port base that they cannot express."""
     if settings.port_base % 100:
         raise EngineFailed(f"DAYBOOK_PORT_BASE is {settings.port_base}: containers need a multiple of 100")
-    profiles = _profiles(settings)
+    profiles = active_profiles(settings)
     files = {"DAYBOOK_QUERY_PORT": f"{OFFSETS[ROUTED['query-api']]:02}"} if SITES in profiles else {}
     if (further := further_file(settings.home)).exists():
         first = os.environ.get("COMPOSE_FILE", "docker-compose.yml")
@@ -86,6 +86,7 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
         **({} if settings.secured else dict.fromkeys(EMPTY_IF_INSECURE, "")),
         **files,
         PROFILES: ",".join(profiles),
+        "COMPOSE_PROJECT_NAME": os.environ.get("COMPOSE_PROJECT_NAME") or PROJECT,
         "DAYBOOK_HOME": str(settings.named_home),
         "DAYBOOK_HOME_PEER": HOME_PEER if SITES in profiles else "",
         "DAYBOOK_PORTS": str(settings.port_base // 100),
@@ -93,14 +94,12 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
     }
 
 
-def _profiles(settings: StackSettings) -> list[str]:
-    """The active ones: the environment's or else those of its files, and the second site's where it is kept on."""
-    named = os.environ.get(PROFILES, "")
-    files = [ROOT / file for file in os.environ.get("COMPOSE_ENV_FILES", "").split(",") if file and not named]
-    for file in filter(Path.is_file, files):
-        named += ",".join(["", *re.findall(f"^{PROFILES}=(.*)$", file.read_text(), re.MULTILINE)])
+def active_profiles(settings: StackSettings) -> list[str]:
+    """Those of the environment, or else of its last file that has any, and the second site's where it is kept on."""
+    files = [dotenv_values(ROOT / file) for file in os.environ.get("COMPOSE_ENV_FILES", "").split(",")]
+    named = [own for own in (*(file.get(PROFILES) for file in files), os.environ.get(PROFILES)) if own]
     kept = {SITES} if (settings.home / TWO_SITES).exists() else set()
-    return sorted({*named.split(","), *kept} - {""})
+    return sorted({*",".join(named[-1:]).split(","), *kept} - {""})
 
 
 def compose(settings: StackSettings, *arguments: str) -> None:
@@ -121,9 +120,15 @@ def containers(settings: StackSettings) -> list[Container]:
 
     The engine responds in a tenth of the time that `docker compose ps` takes.
     """
-    project = compose_environment(settings).get("COMPOSE_PROJECT_NAME") or PROJECT
-    filters = [f"--filter=label={LABEL}.{value}" for value in (f"project={project}", "oneoff=False")]
-    every = map(_container, _inspected(_docker("ps", "--all", "--quiet", *filters).split()))
+    project = f"project={compose_environment(settings)['COMPOSE_PROJECT_NAME']}"
+    filters = [f"--filter=label={LABEL}.{value}" for value in (project, "oneoff=False")]
+    names = _docker("ps", "--all", "--quiet", *filters).split()
+    if not names:
+        return []
+    done = _call(["docker", "inspect", "--type", "container", *names], seconds=CALL_SECONDS)
+    # one may have been removed meanwhile
+    output = done.stdout if "no such container" in done.stderr.lower() else _output(done)
+    every = map(_container, msgspec.json.decode(output, type=list[dict[str, Any]]))
     return sorted(every, key=lambda container: container.service)
 
 
@@ -309,16 +314,7 @@ def signals_deferred() -> Iterator[list[int]]:
 
 
 def _inspect(name: str) -> Mapping[str, Any]:
-    return _inspected([name])[0]
-
-
-def _inspected(names: Sequence[str]) -> list[dict[str, Any]]:
-    """What the engine has of these containers. One that was removed meanwhile is left out."""
-    if not names:
-        return []
-    done = _call(["docker", "inspect", "--type", "container", *names], seconds=CALL_SECONDS)
-    removed = "no such container" in done.stderr.lower()
-    return msgspec.json.decode(done.stdout if removed else _output(done), type=list[dict[str, Any]])
+    return msgspec.json.decode(_docker("inspect", "--type", "container", name), type=list[dict[str, Any]])[0]
 
 
 def _docker(*arguments: str) -> str:

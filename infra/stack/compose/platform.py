@@ -45,9 +45,8 @@ class ComposePlatform(Platform):
         return {site.name: site for site in every if services & own[site.name]}
 
     def up(self, site: Site) -> bool:
-        by_name = containers(self._settings)
         return any(
-            container.service in BROKERS[site.name] and container.state == "running" for container in by_name
+            own.service in BROKERS[site.name] and own.state == "running" for own in containers(self._settings)
         )
 
     def processes(self, site: Site) -> Mapping[str, SiteProcess]:

@@ -140,12 +140,13 @@ def _nodes(secrets: Secrets, infra: Path) -> Files:
     stores = (secrets.authority.keystore, secrets.authority.certificate)
     own = {file.name: file.read_text() for file in stores}
     own |= {JMX_PASSWORDS: f"{JMX} {secrets.kept('jmx_password')}\n", "jmx.access": f"{JMX} readonly\n"}
+    client = {"client.properties": secrets.java(BROKER, "")}
     for name, shared in NODES.items():
         properties = (infra / "kafka" / f"{shared}.properties").read_text()
-        yield name, {**own, "server.properties": lines + properties}
+        yield name, {**own, **client, "server.properties": lines + properties}
     jmx = (infra / "monitoring" / "jmx.yml").read_text()
     yield "broker-metrics", {"jmx.yml": f"{jmx}username: {JMX}\npassword: {secrets.kept('jmx_password')}\n"}
-    yield "quorum", {"client.properties": secrets.java(BROKER, "")}
+    yield "controller-proof", client
     certificate = secrets.authority.server("postgres", [*DATABASES.values()])
     yield "postgres", {"password": secrets.password(USER), DATABASE_KEY: certificate.read_text()}
 

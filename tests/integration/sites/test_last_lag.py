@@ -60,7 +60,7 @@ def logged(stack: TwoSites) -> list[str]:
 
 
 def shown(stack: TwoSites) -> str:
-    copies = health(stack.away.settings.health_url("guard"), "mirror")
+    copies = health(stack.away.settings.health_url("guard"), "mirror") or 0
     return mirror_state(stack.away, platform_of(stack.away.settings).processes(stack.away), copies)
 
 

@@ -168,7 +168,7 @@ def separated(config: Config) -> Iterator[str]:
 
 # They read no log, but are asked by who does, or ask them.
 LISTENS = {
-    "broker", *CONTROLLERS, "quorum", "link", "mirror", "home-mirror", "broker-metrics", "prometheus",
+    "broker", *CONTROLLERS, "controller-proof", "link", "mirror", "home-mirror", "broker-metrics", "prometheus",
     "spark-worker",
 }  # fmt: skip
 

@@ -148,6 +148,21 @@ def test_write_apis_and_workers_reach_the_other_site_by_the_link_that_a_drill_cu
     assert compose_environment(settings)["DAYBOOK_HOME_PEER"] == "away-link:9095"
 
 
+def test_a_further_controller_can_never_be_one_of_the_first_voters() -> None:
+    """Two empty voters would be a majority beside the one that has the log."""
+    cluster, shared = services("cluster.yml"), services("node.yml")["controller"]
+    assert shared["command"][-1] == "/usr/local/bin/start-controller"
+    assert shared["environment"]["KAFKA_CONTROLLER_QUORUM_AUTO_JOIN_ENABLE"] == "true"
+    voters = "KAFKA_CONTROLLER_QUORUM_VOTERS"
+    assert not any(voters in node.get("environment", {}) for node in services("node.yml").values())
+    assert {name for name, node in cluster.items() if voters in node.get("environment", {})} == {"controller"}
+    script = (ROOT / "infra" / "stack" / "compose" / "start-controller").read_text()
+    formats = [line for line in script.splitlines() if "StorageTool format" in line]
+    assert [line for line in formats if "--no-initial-controllers" in line] == formats != []
+    for name in ("controller", "controller-2", "controller-3"):
+        assert cluster[name]["hostname"] == name  # it is what Kafka tells the others
+
+
 def test_profiles_are_those_of_the_environment_or_of_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +172,9 @@ def test_profiles_are_those_of_the_environment_or_of_its_files(
     assert compose_environment(settings)["COMPOSE_PROFILES"] == "cluster"
     keep_two_sites(settings)
     assert compose_environment(settings)["COMPOSE_PROFILES"] == "cluster,sites"
+    (tmp_path / "own.env").write_text('export COMPOSE_PROFILES="connect,registry" # two\n')
+    monkeypatch.setenv("COMPOSE_ENV_FILES", f"infra/compose/cluster.env,{tmp_path / 'own.env'}")
+    assert compose_environment(settings)["COMPOSE_PROFILES"] == "connect,registry,sites"
     monkeypatch.setenv("COMPOSE_PROFILES", "registry")
     assert compose_environment(settings)["COMPOSE_PROFILES"] == "registry,sites"
 

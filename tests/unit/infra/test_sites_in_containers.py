@@ -85,6 +85,15 @@ def test_a_mirror_is_ready_when_its_canaries_are_young(
     assert mirror_state(away, platform.processes(away), 200) == output
 
 
+@pytest.mark.parametrize(("copies", "output"), [(503, "stopped"), (0, "starting"), (None, "unknown")])
+def test_the_guard_says_of_a_mirror_that_is_not_ready_whether_it_copies(
+    engine: Engine, copies: int | None, output: str
+) -> None:
+    platform, engine.canary = engine.platform(runs("broker"), runs("away-broker"), runs("mirror")), 60.0
+    away = platform.sites()["away"]
+    assert mirror_state(away, platform.processes(away), copies) == output
+
+
 def test_a_mirror_that_is_held_stays_down_until_it_is_released(engine: Engine) -> None:
     platform = engine.platform(runs("broker"), runs("away-broker"), runs("mirror"))
     away = platform.sites()["away"]

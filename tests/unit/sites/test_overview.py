@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from infra.cli.sites import _mirror as mirror_line
 from infra.cli.sites import _read_models as read_models_cell
 from infra.cli.sites import _table as table
 from infra.dr.overview import VIEW_SECONDS, MirrorView, ReadModelView, SitesView, SiteView, _behind, overview
-from infra.stack.platform import SiteProcess
 from infra.stack.site import Site
 from tests.ports import free_base
 
@@ -99,11 +97,11 @@ def test_only_what_is_known_to_be_down_is_called_so(
 ) -> None:
     """A Docker engine on a busy machine does not say in time what runs."""
 
-    def processes(*_: object) -> Mapping[str, SiteProcess]:
+    def up(*_: object) -> bool:
         time.sleep(seconds)
-        return {}
+        return False
 
-    monkeypatch.setattr("infra.stack.embedded.platform.EmbeddedPlatform.processes", processes)
+    monkeypatch.setattr("infra.stack.embedded.platform.EmbeddedPlatform.up", up)
     assert [site.up for site in overview(two_sites(tmp_path)).sites] == [seconds > 0] * 2
 
 
