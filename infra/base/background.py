@@ -35,7 +35,7 @@ class Impatient(Generic[Result]):
 
     def __init__(self, call: Callable[[], Result]) -> None:
         self._future: Future[Result] = Future()
-        threading.Thread(target=self._run, args=(call,), daemon=True).start()
+        threading.Thread(target=self._run, name="impatient", args=(call,), daemon=True).start()
 
     def result(self, until: float) -> Result | None:
         """The result; None where there is none by `until`, of time.monotonic(), or the call ended with TimeoutError.

@@ -12,15 +12,7 @@ from infra.base.settings import INSECURE, StackSettings
 from infra.cli.output import fail, notes, results
 from infra.log.control import SiteSilent, read_site
 from infra.log.streams import stream_lines
-from infra.stack.compose.engine import (
-    SITES,
-    active_profiles,
-    active_services,
-    await_fine,
-    compose,
-    containers,
-    keep_two_sites,
-)
+from infra.stack.compose.engine import active_services, await_fine, compose, containers, keep_two_sites
 from infra.stack.shop import database_url
 from infra.stack.storage import Space
 
@@ -34,8 +26,7 @@ def up(settings: StackSettings, sites: int, *, insecure: bool) -> None:
     """Build the images, start all containers and wait until they are healthy. COMPOSE_PROFILES adds profiles."""
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     decide_security(settings, insecure=insecure)
-    if sites == 2 or SITES in active_profiles(settings):
-        keep_two_sites(settings)
+    keep_two_sites(settings, sites)
     compose(settings, "up", "--detach", "--build", "--quiet-pull")
     await_fine(settings, active_services(settings))
 

@@ -3,6 +3,7 @@
 import ast
 import os
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -199,7 +200,14 @@ def _at_site(name: str) -> None:
 
 
 def main() -> None:
-    command()(prog_name="daybook")
+    """Leaves the threads of `Impatient` behind: in one that still waits, Python's own end would abort the process."""
+    try:
+        command()(prog_name="daybook")
+    except SystemExit as end:
+        if isinstance(end.code, int) and any(own.name == "impatient" for own in threading.enumerate()):
+            sys.stdout.flush()
+            os._exit(end.code)
+        raise
 
 
 _MUST_BE = {

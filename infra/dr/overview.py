@@ -90,11 +90,11 @@ class SitesView(msgspec.Struct, frozen=True):
 
 def overview(sites: Mapping[str, Site]) -> SitesView:
     """Contact every process of both sites."""
-    local_http()  # for all threads below
     until = time.monotonic() + VIEW_SECONDS
     controls = {
         name: Impatient(partial(read_site, site.bootstrap, VIEW_SECONDS)) for name, site in sites.items()
     }
+    local_http()  # for all threads below; the brokers have been asked meanwhile
     looks = [_Look(site, until) for site in sites.values()]
     lags = {target.name: Impatient(partial(_lag, source, target)) for source, target in _ways(sites)}
     seen = Impatient(partial(_seen, sites))

@@ -61,10 +61,6 @@ def _fail_back(course: Course[Sides]) -> Switched:
     return Switched(typed, done.switchover.epoch)
 
 
-def _writes_pause_briefly(course: Course[Sides], switched: Switched) -> None:
-    _check_write_gap(course, switched.typed)
-
-
 def _pauses_of_failback_are_short(course: Course[Sides], _: Switched) -> None:
     _check_write_gap(course, course.load.responses[0].at)
     gap = course.reads.gap()
@@ -139,7 +135,7 @@ PLANNED = Drill(
     faults=_switch_over,
     promises=(
         all_have_outcomes,
-        _writes_pause_briefly,
+        lambda course, switched: _check_write_gap(course, switched.typed),
         reads_go_on,
         _old_keys_hold,
         nothing_is_lost,

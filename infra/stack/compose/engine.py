@@ -67,9 +67,10 @@ def compose_home(home: Path) -> Path:
     return home.with_name(home.name + COMPOSE_SUFFIX)
 
 
-def keep_two_sites(settings: StackSettings) -> None:
-    """Start both sites from now on."""
-    (settings.home / TWO_SITES).touch()
+def keep_two_sites(settings: StackSettings, sites: int = 2) -> None:
+    """Start both sites from now on, if two are asked for or the profile of the second is active."""
+    if sites == 2 or SITES in active_profiles(settings):
+        (settings.home / TWO_SITES).touch()
 
 
 def compose_environment(settings: StackSettings) -> Mapping[str, str]:

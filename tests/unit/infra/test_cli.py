@@ -72,3 +72,19 @@ def test_an_expected_error_is_one_line() -> None:
     ended = CliRunner().invoke(app, ["fails"])
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert ended.stderr == "daybook: port 1 (broker) is in use: stop its process\n"
+
+
+def test_a_thread_that_still_waits_does_not_hold_up_or_abort_the_end() -> None:
+    script = (
+        "import threading, time\n"
+        "from infra.base.background import Impatient\n"
+        "from infra.cli import main\n"
+        "def command(): Impatient(lambda: time.sleep(60)); print('shown'); raise SystemExit(3)\n"
+        "import atexit; atexit.register(print, 'Python ended by itself')\n"
+        "main.command = lambda: lambda prog_name: command()\n"
+        "main.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "shown\n")
