@@ -54,8 +54,10 @@ def rebuild(
         fail(f"there is no read model {read_model}; there are {', '.join(NAMES)}")
     settings = projection_settings()
     if rollback:
+        model = next(model for model in READ_MODELS if model.name == read_model)
+        most = settings.max_parked_keys
         with recorded("rebuild --rollback", read_model, why, settings.kafka), _failing():
-            done = asyncio.run(_roll_back(read_model, settings))
+            done = asyncio.run(roll_back(settings.kafka, settings.database_url, model, max_parked_keys=most))
         _show({read_model: done})
     else:
         build([read_model], settings, why=why)
@@ -115,13 +117,6 @@ def projection_settings() -> ProjectionSettings:
             fail("the stack is not running: `./daybook up` starts it")
         return named
     return ProjectionSettings(kafka=running.kafka, database_url=database_url(running, OWNER))
-
-
-async def _roll_back(name: str, settings: ProjectionSettings) -> RebuildResult:
-    (model,) = [model for model in READ_MODELS if model.name == name]
-    return await roll_back(
-        settings.kafka, settings.database_url, model, max_parked_keys=settings.max_parked_keys
-    )
 
 
 async def _build(

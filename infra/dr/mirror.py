@@ -23,7 +23,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import NewTopic
 
 from infra.base.waiting import TooLate, wait_until
-from infra.log.topics import ends_by_partition, mirrored_topics
+from infra.log.topics import delete_topics, ends_by_partition, mirrored_topics
 from infra.stack.mirror_settings import CANARY, positions_topic
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
@@ -199,14 +199,7 @@ def reset_internal(bootstrap: str, alias: str) -> list[str]:
     """Remove the internal topics of a mirror from or to `alias`. Returns their names."""
     admin = clients.admin(bootstrap, {"log_level": 3})
     present = sorted(internal_topics(alias) & set(admin.list_topics(timeout=SECONDS).topics))
-    for future in (admin.delete_topics(present) if present else {}).values():
-        future.result(SECONDS)
-    wait_until(
-        lambda: set(present) & set(admin.list_topics(timeout=SECONDS).topics),
-        "the mirror's internal topics are removed",
-        SECONDS,
-        enough=lambda left: not left,
-    )
+    delete_topics(admin, present)
     return present
 
 

@@ -30,7 +30,7 @@ from infra.dr.comparison import record_digest
 from infra.dr.mirror import mirror_positions
 from infra.dr.plan import Show, control_at, ends_of
 from infra.log.control import fenced_slots
-from infra.log.event_log import kind_in_any_epoch, read_log
+from infra.log.event_log import decoded, kind_in_any_epoch, read_log
 from infra.log.topics import SERVICES, mirrored_topics
 from infra.stack.platform import platform_of
 from infra.stack.site import Site
@@ -46,7 +46,6 @@ from services.kernel.log.reader import (
 )
 from services.kernel.log.rule import FIRST_EPOCH, Event, Foreign, answer_of, epoch_after
 from services.kernel.log.transactions import OwnershipLost
-from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import Metadata
 
 EVENTS = tuple(own.events for own in TOPICS.values())
@@ -282,11 +281,7 @@ class _Tail:
 
 def lost_event(record: Message, metadata: Metadata) -> LostEvent:
     """The event in a record, decoded where this code can."""
-    try:
-        event = decode(record.value())
-    except Undecodable:
-        event = None
-    return LostEvent(record.topic(), record.partition(), record.offset(), metadata, event)
+    return LostEvent(record.topic(), record.partition(), record.offset(), metadata, decoded(record.value()))
 
 
 @contextmanager

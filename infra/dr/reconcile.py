@@ -242,14 +242,11 @@ class Desk:
             self._listen()
         return self._outcomes[command_id]
 
-    def await_version(self, topic: str, subject: str, version: int, seconds: float) -> bool:
-        """Wait until the stream has `version`. Returns False when it does not in time."""
+    def await_version(self, topic: str, subject: str, version: int, seconds: float) -> None:
+        """Wait until the stream has `version`, or `seconds` have passed."""
         until = time.monotonic() + seconds
-        while self._versions.get((topic, subject), version) < version:
-            if time.monotonic() > until:
-                return False
+        while self._versions.get((topic, subject), version) < version and time.monotonic() <= until:
             self._listen()
-        return True
 
     def write(self, decisions: Sequence[Decision]) -> None:
         """Record decisions. Raises TimeoutError."""

@@ -34,7 +34,7 @@ from infra.dr.plan import Show
 from infra.dr.topic_copy import Digest, NotCopied, copy, digest, require_same
 from infra.log.control import close_layout, lift_hold, open_layout, write_hold
 from infra.log.database import in_database
-from infra.log.topics import Topic, create_topics, ends_by_partition
+from infra.log.topics import Topic, create_topics, delete_topics, ends_by_partition
 from infra.stack.database import open_shop_database
 from infra.stack.platform import platform_of
 from infra.stack.shop import DATABASE, SERVICES, USER, database_url, kind_of
@@ -80,7 +80,7 @@ def repartition(
         require_same(staged, digest(bootstrap, topic.name, topic.name), topic.name)
     _recreate(admin, bootstrap, replace(catalogue[TOPICS[service].state], partitions=partitions))
     _positions_at_the_end(admin, bootstrap, service)
-    _delete(admin, [_stage_name(topic.name) for topic in left])
+    delete_topics(admin, [_stage_name(topic.name) for topic in left])
     return [
         Moved(topic.name, staged.records, len(staged.keys), partitions)
         for topic, staged in zip(left, digests, strict=True)
@@ -119,7 +119,7 @@ def _staged(admin: AdminClient, bootstrap: str, topic: Topic, show: Show) -> Dig
     if name in existing:
         if topic.name not in existing or len(existing[topic.name].partitions) == topic.partitions:
             return digest(bootstrap, name, topic.name)
-        _delete(admin, [name])
+        delete_topics(admin, [name])
     show(f"copying {topic.name}")
     _create(bootstrap, replace(topic, name=name, retention_ms=-1))
     copied = copy(bootstrap, topic.name, name, topic.partitions, topic.name)
@@ -133,7 +133,7 @@ def _staged(admin: AdminClient, bootstrap: str, topic: Topic, show: Show) -> Dig
 
 def _recreate(admin: AdminClient, bootstrap: str, topic: Topic) -> None:
     if topic.name in admin.list_topics(timeout=SECONDS).topics:
-        _delete(admin, [topic.name])
+        delete_topics(admin, [topic.name])
     _create(bootstrap, topic)
 
 
@@ -142,19 +142,6 @@ def _create(bootstrap: str, topic: Topic) -> None:
     wait_until(
         lambda: topic.name in create_topics(bootstrap, {topic.name: topic}),
         f"{topic.name} is created in place of the deleted one",
-        SECONDS,
-        error=NotCopied,
-    )
-
-
-def _delete(admin: AdminClient, names: list[str]) -> None:
-    if not names:
-        return
-    for future in admin.delete_topics(names).values():
-        future.result(SECONDS)
-    wait_until(
-        lambda: not set(names) & admin.list_topics(timeout=SECONDS).topics.keys(),
-        f"{', '.join(names)} are gone",
         SECONDS,
         error=NotCopied,
     )

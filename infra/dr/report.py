@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import asyncpg
-
 from contracts.topics import TOPICS
 from infra.base.errors import NotDone
 from infra.base.settings import StackSettings
@@ -70,12 +68,10 @@ def make_report(settings: StackSettings, show: Show, note: Show) -> Report:
 def _customers(active: Site, report: Report, note: Show) -> dict[str, str]:
     """By order, as the read model has them. Without it the report is complete but for customers, and a note says so."""
     orders = [loss.subject for loss in report.acknowledged if loss.service == "order"]
-
-    async def buyers(connection: asyncpg.Connection) -> list[asyncpg.Record]:
-        return list(await connection.fetch(_CUSTOMERS, orders))
-
     try:
-        rows = in_database(active.database_url, buyers, DATABASE_SECONDS)
+        rows = in_database(
+            active.database_url, lambda connection: connection.fetch(_CUSTOMERS, orders), DATABASE_SECONDS
+        )
         return {row["order_id"]: row["customer_id"] for row in rows}
     except DATABASE_ERRORS as error:
         note(f"customers of orders that were placed before are missing: the database cannot be read: {error}")

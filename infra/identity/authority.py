@@ -30,7 +30,7 @@ from services.kernel.log.clients import KafkaIdentity
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.x509 import Certificate, CertificateBuilder, KeyUsage, Name
+    from cryptography.x509 import CertificateBuilder, KeyUsage, Name
 
 BROKER = "broker"
 AUTHORITY_DAYS, BROKER_DAYS, RENEWED_DAYS = 3650, 365, 90
@@ -121,7 +121,7 @@ class Authority:
         fresh = fresh.add_extension(_signs_certificates(), critical=True)
         (self.folder / "authority.key").unlink(missing_ok=True)
         kept_secret(self.folder / "authority.key", _pem_of_key(key))
-        kept_secret(self.certificate, _pem(_signed(fresh, key)))
+        kept_secret(self.certificate, _signed(fresh, key))
 
     def brokers(self) -> dict[str, str]:
         """Contents of the files of brokers, by their names: a new key, and the authority's certificate for it."""
@@ -165,7 +165,7 @@ class Authority:
             addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES]
             alternatives = x509.SubjectAlternativeName([*map(x509.DNSName, names), *addresses])
             fresh = fresh.add_extension(alternatives, critical=False)
-        return _pem_of_key(key), _pem(_signed(fresh, signing))
+        return _pem_of_key(key), _signed(fresh, signing)
 
 
 def _lasts(file: Path, names: Sequence[str] = ()) -> bool:
@@ -215,16 +215,11 @@ def _signs_certificates() -> KeyUsage:
     )
 
 
-def _signed(builder: CertificateBuilder, key: EllipticCurvePrivateKey) -> Certificate:
+def _signed(builder: CertificateBuilder, key: EllipticCurvePrivateKey) -> str:
     from cryptography.hazmat.primitives.hashes import SHA256
-
-    return builder.sign(key, SHA256())
-
-
-def _pem(certificate: Certificate) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    return certificate.public_bytes(Encoding.PEM).decode()
+    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM).decode()
 
 
 def _pem_of_key(key: EllipticCurvePrivateKey) -> str:

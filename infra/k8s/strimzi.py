@@ -8,7 +8,7 @@ three brokers; the overlay `single` changes the number of replicas of all of the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,12 @@ def resources() -> dict[str, str]:
         for topic in catalogue(BROKERS).values()
     }
     users = {f"{USERS}/{name}.yaml": _text(user_resource(name, own[name])) for name in principals()}
-    lists = {f"{folder}/kustomization.yaml": files for folder, files in ((TOPICS, topics), (USERS, users))}
-    return topics | users | {path: _text(_kustomization(files)) for path, files in lists.items()}
+    head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    lists = {
+        f"{folder}/kustomization.yaml": _text({**head, "resources": [Path(file).name for file in files]})
+        for folder, files in ((TOPICS, topics), (USERS, users))
+    }
+    return topics | users | lists
 
 
 def topic_resource(topic: Topic) -> dict[str, Any]:
@@ -114,14 +118,6 @@ def _differing(root: Path, texts: Mapping[str, str]) -> Iterator[str]:
         if path not in present or present[path].read_text("utf-8") != text:
             yield path
     yield from sorted(present.keys() - texts.keys())
-
-
-def _kustomization(files: Iterable[str]) -> dict[str, Any]:
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [Path(file).name for file in files],
-    }
 
 
 def _text(resource: Mapping[str, Any], about: str = "") -> str:

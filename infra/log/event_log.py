@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import Message
 
@@ -23,6 +24,7 @@ from services.kernel.log.rule import (
     epoch_after,
     kind_of_message,
 )
+from services.kernel.record.codec import Undecodable, decode
 from services.kernel.record.envelope import LARGEST_NUMBER, Metadata, now_micros
 
 EVENT_TOPICS = tuple(STREAMS)
@@ -106,6 +108,14 @@ def event_in_any_epoch(record: Message, partitions: int) -> Metadata | None:
     """The metadata of an event; None for openings and foreign records. See `kind_in_any_epoch`."""
     kind = kind_in_any_epoch(record, partitions)
     return kind.metadata if isinstance(kind, Event) else None
+
+
+def decoded(value: bytes | None) -> Any:
+    """The record in these bytes; None where this code cannot decode it."""
+    try:
+        return decode(value)
+    except Undecodable:
+        return None
 
 
 def record_epochs(bootstrap: str) -> list[EpochsRecorded]:

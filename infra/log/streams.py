@@ -13,6 +13,7 @@ from confluent_kafka import Message
 from contracts.kernel.records import RecordJudged, RecordVerdict
 from infra.base.errors import DaybookError
 from infra.log.database import in_database
+from infra.log.event_log import decoded
 from services.kernel.log.control import read_journal, write_journal
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import (
@@ -25,7 +26,7 @@ from services.kernel.log.rule import (
     Step,
     digest_of,
 )
-from services.kernel.record.codec import Undecodable, decode
+from services.kernel.record.codec import decode
 from services.kernel.record.envelope import Malformed, Metadata, now_micros, partition_of, read_headers
 from services.projection.engine.parked_keys import parked_keys
 from services.projection.engine.read_model import DATABASE_ERRORS, Connection
@@ -93,10 +94,7 @@ class StreamRecord:
     @property
     def body(self) -> Any:
         """Its fields as plain values; None where it cannot be read."""
-        try:
-            return msgspec.to_builtins(decode(self.value))
-        except Undecodable:
-            return None
+        return msgspec.to_builtins(decoded(self.value))
 
 
 async def stopped_streams(connection: Connection, journal: Journal) -> list[StoppedStream]:

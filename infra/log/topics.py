@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +108,17 @@ def create_topics(bootstrap: str, topics: Mapping[str, Topic] | None = None) -> 
     return created
 
 
+def delete_topics(admin: AdminClient, names: Collection[str]) -> None:
+    """Delete these topics, and wait until they are gone. Raises KafkaException, or TimeoutError after a minute."""
+    for future in (admin.delete_topics([*names]) if names else {}).values():
+        future.result(PATIENCE)
+    wait_until(
+        lambda: not {*names} & {*admin.list_topics(timeout=PATIENCE).topics},
+        f"{', '.join(names)} are gone",
+        PATIENCE,
+    )
+
+
 def drift(bootstrap: str, topics: Mapping[str, Topic] | None = None) -> list[str]:
     """Where the broker's topics differ from `topics` (default: the catalogue), in words."""
     admin, topics = clients.admin(bootstrap), catalogue() if topics is None else topics
@@ -151,18 +162,14 @@ def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
         f"layout/{service}": SlotLayout(service, 1, 1) for service in SERVICES
     }
     present = {record.key().decode() for record in read_to_end(bootstrap, CONTROL)}
-    if not present and not _has_commands(bootstrap):
+    commands = [TOPICS[service].commands for service in SERVICES]
+    if not present and not any(ends_by_partition(bootstrap, commands).values()):
         first["inputs"] = CommandInputs("closed", now_micros())
     absent = [key for key in first if key not in present]
     records = [NewRecord(CONTROL, key, encode(CONTROL, first[key]), 0) for key in absent]
     deliver(clients.writer(bootstrap, {"log_level": 0}), records, PATIENCE)
     record_epochs(bootstrap)
     return absent
-
-
-def _has_commands(bootstrap: str) -> bool:
-    topics = [TOPICS[service].commands for service in SERVICES]
-    return any(ends_by_partition(bootstrap, topics).values())
 
 
 def ends_by_partition(bootstrap: str, topics: Iterable[str]) -> dict[Partition, int]:

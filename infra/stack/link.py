@@ -44,15 +44,10 @@ def read_link(file: Path) -> LinkState:
         return LinkState()
 
 
-def write_link(file: Path, state: LinkState) -> None:
-    """Change the link; it follows within `POLL_SECONDS`."""
-    write_whole(file, msgspec.json.encode(state))
-
-
 def set_links(sites: Iterable[Site], state: LinkState) -> None:
-    """Change the link of every site: each carries one direction."""
+    """Change the link of every site: each carries one direction, and follows within `POLL_SECONDS`."""
     for site in sites:
-        write_link(site.link_state, state)
+        write_whole(site.link_state, msgspec.json.encode(state))
 
 
 class Link:

@@ -45,12 +45,6 @@ def least_space(folders: Sequence[Path]) -> Space:
     return min(spaces, key=lambda space: space.free)
 
 
-def is_short(free: int, reserve: int, was_short: bool) -> bool:
-    """Whether writes are refused; once they are, until there is more than the reserve."""
-    more, parts = RESUME_PARTS
-    return free * parts < reserve * more if was_short else free < reserve
-
-
 def no_room_to_start(folders: Sequence[Path]) -> str:
     """The reason why nothing may start on these disks; empty where there is room."""
     space = least_space(folders)
@@ -72,7 +66,9 @@ class StorageWatch:
     def measure(self) -> None:
         """Measure the free space now."""
         self.space = least_space(self.folders)
-        self.short = is_short(self.space.free, self.reserve, self.short)
+        # Once writes are refused, until there is more than the reserve.
+        more, parts = RESUME_PARTS if self.short else (1, 1)
+        self.short = self.space.free * parts < self.reserve * more
         # Half of the reserve is gone although writes are refused: other writers of the log stop, too.
         self.critical = self.short and (self.critical or 2 * self.space.free < self.reserve)
 

@@ -24,8 +24,9 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from infra.base.ports import HOST
 from infra.base.waiting import wait_until
 from infra.identity.authority import Authority
-from infra.lab.cluster.administration import DURABLE, Layout, create_assigned, delete_topics, read_layout
+from infra.lab.cluster.administration import DURABLE, Layout, create_assigned, read_layout
 from infra.lab.cluster.cluster import BROKERS, CONTROLLERS, INTERNAL_PORTS, PORTS, Cluster, timed
+from infra.log.topics import delete_topics
 from infra.stack.embedded.kafka import Node
 from services.kernel.log import clients
 from services.kernel.log.reader import high_watermarks
@@ -39,8 +40,7 @@ FEW, SOME, MANY = (1, 2), (4, 8), (12, 24)  # producers, consumers
 SPREAD = 24  # partitions of the topic that they share
 # network threads, I/O threads of each broker. Each step is at most a factor of two, which is what a broker accepts.
 THREADS = {"1 and 2 threads": (1, 2), "2 and 4 threads": (2, 4), "4 and 8 threads": (4, 8)}
-REPLICAS = (3, 1, 5)
-FIVE = (*BROKERS, 4, 5)
+REPLICAS, FIVE = (3, 1, 5), (*BROKERS, 4, 5)
 QUEUED = 20_000  # records ahead of each producer
 # Kafka refuses two listeners with one port, even at two addresses.
 REPLICATION_HOST, REPLICATION_PORTS = "127.0.0.2", 40

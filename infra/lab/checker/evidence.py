@@ -5,23 +5,22 @@ Foreign records and openings of epochs are no events (`infra/log/event_log.py`):
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import asyncpg
 from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from contracts.kernel.records import RecordVerdict
 from contracts.topics import INPUTS, TOPICS
-from infra.log.event_log import EVENT_TOPICS, journal_at, read_log
+from infra.log.database import in_database
+from infra.log.event_log import EVENT_TOPICS, decoded, journal_at, read_log
 from services.kernel.log import clients
 from services.kernel.log.reader import partitions_of, read_to_end
 from services.kernel.log.rule import Event, Step, step
-from services.kernel.record.codec import Undecodable, decode, messages_in
+from services.kernel.record.codec import messages_in
 from services.kernel.record.envelope import Metadata
 
 BESIDE_THE_LOGS = (
@@ -29,6 +28,7 @@ BESIDE_THE_LOGS = (
     *(own.outcomes for own in TOPICS.values()),
     *(own.answers for own in TOPICS.values()),
 )
+DATABASE_SECONDS = 60.0
 _SEEN = """
 SELECT event_id FROM order_history.entry
 UNION SELECT event_id FROM orders.orders
@@ -103,29 +103,15 @@ def read_evidence(bootstrap: str, logs: Iterable[str] = EVENT_TOPICS) -> list[Re
             meta, stream = kind.metadata, (topic, kind.metadata.subject)
             if step(read[stream], kind) is not Step.APPLIED:
                 at = (topic, record.partition(), partitions, record.offset())
-                events.append(Recorded(*at, meta.subject, meta, _body(record.value()), kind.verdict))
+                events.append(Recorded(*at, meta.subject, meta, decoded(record.value()), kind.verdict))
             read[stream] = max(read[stream], meta.version)
     return events
 
 
-def _body(value: bytes | None) -> Any:
-    try:
-        return decode(value)
-    except Undecodable:
-        return None
-
-
 def read_seen(database_url: str) -> set[str]:
     """The ids of the events that the read models contain: all of orders, the last of each SKU."""
-    return asyncio.run(_read_seen(database_url))
-
-
-async def _read_seen(database_url: str) -> set[str]:
-    connection = await asyncpg.connect(database_url, timeout=10)
-    try:
-        return {row["event_id"] for row in await connection.fetch(_SEEN)}
-    finally:
-        await connection.close()
+    rows = in_database(database_url, lambda connection: connection.fetch(_SEEN), DATABASE_SECONDS)
+    return {row["event_id"] for row in rows}
 
 
 def read_sent(bootstrap: str) -> list[Sent]:
@@ -152,9 +138,9 @@ def sent_in(record: Message) -> Iterator[Sent]:
     topic = record.topic()
     if topic in INPUTS:
         for message in messages_in(record):
-            if (body := _body(message.value)) is not None:
+            if (body := decoded(message.value)) is not None:
                 metadata = message.metadata
                 yield Sent(topic, (message.key or b"").decode(), metadata.transaction, metadata, body)
-    elif (body := _body(record.value())) is not None:
+    elif (body := decoded(record.value())) is not None:
         transaction = dict(record.headers() or ()).get("ce_transaction", b"").decode()
         yield Sent(topic, (record.key() or b"").decode(), transaction, None, body)

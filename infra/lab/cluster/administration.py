@@ -162,12 +162,6 @@ def _has_leaders(address: str, names: Collection[str]) -> bool:
     return not leaderless(clients.admin(address), names)
 
 
-def delete_topics(admin: AdminClient, names: Sequence[str]) -> None:
-    """Raises KafkaException."""
-    for future in admin.delete_topics(list(names)).values():
-        future.result(SECONDS)
-
-
 def reassign(bootstrap: str, plan: Mapping[tuple[str, int], Sequence[int]], folder: Path) -> float:
     """Move partitions to these brokers, the preferred leader first, and wait until all replicas are there.
 

@@ -55,7 +55,9 @@ def put(url: str, name: str, config: Mapping[str, str]) -> None:
     since: float | None = None
 
     def states() -> list[tuple[str, str]]:
-        current = list(_states(_response(f"{path}/status", None)))
+        status = _response(f"{path}/status", None)
+        # the connector's and each task's, with its trace
+        current = [(part["state"], part.get("trace", "")) for part in (status["connector"], *status["tasks"])]
         if failed := [trace for state, trace in current if state == "FAILED"]:
             raise NotRunning(f"{name} failed: {first_line(failed)}")
         return current
@@ -74,12 +76,6 @@ def first_line(traces: Iterable[str]) -> str:
     """The last cause of the first trace, which says most."""
     lines = next(iter(traces)).splitlines() or ["no reason given"]
     return next((line for line in reversed(lines) if line.startswith("Caused by: ")), lines[0])
-
-
-def _states(status: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """The connector's and each task's state, with its trace."""
-    for part in (status["connector"], *status["tasks"]):
-        yield part["state"], part.get("trace", "")
 
 
 def _response(path: str, config: Mapping[str, str] | None) -> Mapping[str, Any]:

@@ -15,10 +15,10 @@ from infra.base.settings import StackSettings
 from infra.log.topics import mirrored_topics
 from infra.stack.embedded.router import router_member
 from infra.stack.embedded.stack import members
-from infra.stack.link import LinkState, read_link, write_link
+from infra.stack.link import LinkState, read_link, set_links
 from infra.stack.mirror_settings import MirrorPlace, mirror_properties
 from infra.stack.shop import NAMES, SITE_NAMES
-from infra.stack.site import away_settings, home_settings, peer, sites_of
+from infra.stack.site import Site, away_settings, home_settings, peer, sites_of
 
 PLACE = MirrorPlace(Path("mirror"), 15, "home", "away", "127.0.0.1:95", "127.0.0.1:292", ["a.b", "c.d"])
 
@@ -121,10 +121,10 @@ def test_a_held_member_is_held_over_restarts_until_released(tmp_path: Path) -> N
 
 
 def test_the_link_is_whole_until_told(tmp_path: Path) -> None:
-    file = tmp_path / "link.json"
-    assert read_link(file) == LinkState(cut=False, delay_ms=0)
-    write_link(file, LinkState(cut=True, delay_ms=20))
-    assert read_link(file) == LinkState(cut=True, delay_ms=20)
+    site = Site(StackSettings(home=tmp_path))
+    assert read_link(site.link_state) == LinkState(cut=False, delay_ms=0)
+    set_links([site], LinkState(cut=True, delay_ms=20))
+    assert read_link(site.link_state) == LinkState(cut=True, delay_ms=20)
 
 
 def test_the_mirror_copies_one_way_exactly_once_and_writes_nothing_at_its_source() -> None:

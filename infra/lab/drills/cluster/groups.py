@@ -188,13 +188,11 @@ def _first_assignment(bootstrap: str, group: str) -> float:
 class _Member:
     """A consumer of a group, with the partitions that it has; `revocations` counts how often it lost them."""
 
-    def __init__(self, bootstrap: str, group: str, instance: str | None) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, instance: str | None) -> None:
         static = {"group.instance.id": instance} if instance else {}
         options = {"group.id": group, "session.timeout.ms": MEMBER_SESSION_MS, "log_level": 0, **static}
         self.consumer = clients.follower(bootstrap, options=options)
         self.revocations = 0
-
-    def subscribe(self, topic: str) -> None:
         self.consumer.subscribe([topic], on_revoke=self._revoked)
 
     def _revoked(self, *_: object) -> None:
@@ -225,9 +223,7 @@ def _restarted(bootstrap: str, topic: str, static: bool) -> tuple[int, float]:
     group = f"drill-{time.time_ns():x}"
 
     def member(name: str) -> _Member:
-        joined = _Member(bootstrap, group, name if static else None)
-        joined.subscribe(topic)
-        return joined
+        return _Member(bootstrap, topic, group, name if static else None)
 
     survivor, other = member("a"), member("b")
     try:

@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from infra.base.waiting import TooLate, wait_until
-from infra.lab.cluster.administration import DURABLE, SECONDS, create_assigned, delete_topics
+from infra.lab.cluster.administration import DURABLE, SECONDS, create_assigned
 from infra.lab.cluster.cluster import BROKERS, Cluster
 from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills.drill import Clients, Course, Drill, Run, all_have_outcomes
 from infra.lab.drills.judgement import judge
+from infra.log.topics import delete_topics
 
 RATE = 20.0  # commands per second
 RECOVERED_SECONDS = 120.0
