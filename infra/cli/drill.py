@@ -19,7 +19,7 @@ from rich.text import Text
 
 from analytics.terminal import Table
 from infra.base.errors import DaybookError
-from infra.base.settings import CLUSTER, StackSettings
+from infra.base.settings import StackSettings
 from infra.cli.output import fail, notes, results
 from infra.lab.cluster.rig import ClusterRig
 from infra.lab.drills import containers
@@ -236,9 +236,8 @@ def hold_campaign(
     """
     until = time.monotonic() + minutes * 60
     held = {run[1] for run in read_runs(_runs()) if run[2:4] == [str(seed), "yes"]}
-    most = 1 if StackSettings().stack == "compose" else CLUSTER  # containers have no sites that are clusters
     broken, left = [], []
-    for drill in (drill for drill in DRILLS if drill.name not in held and drill.brokers <= most):
+    for drill in (drill for drill in DRILLS if drill.name not in held):
         if time.monotonic() + drill.minutes * 60 > until:
             left.append(drill.name)
             continue

@@ -13,6 +13,7 @@ from infra.cli.output import fail, notes, results
 from infra.log.control import SiteSilent, read_site
 from infra.log.streams import stream_lines
 from infra.stack.compose.engine import active_services, await_fine, compose, containers, keep_two_sites
+from infra.stack.embedded.kafka import kept_cluster_id
 from infra.stack.shop import database_url
 from infra.stack.storage import Space
 
@@ -22,8 +23,12 @@ BEFORE_THE_FIRST_START = ("up", "down", "clean", "demo", "drill", "contracts")
 NOT_HERE = ("spark", "notebook")
 
 
-def up(settings: StackSettings, sites: int, *, insecure: bool) -> None:
+def up(settings: StackSettings, sites: int, brokers: int, *, insecure: bool) -> None:
     """Build the images, start all containers and wait until they are healthy. COMPOSE_PROFILES adds profiles."""
+    if brokers > settings.brokers:
+        if settings.home.exists():
+            fail(f"a shop keeps its brokers: `{settings.typed} clean` removes it, with every order")
+        kept_cluster_id(settings.home)
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     decide_security(settings, insecure=insecure)
     keep_two_sites(settings, sites)

@@ -57,9 +57,7 @@ def up(
     if brokers not in (1, CLUSTER):
         raise typer.BadParameter("1 or 3", param_hint="--brokers")
     if settings.stack == "compose":
-        if brokers > 1:
-            fail("--brokers works only on the embedded stack; containers have the profile cluster")
-        in_containers.up(settings, sites, insecure=insecure)
+        in_containers.up(settings, sites, brokers, insecure=insecure)
         _show_open(settings)
         return
     names, forced = _chosen(settings, only, sites), _forced(settings, active, force, sites)

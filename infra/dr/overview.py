@@ -27,7 +27,7 @@ from infra.dr.mirror import MirrorMeter
 from infra.dr.mirror_watch import MirrorStatus
 from infra.log.control import read_site
 from infra.stack.link import read_link
-from infra.stack.platform import SiteProcess, platform_of
+from infra.stack.platform import Platform, SiteProcess, platform_of
 from infra.stack.shop import MIRROR, ROUTER, WORKERS, health, instances
 from infra.stack.site import Site, home_settings
 from infra.stack.tokens import caller_of
@@ -95,7 +95,8 @@ def overview(sites: Mapping[str, Site]) -> SitesView:
         name: Impatient(partial(read_site, site.bootstrap, VIEW_SECONDS)) for name, site in sites.items()
     }
     local_http()  # for all threads below; the brokers have been asked meanwhile
-    looks = [_Look(site, until) for site in sites.values()]
+    platform = platform_of(next(iter(sites.values())).settings)
+    looks = [_Look(site, platform, until) for site in sites.values()]
     lags = {target.name: Impatient(partial(_lag, source, target)) for source, target in _ways(sites)}
     seen = Impatient(partial(_seen, sites))
     measured = {name: Impatient(partial(last_known, site)) for name, site in sites.items()}
@@ -124,10 +125,9 @@ def _history(site: Site) -> SwitchHistory | None:
 class _Look:
     """One look at the processes of a site beside its broker: all are contacted at once."""
 
-    def __init__(self, site: Site, until: float) -> None:
+    def __init__(self, site: Site, platform: Platform, until: float) -> None:
         self._site, self._until = site, until
         self.name = site.name
-        platform = platform_of(site.settings)
         self._up = Impatient(partial(platform.up, site))
         self._mirror = Impatient(lambda: health(site.settings.health_url("guard"), "mirror") or 0)
         self._processes = Impatient(partial(platform.processes, site))

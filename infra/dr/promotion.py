@@ -19,6 +19,7 @@ from infra.dr.plan import Steps, control_at, ends_of
 from infra.log.control import (
     FENCE_TIMEOUT_MS,
     Address,
+    SiteSilent,
     lift_hold,
     read_site,
     stand_down,
@@ -32,13 +33,14 @@ from infra.stack.mirror_settings import mirror_transactional_id
 from infra.stack.platform import platform_of
 from infra.stack.shop import MIRROR, OWNER, database_url
 from infra.stack.site import Site
+from services.kernel.log.control import Control
 from services.kernel.log.reader import Partition
 from services.kernel.log.transactions import OwnershipLost, Transactions
 from services.projection.engine.read_model import DATABASE_ERRORS
 
 NOTHING = -1  # the offset before the first
 STOP_SECONDS = 40.0
-WORKER_SECONDS = 120.0
+WORKER_SECONDS, SITE_SECONDS = 120.0, 60.0
 DATABASE_SECONDS = 5.0
 _INSERT = """
 INSERT INTO promotion (epoch, topic, partition, ends_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"""
@@ -89,14 +91,14 @@ def promote(site: Site, source: Site, switch: SiteSwitch, steps: Steps, write_bl
     with steps.step("ends of the mirrored log kept") as doing:
         doing.detail = _keep_ends(site, switch)
     with steps.step(f"{site.name} active in epoch {epoch}") as doing:
-        role = read_site(site.bootstrap).role
+        role = _own_control(site.bootstrap).role
         if (role.role, role.epoch) != ("active", epoch):
             # The write block goes first: it is void here before the role's epoch, and announces that to the other site.
             write_hold(site.bootstrap, write_block, epoch)
             doing.detail = fence_site(site.bootstrap, Address(source.name, source.link), epoch)
             write_role(site.bootstrap, SiteRole(site.name, "active", epoch))
     with steps.step("workers active"):
-        control = read_site(site.bootstrap)
+        control = _own_control(site.bootstrap)
         names = [name for service in SERVICES for name in workers(control, service)]
         wait_until(
             lambda: all(_active(site, name, epoch) for name in names),
@@ -108,6 +110,20 @@ def promote(site: Site, source: Site, switch: SiteSwitch, steps: Steps, write_bl
         )
     with steps.step("writes resumed"):
         lift_hold(site.bootstrap)
+
+
+def _own_control(bootstrap: str) -> Control:
+    """Of the new site, which may have lost the broker that leads `site.control`: each try finds its leader anew.
+
+    Raises NotDone.
+    """
+    return wait_until(
+        lambda: read_site(bootstrap),
+        "the new site responds",
+        SITE_SECONDS,
+        later=(SiteSilent,),
+        error=NotDone,
+    )
 
 
 def _active(site: Site, worker: str, epoch: int) -> bool:
@@ -155,9 +171,9 @@ def fence_site(target: str, source: Address, epoch: int) -> str:
     Call it after the write block of `epoch` is written at the broker `target`, and before the role. Whoever compares
     the sites from then on sees that block. Who compared them before either did not run meanwhile, which is a gap, or
     has a lease, whose end this awaits. What the operator decided about a silent site is recorded: the new active site
-    needs no proof from it. Raises SiteSilent or TimeoutError for `target`.
+    needs no proof from it. Raises NotDone or TimeoutError for `target`.
     """
-    began, seconds = time.monotonic(), read_site(target).lease_seconds
+    began, seconds = time.monotonic(), _own_control(target).lease_seconds
     theirs = control_at(source.bootstrap)
     if theirs is not None and theirs.role.role == "passive":
         return f"{source.name} is passive"

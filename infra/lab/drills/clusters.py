@@ -38,18 +38,18 @@ class Weakening(Background):
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        if self.killed:  # without a name, all would be started
-            self._platform.start(self._site, *self.killed)
+        if held := [name for name in self._chosen if name in self._site.journal.held()]:
+            self._platform.start(self._site, *held)  # without a name, all would be started
 
     def _work(self) -> None:
         for stopped in self._steps:
             while (MIRROR in self._site.journal.held()) != stopped:
                 if self._stopping.wait(LOOK_SECONDS):
                     return
-        self.killed = self._chosen
-        for name in self.killed:
+        self._platform.stop(self._site, *self._chosen)  # before, so that nothing starts them again
+        for name in self._chosen:
             self._platform.kill(self._site, name)
-        self._platform.stop(self._site, *self.killed)
+            self.killed.append(name)
 
 
 def weakened(drill: Drill[Sides, Observed], name: str, claim: str) -> Drill[Sides, Observed]:

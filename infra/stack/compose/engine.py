@@ -28,7 +28,12 @@ PROJECT, LABEL = "daybook", "com.docker.compose"
 # The profile of the second site, and the file that keeps it on.
 PROFILES, SITES, TWO_SITES = "COMPOSE_PROFILES", "sites", "two-sites"
 USERS = "users"  # makes a site's first step do that alone
-HOME_PEER = "away-link:9095"  # the other site's broker for the processes of home
+# The nodes of a site that is a cluster; those of the second site have its name before theirs.
+CLUSTER_NODES = ("broker-1", "broker-2", "broker-3", "controller", "controller-2", "controller-3")
+# The variables and profiles of such a shop: with one site those of the first file.
+CLUSTER_FILES = ("infra/compose/cluster.env", "infra/compose/away-cluster.env")
+# The other site's broker for the processes of home, unless a file names several.
+PEER, HOME_PEER = "DAYBOOK_HOME_PEER", "away-link:9095"
 # Of the compose files: Kafka is in clear text, or tokens are not verified, if one of these is empty.
 EMPTY_IF_INSECURE = ("DAYBOOK_KAFKA_SCHEME", "DAYBOOK_TOKEN_KEYS")
 NO_DOCKER = "there is no docker on the path: install Docker with its compose plugin"
@@ -82,14 +87,16 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
     if (further := further_file(settings.home)).exists():
         first = os.environ.get("COMPOSE_FILE", "docker-compose.yml")
         files["COMPOSE_FILE"] = f"{first}:{further.absolute()}"
+    of_cluster = _cluster_variables(settings)
     return {
         **{name: value for name, value in os.environ.items() if value or name not in EMPTY_IF_INSECURE},
+        **of_cluster,
         **({} if settings.secured else dict.fromkeys(EMPTY_IF_INSECURE, "")),
         **files,
         PROFILES: ",".join(profiles),
         "COMPOSE_PROJECT_NAME": os.environ.get("COMPOSE_PROJECT_NAME") or PROJECT,
         "DAYBOOK_HOME": str(settings.named_home),
-        "DAYBOOK_HOME_PEER": HOME_PEER if SITES in profiles else "",
+        PEER: of_cluster.get(PEER, HOME_PEER) if SITES in profiles else "",
         "DAYBOOK_PORTS": str(settings.port_base // 100),
         "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
     }
@@ -99,8 +106,16 @@ def active_profiles(settings: StackSettings) -> list[str]:
     """Those of the environment, or else of its last file that has any, and the second site's where it is kept on."""
     files = [dotenv_values(ROOT / file) for file in os.environ.get("COMPOSE_ENV_FILES", "").split(",")]
     named = [own for own in (*(file.get(PROFILES) for file in files), os.environ.get(PROFILES)) if own]
-    kept = {SITES} if (settings.home / TWO_SITES).exists() else set()
-    return sorted({*",".join(named[-1:]).split(","), *kept} - {""})
+    kept = SITES if (settings.home / TWO_SITES).exists() else ""
+    of_cluster = _cluster_variables(settings).get(PROFILES, "")
+    return sorted({*",".join([*named[-1:], kept, of_cluster]).split(",")} - {""})
+
+
+def _cluster_variables(settings: StackSettings) -> dict[str, str]:
+    if settings.brokers == 1:
+        return {}
+    files = CLUSTER_FILES if (settings.home / TWO_SITES).exists() else CLUSTER_FILES[:1]
+    return {name: value or "" for file in files for name, value in dotenv_values(ROOT / file).items()}
 
 
 def compose(settings: StackSettings, *arguments: str) -> None:

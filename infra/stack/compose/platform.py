@@ -6,29 +6,31 @@ that is held down is listed in the journal of its site's folder, which the mirro
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 import msgspec
 
 from infra.base.settings import StackSettings
-from infra.stack.compose.engine import USERS, Container, await_fine, containers, quietly
+from infra.stack.compose.engine import CLUSTER_NODES, USERS, Container, await_fine, containers, quietly
 from infra.stack.compose.further import write_further
 from infra.stack.mirror_settings import FRESH_SECONDS, canary_age
 from infra.stack.platform import Platform, SiteProcess
-from infra.stack.shop import MIRROR, NAMES, SITE_NAMES, STORES, instances, kind_of
+from infra.stack.shop import MIRROR, NAMES, SITE_NAMES, instances, kind_of
 from infra.stack.site import AWAY, HOME, Site, away_settings, home_settings
 
 # A site exists, and has a log, if one of these does.
-BROKERS = {HOME: ("broker", "broker-1", "broker-2", "broker-3"), AWAY: ("away-broker",)}
+BROKERS = ("broker", *CLUSTER_NODES[:3])
 # The first mirror was named before there was a second one.
 MIRRORS = {HOME: "home-mirror", AWAY: "mirror"}
 PROCESSES = (*NAMES, *SITE_NAMES, "storage")
 # The repository is the registry of both sites.
 OF_HOME_ALONE = ("registry",)
-DISKS = {"broker": "/var/lib/kafka/data", "postgres": "/var/lib/postgresql"}
+LOG_DISK, DATABASE_DISK = "/var/lib/kafka/data", "/var/lib/postgresql"
 
 
 class ComposePlatform(Platform):
@@ -36,18 +38,18 @@ class ComposePlatform(Platform):
 
     def __init__(self, settings: StackSettings) -> None:
         self._settings = home_settings(settings)
+        self._lock, self._began, self._listed = Lock(), 0.0, list[Container]()
 
     def sites(self) -> Mapping[str, Site]:
-        services = {container.service for container in containers(self._settings)}
+        services = {container.service for container in self._list()}
         every = (Site(self._settings), Site(away_settings(self._settings)))
         # a site that is being rebuilt has no broker for a moment
-        own = {HOME: {*BROKERS[HOME], "order-api"}, AWAY: {*BROKERS[AWAY], "away-order-api"}}
-        return {site.name: site for site in every if services & own[site.name]}
+        signs = (*BROKERS, "order-api")
+        return {site.name: site for site in every if services & {_prefix(site) + name for name in signs}}
 
     def up(self, site: Site) -> bool:
-        return any(
-            own.service in BROKERS[site.name] and own.state == "running" for own in containers(self._settings)
-        )
+        brokers = [_prefix(site) + name for name in BROKERS]
+        return any(own.service in brokers and own.state == "running" for own in self._list())
 
     def processes(self, site: Site) -> Mapping[str, SiteProcess]:
         by_name, held = self._containers(site), site.journal.held()
@@ -82,7 +84,7 @@ class ComposePlatform(Platform):
         names = instances(kind, count)
         superfluous = [
             container.name
-            for container in containers(self._settings)
+            for container in self._list()
             if kind_of(container.service) == kind and container.service not in names
         ]
         for name in superfluous:
@@ -119,26 +121,27 @@ class ComposePlatform(Platform):
 
     @contextmanager
     def broker_alone(self, site: Site) -> Iterator[str]:
-        broker, step = _services(site, ["broker", "topics"])
-        self._compose("up", "--detach", "--no-deps", broker)
+        nodes, (step,) = _services(site, _nodes(site)), _services(site, ["topics"])
+        self._compose("up", "--detach", "--no-deps", *nodes)
         try:
-            await_fine(self._settings, [broker])
+            await_fine(self._settings, nodes)
             if self._settings.secured:  # an empty one has no users
                 self._compose("run", "--rm", "--no-deps", step, "infra.stack.compose.site_start", USERS)
             yield site.bootstrap
         finally:
-            self._compose("stop", broker)
+            self._compose("stop", *nodes)
 
     def lose_disks(self, site: Site, kept: Path) -> None:
         by_name, volumes = self._containers(site), []
-        for store in STORES:
+        disks = {**dict.fromkeys(_nodes(site), LOG_DISK), "postgres": DATABASE_DISK}
+        for store, disk in disks.items():
             if store not in by_name:
                 continue
-            self._docker("cp", f"{by_name[store].name}:{DISKS[store]}", str(kept / store))
+            self._docker("cp", f"{by_name[store].name}:{disk}", str(kept / store))
             (state,) = msgspec.json.decode(self._docker("inspect", by_name[store].name))
-            volumes += [mount["Name"] for mount in state["Mounts"] if mount["Destination"] == DISKS[store]]
+            volumes += [mount["Name"] for mount in state["Mounts"] if mount["Destination"] == disk]
         # the probe of the disks mounts both, too
-        self._compose("rm", "--force", "--stop", *_services(site, [*STORES, "storage"]))
+        self._compose("rm", "--force", "--stop", *_services(site, [*disks, "storage"]))
         self._docker("volume", "rm", *volumes)
 
     def destroy(self, site: Site) -> None:
@@ -152,9 +155,17 @@ class ComposePlatform(Platform):
             self._docker(verb, by_name[name].name)
             after_each()
 
+    def _list(self) -> list[Container]:
+        """All containers. Calls that wait for each other share a listing that began after them."""
+        called = time.monotonic()
+        with self._lock:
+            if self._began < called:
+                self._began, self._listed = time.monotonic(), containers(self._settings)
+            return self._listed
+
     def _containers(self, site: Site) -> dict[str, Container]:
         """The containers of the site's processes, by the process's name."""
-        by_service = {container.service: container for container in containers(self._settings)}
+        by_service = {container.service: container for container in self._list()}
         services = dict(zip(_names(site), _services(site, _names(site)), strict=True))
         return {name: by_service[service] for name, service in services.items() if service in by_service}
 
@@ -167,10 +178,22 @@ class ComposePlatform(Platform):
 
 def _names(site: Site) -> list[str]:
     further = [name for kind, count in site.journal.counts().items() for name in instances(kind, count)[1:]]
-    return [name for name in PROCESSES if site.name == HOME or name not in OF_HOME_ALONE] + further
+    own = [name for name in PROCESSES if site.name == HOME or name not in OF_HOME_ALONE]
+    return [*own, *_nodes(site)[1:], *further]
+
+
+def _nodes(site: Site) -> list[str]:
+    """Those of Kafka: the lone broker, or three brokers and three controllers."""
+    kinds = ("broker", "controller")[: site.settings.brokers]
+    return [name for kind in kinds for name in site.settings.nodes(kind)]
 
 
 def _services(site: Site, names: Sequence[str]) -> list[str]:
     """The names of these processes in the compose files."""
-    prefix = "" if site.name == HOME else f"{site.name}-"
-    return [MIRRORS[site.name] if name == MIRROR else f"{prefix}{name}" for name in names]
+    nodes = _nodes(site)
+    own = dict(zip(nodes, CLUSTER_NODES, strict=True)) if len(nodes) > 1 else {}
+    return [MIRRORS[site.name] if name == MIRROR else _prefix(site) + own.get(name, name) for name in names]
+
+
+def _prefix(site: Site) -> str:
+    return "" if site.name == HOME else f"{site.name}-"

@@ -30,14 +30,14 @@ from infra.base.settings import INSECURE, FromEnvironment
 from infra.identity.authority import BROKER, Authority
 from infra.identity.issuer import TokenIssuer
 from infra.log.rights import ADMIN, MIRROR, principals
+from infra.stack.compose.engine import CLUSTER_NODES
 from infra.stack.mirror_settings import property_lines
 from infra.stack.security import security_properties
 from infra.stack.shop import AUDITOR, DATABASE, DATABASE_ROLES, OWNER, USER, verified
 from services.kernel.log.clients import Connection
 
 # Under these names the brokers' certificate is shown.
-CLUSTER = ("broker-1", "broker-2", "broker-3", "controller", "controller-2", "controller-3")
-NAMES = ("broker", *CLUSTER, "away-broker", "link", "away-link")
+NAMES = tuple(f"{site}{node}" for site in ("", "away-") for node in ("broker", *CLUSTER_NODES, "link"))
 # Where a broker's image looks for its settings; its folder is mounted there.
 BROKER_CONFIG = Path("/mnt/shared/config")
 # Where every other container finds its files.

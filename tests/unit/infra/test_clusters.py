@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from contracts.kafka_address import bootstrap_of
 from infra.base.settings import StackSettings
+from infra.cli import in_containers
 from infra.cli.lifecycle import _clusters, app
 from infra.log.topics import catalogue
 from infra.stack.embedded.kafka import Node, first_voters, kept_cluster_id, site_nodes
@@ -121,6 +122,25 @@ def test_a_log_of_one_broker_stays_so(tmp_path: Path, capsys: pytest.CaptureFixt
         _clusters(settings, 3)
     assert "home has a log of one broker: `./daybook clean`" in capsys.readouterr().err
     assert settings.brokers == 1
+
+
+def test_a_shop_in_containers_keeps_its_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = StackSettings(home=tmp_path, stack="compose")
+    started = list[int]()
+    monkeypatch.setattr(in_containers, "compose", lambda settings, *_: started.append(settings.brokers))
+    monkeypatch.setattr(in_containers, "await_fine", lambda *_: None)
+    monkeypatch.setattr(in_containers, "active_services", lambda _: set())
+    with pytest.raises(typer.Exit):
+        in_containers.up(settings, 2, 3, insecure=False)
+    assert "`./daybook --stack compose clean` removes it" in capsys.readouterr().err
+    assert (started, settings.brokers) == ([], 1)
+    in_containers.up(settings, 2, 1, insecure=False)
+    new = StackSettings(home=tmp_path / "new", stack="compose")
+    in_containers.up(new, 2, 3, insecure=False)
+    in_containers.up(new, 1, 1, insecure=False)
+    assert started == [1, 3, 3]
 
 
 def test_a_second_site_becomes_what_the_first_one_is(tmp_path: Path) -> None:

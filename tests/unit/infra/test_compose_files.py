@@ -8,17 +8,20 @@ import pytest
 import yaml
 
 from contracts.kafka_address import IDENTITY, SCHEME
-from infra.base.settings import AWAY_PORTS, OFFSETS, ROOT, StackSettings
+from infra.base.settings import AWAY_PORTS, CLUSTER, OFFSETS, ROOT, StackSettings
 from infra.identity.issuer import TokenIssuer
 from infra.lab.cluster.administration import DURABLE
-from infra.stack.compose.engine import compose_environment, keep_two_sites
+from infra.stack.compose.engine import CLUSTER_NODES, compose_environment, keep_two_sites
 from infra.stack.compose.further import further_file, write_further
 from infra.stack.compose.secret_files import RUN_SECRETS
+from infra.stack.embedded.kafka import kept_cluster_id
 from infra.stack.shop import ROUTED, ROUTER, SERVICES, STORES, instances
 from infra.stack.storage import START_BYTES
 
 COMPOSE = ROOT / "infra" / "compose"
 PORTS = "127.0.0.1:${DAYBOOK_PORTS:-274}"
+CONTROLLERS, BROKERS = CLUSTER_NODES[CLUSTER:], CLUSTER_NODES[:CLUSTER]
+HOSTS, LINKS = instances("broker", CLUSTER), instances("link", CLUSTER)
 
 
 class Compose(yaml.SafeLoader):
@@ -82,6 +85,8 @@ def test_the_second_site_runs_the_same_code_at_ports_of_its_own() -> None:
     for name, ports in published.items():
         base = f"127.0.0.1:${{DAYBOOK_AWAY_PORTS:-{274 + AWAY_PORTS // 100}}}" if "away" in name else PORTS
         named = (name, *ROUTED.values()) if name == ROUTER else (name.removeprefix("away-"),)
+        if named == ("link",):
+            named = tuple(instances("link", CLUSTER))  # one for each broker of a cluster
         assert [port.rpartition(":")[0] for port in ports] == [f"{base}{OFFSETS[own]:02}" for own in named]
 
 
@@ -146,21 +151,72 @@ def test_write_apis_and_workers_reach_the_other_site_by_the_link_that_a_drill_cu
     assert compose_environment(settings)["DAYBOOK_HOME_PEER"] == ""
     keep_two_sites(settings)
     assert compose_environment(settings)["DAYBOOK_HOME_PEER"] == "away-link:9095"
+    kept_cluster_id(tmp_path)
+    assert (
+        compose_environment(settings)["DAYBOOK_HOME_PEER"] == "away-link:9095,away-link:9096,away-link:9097"
+    )
 
 
 def test_a_further_controller_can_never_be_one_of_the_first_voters() -> None:
     """Two empty voters would be a majority beside the one that has the log."""
-    cluster, shared = services("cluster.yml"), services("node.yml")["controller"]
+    shared = services("node.yml")["controller"]
     assert shared["command"][-1] == "/usr/local/bin/start-controller"
     assert shared["environment"]["KAFKA_CONTROLLER_QUORUM_AUTO_JOIN_ENABLE"] == "true"
     voters = "KAFKA_CONTROLLER_QUORUM_VOTERS"
     assert not any(voters in node.get("environment", {}) for node in services("node.yml").values())
-    assert {name for name, node in cluster.items() if voters in node.get("environment", {})} == {"controller"}
     script = (ROOT / "infra" / "stack" / "compose" / "start-controller").read_text()
     formats = [line for line in script.splitlines() if "StorageTool format" in line]
     assert [line for line in formats if "--no-initial-controllers" in line] == formats != []
-    for name in ("controller", "controller-2", "controller-3"):
-        assert cluster[name]["hostname"] == name  # it is what Kafka tells the others
+    for file, prefix in (("cluster.yml", ""), ("away-cluster.yml", "away-")):
+        cluster = services(file)
+        first_voters = {name for name, node in cluster.items() if voters in node.get("environment", {})}
+        assert first_voters == {f"{prefix}controller"}
+        for name in CONTROLLERS:
+            assert cluster[f"{prefix}{name}"]["hostname"] == f"{prefix}{name}"  # what Kafka tells the others
+
+
+def filled(name: str, settings: StackSettings) -> list[str]:
+    """The three addresses of this variable, as `--brokers 3` sets it."""
+    return compose_environment(settings)[name].split(",")
+
+
+def test_each_node_of_a_cluster_is_where_both_sites_and_this_machine_look_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COMPOSE_PROFILES", raising=False)
+    monkeypatch.delenv("COMPOSE_ENV_FILES", raising=False)
+    settings = StackSettings(home=tmp_path, stack="compose")
+    kept_cluster_id(tmp_path)
+    assert compose_environment(settings)["COMPOSE_PROFILES"] == "cluster"
+    assert "DAYBOOK_AWAY_BROKERS" not in compose_environment(settings)
+    keep_two_sites(settings)
+    assert compose_environment(settings)["COMPOSE_PROFILES"] == "away-cluster,cluster,sites"
+    for prefix, variable, file in (("", "DAYBOOK_", "cluster"), ("away-", "DAYBOOK_AWAY_", "away-cluster")):
+        nodes, link = services(f"{file}.yml"), services("sites.yml")[f"{prefix}link"]
+        assert list(nodes) == [f"{prefix}{name}" for name in (*CONTROLLERS, *BROKERS, "controller-proof")]
+        assert filled(f"{variable}BROKERS", settings) == [f"{prefix}{name}:9092" for name in BROKERS]
+        assert filled(f"{variable}INTERNAL", settings) == [f"{prefix}{name}:9091" for name in BROKERS]
+        assert {compose_environment(settings)[f"{variable}LONE_BROKER"]} == {"0"}
+        ports = PORTS if not prefix else f"127.0.0.1:${{DAYBOOK_AWAY_PORTS:-{274 + AWAY_PORTS // 100}}}"
+        ways = dict(way.split("=") for way in link["command"][3:])
+        for number, name in enumerate(BROKERS):
+            node, published = nodes[f"{prefix}{name}"], [OFFSETS[own[number]] for own in (HOSTS, LINKS)]
+            host, linked = published if number or prefix else ("${DAYBOOK_BROKER_1:-87}", published[1])
+            advertised = node["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
+            assert advertised == [
+                f"CLIENTS://{prefix}{name}:9092",
+                f"HOST://{ports}{host}",
+                f"PEER://{prefix}link:{9095 + number}",
+                f"PEERHOST://{ports}{linked}",
+                f"INTERNAL://{prefix}{name}:9091",
+            ]
+            assert node["ports"] == [f"{ports}{host}:19092"]
+            assert link["ports"][number] == f"{ports}{linked}:{19095 + number}"
+            first = f"{prefix}${{{variable}FIRST_BROKER:-broker}}"
+            behind = f"{prefix}{name}" if number else first
+            assert ways[str(9095 + number)] == f"{behind}:9094"
+            assert ways[str(19095 + number)] == f"{behind}:19094"
+    assert compose_environment(settings)["DAYBOOK_BROKER_1"] == f"{OFFSETS['broker']}"
 
 
 def test_profiles_are_those_of_the_environment_or_of_its_files(
@@ -206,12 +262,9 @@ def test_further_containers_differ_from_the_first_by_number_and_port(tmp_path: P
 
 def test_the_cluster_keeps_what_the_embedded_one_keeps() -> None:
     assert DURABLE.items() <= properties(ROOT / "infra" / "kafka" / "replicated.properties").items()
-    racks = {
-        service["environment"].get("KAFKA_BROKER_RACK")
-        for service in services("cluster.yml").values()
-        if "environment" in service
-    }
-    assert racks == {None, "rack-1", "rack-2", "rack-3"}
+    for file in ("cluster.yml", "away-cluster.yml"):
+        racks = [node.get("environment", {}).get("KAFKA_BROKER_RACK") for node in services(file).values()]
+        assert [rack for rack in racks if rack] == ["rack-1", "rack-2", "rack-3"]
 
 
 def test_prometheus_asks_every_process() -> None:

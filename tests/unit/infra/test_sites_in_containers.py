@@ -1,16 +1,20 @@
 """Two sites in containers: which there are, where they answer, and what the engine knows of them."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Semaphore
 
 import pytest
 
 from contracts.kafka_address import bootstrap_of
 from infra.base.settings import AWAY_PORTS, StackSettings
+from infra.base.waiting import wait_until
 from infra.dr.overview import mirror_state
 from infra.stack.compose import platform as adapter
-from infra.stack.compose.engine import Container
+from infra.stack.compose.engine import CLUSTER_NODES, Container
 from infra.stack.compose.platform import ComposePlatform
+from infra.stack.embedded.kafka import kept_cluster_id
 from infra.stack.platform import platform_of
 from infra.stack.shop import MIRROR
 
@@ -27,6 +31,7 @@ class Engine:
         self.existing: list[Container] = []
         self.canary = 1.0
         self.commands: list[str] = []
+        self.output = ""
         monkeypatch.setattr(adapter, "containers", lambda _: self.existing)
         monkeypatch.setattr(adapter, "canary_age", lambda _: self.canary)
         monkeypatch.setattr(adapter, "quietly", self._receive)
@@ -41,7 +46,7 @@ class Engine:
 
     def _receive(self, _: StackSettings, *command: str) -> str:
         self.commands.append(" ".join(command[1:]))
-        return ""
+        return self.output
 
 
 @pytest.fixture
@@ -117,3 +122,56 @@ def test_a_process_that_is_killed_is_started_again_and_a_site_is_not(engine: Eng
     engine.commands.clear()
     platform.kill_site(away, ["postgres", "broker"], lambda: engine.commands.append("then"))
     assert engine.commands == ["kill shop-away-postgres-1", "then", "kill shop-away-broker-1", "then"]
+
+
+def test_the_nodes_of_a_cluster_have_the_names_of_the_embedded_stack(engine: Engine) -> None:
+    kept_cluster_id(engine.settings.home)
+    nodes = [runs(f"away-{name}") for name in CLUSTER_NODES]
+    platform = engine.platform(runs("broker-1"), *nodes, runs("away-postgres"))
+    away = platform.sites()["away"]
+    assert bootstrap_of(away.bootstrap) == "127.0.0.1:20292,127.0.0.1:20285,127.0.0.1:20286"
+    assert bootstrap_of(away.link) == "127.0.0.1:20295,127.0.0.1:20258,127.0.0.1:20259"
+    brokers, controllers = away.settings.nodes("broker"), away.settings.nodes("controller")
+    assert set(platform.processes(away)) == {*brokers, *controllers, "postgres"}
+    platform.stop(away, "broker-1", "controller-2")
+    for name in ("broker-1", "controller-2"):
+        platform.kill(away, name)
+    assert engine.commands == ["kill shop-away-broker-2-1", "kill shop-away-controller-3-1"]
+    platform.start(away, "broker-1", "controller-2")
+    assert engine.commands[2:] == ["compose up --detach away-broker-2 away-controller-3"]
+
+
+def test_every_disk_of_a_cluster_is_lost(engine: Engine, tmp_path: Path) -> None:
+    kept_cluster_id(engine.settings.home)
+    existing = [runs(f"away-{name}") for name in (*CLUSTER_NODES, "postgres")]
+    platform = engine.platform(*existing)
+    engine.output = b'[{"Mounts": [{"Name": "v", "Destination": "/var/lib/kafka/data"}]}]'.decode()
+    platform.lose_disks(platform.sites()["away"], tmp_path)
+    copied = [command for command in engine.commands if command.startswith("cp ")]
+    assert [line.split()[1].partition(":")[0] for line in copied] == [own.name for own in existing]
+    services = " ".join(own.service for own in existing)
+    assert engine.commands[-2] == f"compose rm --force --stop {services} away-storage"
+    assert engine.commands[-1] == f"volume rm {' '.join('v' for _ in CLUSTER_NODES)}"
+
+
+def test_calls_that_wait_share_a_listing_that_began_after_them(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform, listed, waiting, go_on = engine.platform(), list[int](), Semaphore(0), Event()
+
+    def listing(_: StackSettings) -> list[Container]:
+        listed.append(len(listed))
+        waiting.release()
+        assert go_on.wait(10)
+        return [runs("broker")] if len(listed) == 1 else [runs("broker"), runs("away-broker")]
+
+    monkeypatch.setattr(adapter, "containers", listing)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(platform.sites)
+        assert waiting.acquire(timeout=10)
+        later = [pool.submit(platform.sites) for _ in range(3)]
+        wait_until(lambda: all(call.running() for call in later), "they wait", 10)
+        go_on.set()
+        assert set(first.result()) == {"home"}
+        assert [set(call.result()) for call in later] == [{"home", "away"}] * 3
+    assert len(listed) in (2, 3)  # one of the three may not have waited yet

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from contracts.kernel.records import SiteRole
 from infra.dr import promotion
+from infra.log.control import Address, SiteSilent
 from services.kernel.log import proof
 from services.kernel.log.control import Control
 from tests.unit.sites.replaced import Model, course
@@ -91,3 +93,17 @@ def test_the_model_notices_when_only_the_request_is_checked() -> None:
         model.final_check = False
 
     assert any(late(seed, 0, change) for seed in SEEDS)
+
+
+def test_a_promotion_waits_for_a_new_site_whose_broker_has_just_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = [None, None, Control(SiteRole("away", "passive", 1))]
+
+    def read(_: str) -> Control:
+        if (control := replies.pop(0)) is None:
+            raise SiteSilent("away does not respond")
+        return control
+
+    monkeypatch.setattr(promotion, "read_site", read)
+    monkeypatch.setattr(promotion, "control_at", lambda _: Control(SiteRole("home", "passive", 1)))
+    assert promotion.fence_site("away", Address("home", "home"), 2) == "home is passive"
+    assert replies == []
