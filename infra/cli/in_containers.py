@@ -25,11 +25,13 @@ NOT_HERE = ("spark", "notebook")
 
 def up(settings: StackSettings, sites: int, brokers: int, *, insecure: bool) -> None:
     """Build the images, start all containers and wait until they are healthy. COMPOSE_PROFILES adds profiles."""
-    if brokers > settings.brokers:
-        if settings.home.exists():
-            fail(f"a shop keeps its brokers: `{settings.typed} clean` removes it, with every order")
-        kept_cluster_id(settings.home)
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if brokers > settings.brokers:
+        if (settings.home / "containers").exists():
+            fail(
+                f"this shop began without --brokers 3: `{settings.typed} clean` removes it, with every order"
+            )
+        kept_cluster_id(settings.home)
     decide_security(settings, insecure=insecure)
     keep_two_sites(settings, sites)
     compose(settings, "up", "--detach", "--build", "--quiet-pull")

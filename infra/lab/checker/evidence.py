@@ -28,7 +28,7 @@ BESIDE_THE_LOGS = (
     *(own.outcomes for own in TOPICS.values()),
     *(own.answers for own in TOPICS.values()),
 )
-DATABASE_SECONDS = 60.0
+DATABASE_SECONDS = 600.0
 _SEEN = """
 SELECT event_id FROM order_history.entry
 UNION SELECT event_id FROM orders.orders

@@ -59,7 +59,10 @@ def weakened(drill: Drill[Sides, Observed], name: str, claim: str) -> Drill[Side
 
     def with_losses(course: Course[Sides]) -> Observed:
         if course.rig.other.settings.brokers != CLUSTER:
-            raise DrillFailed("the sites have one broker each: `./daybook up --sites 2 --brokers 3`")
+            typed = course.rig.other.settings.typed
+            raise DrillFailed(
+                f"the sites have one broker each: `{typed} clean`, then `{typed} up --sites 2 --brokers 3`"
+            )
         with Weakening(course) as weakening:
             observed = faults(course)
         killed = " and ".join(weakening.killed)
@@ -67,7 +70,7 @@ def weakened(drill: Drill[Sides, Observed], name: str, claim: str) -> Drill[Side
             f"killed at {course.rig.other.name} during the switch, and down until its end",
             "a broker and a controller",
             killed or "none",
-            bool(killed),
+            len(weakening.killed) == 2,
         )
         return observed
 

@@ -28,7 +28,8 @@ class RecordingPlatform:
         self.killed: list[str] = []
         self.started: list[str] = []
 
-    def kill(self, _: Site, name: str) -> None:
+    def kill(self, site: Site, name: str) -> None:
+        assert name in site.journal.held(), "it would be started again"
         self.killed.append(name)
 
     def stop(self, site: Site, *names: str) -> None:

@@ -128,6 +128,7 @@ def test_a_shop_in_containers_keeps_its_brokers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = StackSettings(home=tmp_path, stack="compose")
+    (tmp_path / "containers").mkdir()
     started = list[int]()
     monkeypatch.setattr(in_containers, "compose", lambda settings, *_: started.append(settings.brokers))
     monkeypatch.setattr(in_containers, "await_fine", lambda *_: None)
@@ -138,6 +139,7 @@ def test_a_shop_in_containers_keeps_its_brokers(
     assert (started, settings.brokers) == ([], 1)
     in_containers.up(settings, 2, 1, insecure=False)
     new = StackSettings(home=tmp_path / "new", stack="compose")
+    (new.home / "drills").mkdir(parents=True)
     in_containers.up(new, 2, 3, insecure=False)
     in_containers.up(new, 1, 1, insecure=False)
     assert started == [1, 3, 3]
