@@ -63,14 +63,17 @@ class ComposePlatform(Platform):
         return processes
 
     def start(self, site: Site, *names: str) -> None:
+        up = bool(names) and self.up(site)
+        if up and MIRROR in names:  # its settings anew before it runs, but no other step of a start
+            self._compose("run", "--rm", "--no-deps", f"{MIRRORS[site.name]}-settings")
         for name in names:
             site.journal.release(name)
         if not names:
             services = _services(site, _names(site))
             self._compose("up", "--detach", *services)
             await_fine(self._settings, services)
-        elif self.up(site):
-            self._compose("up", "--detach", *_services(site, names))
+        elif up:
+            self._compose("up", "--detach", "--no-deps", *_services(site, names))
 
     def stop(self, site: Site, *names: str) -> None:
         for name in names:

@@ -113,7 +113,9 @@ def test_a_mirror_that_is_held_stays_down_until_it_is_released(engine: Engine) -
     assert not [word for word in engine.commands if word.startswith("start")]
     platform.start(away, MIRROR)
     assert platform.processes(away)[MIRROR].running
-    assert engine.commands[-1] == "compose up --detach mirror"
+    settings, start = engine.commands[-2:]
+    assert settings == "compose run --rm --no-deps mirror-settings"
+    assert start == "compose up --detach --no-deps mirror"
 
 
 def test_a_process_that_is_killed_is_started_again_and_a_site_is_not(engine: Engine) -> None:
@@ -140,7 +142,7 @@ def test_the_nodes_of_a_cluster_have_the_names_of_the_embedded_stack(engine: Eng
         platform.kill(away, name)
     assert engine.commands == ["kill shop-away-broker-2-1", "kill shop-away-controller-3-1"]
     platform.start(away, "broker-1", "controller-2")
-    assert engine.commands[2:] == ["compose up --detach away-broker-2 away-controller-3"]
+    assert engine.commands[2:] == ["compose up --detach --no-deps away-broker-2 away-controller-3"]
 
 
 def test_every_disk_of_a_cluster_is_lost(engine: Engine, tmp_path: Path) -> None:
