@@ -124,8 +124,9 @@ class ComposePlatform(Platform):
 
     @contextmanager
     def broker_alone(self, site: Site) -> Iterator[str]:
-        nodes, (step,) = _services(site, _nodes(site)), _services(site, ["topics"])
-        self._compose("up", "--detach", "--no-deps", *nodes)
+        nodes, (step, proof) = _services(site, _nodes(site)), _services(site, ["topics", "controller-proof"])
+        # empty brokers find their controllers only when the voters are in the log
+        self._compose("up", "--detach", *nodes, *([proof] if len(nodes) > 1 else []))
         try:
             await_fine(self._settings, nodes)
             if self._settings.secured:  # an empty one has no users
@@ -187,7 +188,7 @@ def _names(site: Site) -> list[str]:
 
 def _nodes(site: Site) -> list[str]:
     """Those of Kafka: the lone broker, or three brokers and three controllers."""
-    kinds = ("broker", "controller")[: site.settings.brokers]
+    kinds = ("broker", "controller") if site.settings.brokers > 1 else ("broker",)
     return [name for kind in kinds for name in site.settings.nodes(kind)]
 
 
