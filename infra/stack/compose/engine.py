@@ -87,7 +87,7 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
     if (further := further_file(settings.home)).exists():
         first = os.environ.get("COMPOSE_FILE", "docker-compose.yml")
         files["COMPOSE_FILE"] = f"{first}:{further.absolute()}"
-    of_cluster = _cluster_variables(settings)
+    of_cluster = _of_cluster(settings)
     return {
         **{name: value for name, value in os.environ.items() if value or name not in EMPTY_IF_INSECURE},
         **of_cluster,
@@ -107,11 +107,10 @@ def active_profiles(settings: StackSettings) -> list[str]:
     files = [dotenv_values(ROOT / file) for file in os.environ.get("COMPOSE_ENV_FILES", "").split(",")]
     named = [own for own in (*(file.get(PROFILES) for file in files), os.environ.get(PROFILES)) if own]
     kept = SITES if (settings.home / TWO_SITES).exists() else ""
-    of_cluster = _cluster_variables(settings).get(PROFILES, "")
-    return sorted({*",".join([*named[-1:], kept, of_cluster]).split(",")} - {""})
+    return sorted({*",".join([*named[-1:], kept, _of_cluster(settings).get(PROFILES, "")]).split(",")} - {""})
 
 
-def _cluster_variables(settings: StackSettings) -> dict[str, str]:
+def _of_cluster(settings: StackSettings) -> dict[str, str]:
     if settings.brokers == 1:
         return {}
     files = CLUSTER_FILES if (settings.home / TWO_SITES).exists() else CLUSTER_FILES[:1]

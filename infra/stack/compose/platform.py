@@ -126,9 +126,10 @@ class ComposePlatform(Platform):
     def broker_alone(self, site: Site) -> Iterator[str]:
         nodes, (step, proof) = _services(site, _nodes(site)), _services(site, ["topics", "controller-proof"])
         # empty brokers find their controllers only when the voters are in the log
-        self._compose("up", "--detach", *nodes, *([proof] if len(nodes) > 1 else []))
+        started = [*nodes, *([proof] if len(nodes) > 1 else [])]
+        self._compose("up", "--detach", *started)
         try:
-            await_fine(self._settings, nodes)
+            await_fine(self._settings, started)
             if self._settings.secured:  # an empty one has no users
                 self._compose("run", "--rm", "--no-deps", step, "infra.stack.compose.site_start", USERS)
             yield site.bootstrap
