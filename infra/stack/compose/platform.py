@@ -129,12 +129,12 @@ class ComposePlatform(Platform):
         started = [*nodes, *([proof] if len(nodes) > 1 else [])]
         self._compose("up", "--detach", *started)
         try:
-            await_fine(self._settings, started)
+            await_fine(self._settings, nodes)
             if self._settings.secured:  # an empty one has no users
                 self._compose("run", "--rm", "--no-deps", step, "infra.stack.compose.site_start", USERS)
             yield site.bootstrap
         finally:
-            self._compose("stop", *nodes)
+            self._compose("stop", *started)
 
     def lose_disks(self, site: Site, kept: Path) -> None:
         by_name, volumes = self._containers(site), []
