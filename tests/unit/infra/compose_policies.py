@@ -30,7 +30,8 @@ WITHOUT_LOG = {"registry", "postgres", "migrations", "office"}
 AWAY, CONTROLLERS = "away-", ("controller", "controller-2", "controller-3")
 NODES = ("broker-1", "broker-2", "broker-3", *CONTROLLERS)
 # The folder of a container that is not called like it.
-FOLDERS = dict.fromkeys(NODES, "node") | {"home-mirror-settings": "mirror-settings"}
+FOLDERS = {f"{site}{node}": "node" for site in ("", AWAY) for node in NODES}
+FOLDERS |= {"home-mirror-settings": "mirror-settings"}
 SHARED_FOLDERS = {"projection", "query-api", "guard", "migrations"}  # not by both sites: a database each
 # A port without a password. With KAFKA_JMX_PORT the image opens one more, which takes everybody.
 JMX_OPEN = re.compile(r"^(?=.*jmxremote\.port)(?!.*jmxremote\.authenticate=true)")

@@ -150,7 +150,7 @@ def test_every_disk_of_a_cluster_is_lost(engine: Engine, tmp_path: Path) -> None
     existing = [runs(f"away-{name}") for name in (*CLUSTER_NODES, "postgres")]
     platform = engine.platform(*existing)
     disks = {"log": "/var/lib/kafka/data", "rows": "/var/lib/postgresql"}
-    mounts = [{"Name": name, "Destination": place} for name, place in disks.items()]
+    mounts = [{"Name": name, "Destination": disk} for name, disk in disks.items()]
     engine.output = json.dumps([{"Mounts": mounts}])
     platform.lose_disks(platform.sites()["away"], tmp_path)
     copied = [command for command in engine.commands if command.startswith("cp ")]
