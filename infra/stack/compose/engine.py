@@ -33,7 +33,7 @@ CLUSTER_NODES = ("broker-1", "broker-2", "broker-3", "controller", "controller-2
 # The variables and profiles of such a shop: with one site those of the first file.
 CLUSTER_FILES = ("infra/compose/cluster.env", "infra/compose/away-cluster.env")
 # The other site's broker for the processes of home, unless a file names several.
-PEER, HOME_PEER = "DAYBOOK_HOME_PEER", "away-link:9095"
+AWAY_LINK, HOME_PEER = "DAYBOOK_AWAY_LINK", "away-link:9095"
 # Of the compose files: Kafka is in clear text, or tokens are not verified, if one of these is empty.
 EMPTY_IF_INSECURE = ("DAYBOOK_KAFKA_SCHEME", "DAYBOOK_TOKEN_KEYS")
 NO_DOCKER = "there is no docker on the path: install Docker with its compose plugin"
@@ -96,7 +96,7 @@ def compose_environment(settings: StackSettings) -> Mapping[str, str]:
         PROFILES: ",".join(profiles),
         "COMPOSE_PROJECT_NAME": os.environ.get("COMPOSE_PROJECT_NAME") or PROJECT,
         "DAYBOOK_HOME": str(settings.named_home),
-        PEER: of_cluster.get(PEER, HOME_PEER) if SITES in profiles else "",
+        "DAYBOOK_HOME_PEER": of_cluster.get(AWAY_LINK, HOME_PEER) if SITES in profiles else "",
         "DAYBOOK_PORTS": str(settings.port_base // 100),
         "DAYBOOK_AWAY_PORTS": str((settings.port_base + AWAY_PORTS) // 100),
     }
