@@ -6,6 +6,7 @@ state.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,7 @@ from services.order.domain.decider import order_decider
 from services.projection.engine.read_model import DATABASE_ERRORS
 
 DATABASE_SECONDS = 5.0
+REPEAT_SECONDS = 3.0
 _CUSTOMERS = """
 SELECT order_id, customer_id FROM orders.orders WHERE order_id = ANY($1) AND customer_id IS NOT NULL"""
 
@@ -58,7 +60,7 @@ def make_report(settings: StackSettings, show: Show, note: Show) -> Report:
         note(f"less of the old log can be read than before: this is the report of {kept.made_at}")
         return kept
     show("customers, and what repeats would return")
-    report = with_repeats(active.bootstrap, with_customers(report, _customers(active, report, note)))
+    report = with_repeats(active.bootstrap, with_customers(report, _customers(active, report, note)), note)
     if incident is not None:
         write_report(active.bootstrap, switch.epoch, report)
         record_following(active.bootstrap, incident, "reported")
@@ -117,38 +119,42 @@ def _kept(active: Site, history: SwitchHistory) -> Report:
 DECIDERS: Mapping[str, Decider[Any, Any, Any]] = {"order": order_decider, "inventory": stock_decider}
 
 
-def with_repeats(new: str, report: Report) -> Report:
+def with_repeats(new: str, report: Report, note: Show, seconds: float = REPEAT_SECONDS) -> Report:
     """The report, each lost refusal with what a repeat would return at `new` (host:port). Raises NotCaughtUp.
 
-    The streams of the refused entities are read from their beginning. Empty where the command is gone by retention.
+    The streams of the refused entities are read from their beginning, for `seconds` in all: of a service whose log is
+    longer, none is known, and a note says so. Empty, too, where the command is gone by retention.
     """
-    repeats: dict[str, str] = {}
+    repeats, late = dict[str, str](), time.monotonic() + seconds
     for service, decider in DECIDERS.items():
         refused = [
             loss
             for loss in report.acknowledged
             if loss.service == service and loss.outcome != "accepted" and loss.request and not loss.again
         ]
-        states = _states(new, TOPICS[service].events, decider, {loss.subject for loss in refused})
-        repeats |= {loss.command_id: _outcome(decider, loss, *states[loss.subject]) for loss in refused}
+        states = _states(new, TOPICS[service].events, decider, {loss.subject for loss in refused}, late)
+        if states is None:
+            note(f"what repeats of lost {service} refusals would return is missing: the log is too long")
+        else:
+            repeats |= {loss.command_id: _outcome(decider, loss, *states[loss.subject]) for loss in refused}
     losses = (replace(loss, repeat=repeats.get(loss.command_id, "")) for loss in report.losses)
     return replace(report, losses=tuple(losses))
 
 
 def _states(
-    new: str, topic: str, decider: Decider[Any, Any, Any], subjects: Iterable[str]
-) -> dict[str, tuple[Any, int]]:
-    """Each entity's state and version."""
+    new: str, topic: str, decider: Decider[Any, Any, Any], subjects: Iterable[str], late: float
+) -> dict[str, tuple[Any, int]] | None:
+    """Each entity's state and version; None where time.monotonic() passes `late` before they are read."""
     states = dict.fromkeys(subjects, (decider.initial, 0))
     count = len(partitions_of(new, topic)) if states else 1
-    starts = {partition_of(subject, count): 0 for subject in states}
-    keys = {subject.encode() for subject in states}
-    for record, kind in read_log(new, topic, starts, keys=keys) if states else ():
+    starts, keys = {partition_of(key, count): 0 for key in states}, {key.encode() for key in states}
+    read = read_log(new, topic, starts, keys=keys, until=lambda _: time.monotonic() > late)
+    for record, kind in read if states else ():
         if isinstance(kind, Event):
             state, version = states[kind.metadata.subject]
             if step(version, kind) is Step.NEXT:
                 states[kind.metadata.subject] = decider.evolve(state, decode(record.value())), version + 1
-    return states
+    return None if states and time.monotonic() > late else states
 
 
 def _outcome(decider: Decider[Any, Any, Any], loss: Loss, state: Any, version: int) -> str:

@@ -94,7 +94,7 @@ def test_a_report_never_replaces_one_that_proves_more(
         "report_losses": lambda *_, **__: reported(made),
         "read_report": lambda *_: reported(kept),
         "_customers": lambda *_: {},
-        "with_repeats": lambda _, made_now: made_now,
+        "with_repeats": lambda _, made_now, __: made_now,
         "write_report": lambda _, __, made_now: written.append(made_now),
         "record_following": lambda *_: None,
     }
