@@ -74,7 +74,7 @@ def topic_ids(kafka: str, topics: Iterable[str]) -> dict[str, str]:
     """Returns the id of each topic; it changes if the topic is deleted and created again. Raises LogUnreachable."""
     names = list(topics)
     try:
-        admin = clients.admin(kafka, {"log_level": 0})
+        admin = clients.admin(kafka)
         futures = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_SECONDS)
         return {name: str(futures[name].result(REQUEST_SECONDS).topic_id) for name in names}
     except KafkaException as error:

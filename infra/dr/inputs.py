@@ -54,7 +54,7 @@ def drain(bootstrap: str, seconds: float) -> str:
         before = ends if whole else None
         return whole and ends == emptied
 
-    admin = clients.admin(bootstrap, {"log_level": 0})
+    admin = clients.admin(bootstrap)
     with closing(LogTail(bootstrap)) as tail:  # one client for all readings: writes are paused meanwhile
         wait_until(
             drained,
@@ -82,7 +82,7 @@ def _ends(
 
 def unconsumed(bootstrap: str, service: str, ends: Mapping[str, Positions]) -> list[Message]:
     """The records of these inputs between the committed positions of the service's workers and the ends."""
-    consumed = _consumed(clients.admin(bootstrap, {"log_level": 0}), service, ends)
+    consumed = _consumed(clients.admin(bootstrap), service, ends)
     return [
         record
         for topic, own in ends.items()
@@ -154,7 +154,7 @@ def _unread(bootstrap: str, service: str) -> list[str]:
     """The partitions of a service's inbox in which no worker has begun to read."""
     inbox = TOPICS[service].inbox
     partitions = [(inbox, number) for number in partitions_of(bootstrap, inbox)]
-    begun = committed_positions(clients.admin(bootstrap, {"log_level": 0}), f"{service}-workers", partitions)
+    begun = committed_positions(clients.admin(bootstrap), f"{service}-workers", partitions)
     return [f"{inbox}/{number}" for _, number in partitions if (inbox, number) not in begun]
 
 

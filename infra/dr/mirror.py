@@ -113,9 +113,7 @@ class _Positions:
 
     def __init__(self, target_bootstrap: str, source: str) -> None:
         self._topic = positions_topic(source)
-        self._consumer = clients.reader(
-            target_bootstrap, {"fetch.wait.max.ms": 10, "reconnect.backoff.max.ms": 500, "log_level": 0}
-        )
+        self._consumer = clients.reader(target_bootstrap, {"fetch.wait.max.ms": 10})
         self._partitions: set[int] = set()
         self._reached: dict[Partition, int] = {}
 
@@ -197,7 +195,7 @@ def internal_topics(alias: str) -> frozenset[str]:
 
 def reset_internal(bootstrap: str, alias: str) -> list[str]:
     """Remove the internal topics of a mirror from or to `alias`. Returns their names."""
-    admin = clients.admin(bootstrap, {"log_level": 3})
+    admin = clients.admin(bootstrap)
     present = sorted(internal_topics(alias) & set(admin.list_topics(timeout=SECONDS).topics))
     delete_topics(admin, present)
     return present
@@ -211,7 +209,7 @@ def seed(target: str, source_name: str, positions: Mapping[Partition, int]) -> N
     """
     topic = positions_topic(source_name)
     config = {"cleanup.policy": "compact"}
-    admin = clients.admin(target, {"log_level": 3})  # its requests end with it
+    admin = clients.admin(target)  # its requests end with it
     admin.create_topics([NewTopic(topic, PARTITIONS, config=config)])[topic].result(SECONDS)
     records = [
         NewRecord(
@@ -221,7 +219,7 @@ def seed(target: str, source_name: str, positions: Mapping[Partition, int]) -> N
         )
         for (name, number), offset in sorted(positions.items())
     ]
-    options = {"message.timeout.ms": int(SECONDS * 1000), "log_level": 0}
+    options = {"message.timeout.ms": int(SECONDS * 1000)}
     deliver(clients.writer(target, options), records, SECONDS + 1)
 
 
@@ -233,7 +231,7 @@ def last_data(bootstrap: str, topics: Sequence[str]) -> dict[Partition, int]:
     """
     ends = ends_by_partition(bootstrap, topics)
     last, span, until = dict[Partition, int](), TAIL, time.monotonic() + SECONDS
-    consumer = clients.reader(bootstrap, {"fetch.wait.max.ms": 10, "log_level": 0})
+    consumer = clients.reader(bootstrap, {"fetch.wait.max.ms": 10})
     try:
         while ends:
             consumer.assign([TopicPartition(*at, max(0, end - span)) for at, end in ends.items()])

@@ -91,9 +91,7 @@ class CanarySender:
 
     def __init__(self, bootstrap: str, site: str) -> None:
         self._site = site
-        self._producer = clients.writer(
-            bootstrap, {"enable.idempotence": False, "message.timeout.ms": 5000, "log_level": 0}
-        )
+        self._producer = clients.writer(bootstrap, {"enable.idempotence": False, "message.timeout.ms": 5000})
 
     def send(self, epoch: int) -> None:
         record = Canary(self._site, epoch, now_micros())
@@ -114,11 +112,8 @@ class CanaryWatch:
     def __init__(self, bootstrap: str, site: str, arrived: Callable[[], None]) -> None:
         self._site, self._on_arrival = site, arrived
         self._arrived: tuple[float, float] | None = None  # delay, and when it was sent: seconds
-        self._consumer = clients.follower(
-            bootstrap,
-            [TopicPartition(CANARY, 0, OFFSET_END)],
-            {"fetch.wait.max.ms": 500, "reconnect.backoff.max.ms": 500, "log_level": 0},
-        )
+        end = TopicPartition(CANARY, 0, OFFSET_END)
+        self._consumer = clients.follower(bootstrap, [end], {"fetch.wait.max.ms": 500})
         threading.Thread(target=self._follow, name="canary", daemon=True).start()
 
     def delay(self) -> float | None:

@@ -211,10 +211,8 @@ class Desk:
         self._bootstrap = bootstrap
         self._versions = dict(streams)
         self._outcomes: dict[str, Outcome] = {}
-        self._producer = clients.writer(
-            bootstrap, {"message.timeout.ms": DELIVERY_SECONDS * 1000, "log_level": 3}
-        )
-        self._consumer = clients.follower(bootstrap, options={"fetch.wait.max.ms": 50, "log_level": 3})
+        self._producer = clients.writer(bootstrap, {"message.timeout.ms": DELIVERY_SECONDS * 1000})
+        self._consumer = clients.follower(bootstrap, options={"fetch.wait.max.ms": 50})
         self._replies = {service: self._reply_to(service) for service in TOPICS}
         self._partitions = {topic: len(partitions_of(bootstrap, topic)) for topic in EVENT_TOPICS}
         positions = [_position(name, offset) for name, offset in continued.items()]

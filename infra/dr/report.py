@@ -24,7 +24,7 @@ from infra.log.database import in_database
 from infra.log.event_log import read_log
 from infra.stack.site import Site
 from services.inventory.domain.decider import stock_decider
-from services.kernel.log.reader import partitions_of
+from services.kernel.log.reader import NotCaughtUp, partitions_of
 from services.kernel.log.rule import Event, Step, step
 from services.kernel.model.decider import Decider, Refused
 from services.kernel.record.codec import decode
@@ -122,8 +122,8 @@ DECIDERS: Mapping[str, Decider[Any, Any, Any]] = {"order": order_decider, "inven
 def with_repeats(new: str, report: Report, note: Show, seconds: float = REPEAT_SECONDS) -> Report:
     """The report, each lost refusal with what a repeat would return at `new` (host:port). Raises NotCaughtUp.
 
-    The streams of the refused entities are read from their beginning, for `seconds` in all: of a service whose log is
-    longer, none is known, and a note says so. Empty, too, where the command is gone by retention.
+    The streams of the refused entities are read from their beginning. What is not read within `seconds` is empty, and a
+    note says so; so is it where the command is gone by retention.
     """
     repeats, late = dict[str, str](), time.monotonic() + seconds
     for service, decider in DECIDERS.items():
@@ -134,7 +134,7 @@ def with_repeats(new: str, report: Report, note: Show, seconds: float = REPEAT_S
         ]
         states = _states(new, TOPICS[service].events, decider, {loss.subject for loss in refused}, late)
         if states is None:
-            note(f"what repeats of lost {service} refusals would return is missing: the log is too long")
+            note(f"what repeats of lost {service} refusals would return was not read within {seconds:.0f} s")
         else:
             repeats |= {loss.command_id: _outcome(decider, loss, *states[loss.subject]) for loss in refused}
     losses = (replace(loss, repeat=repeats.get(loss.command_id, "")) for loss in report.losses)
@@ -144,17 +144,22 @@ def with_repeats(new: str, report: Report, note: Show, seconds: float = REPEAT_S
 def _states(
     new: str, topic: str, decider: Decider[Any, Any, Any], subjects: Iterable[str], late: float
 ) -> dict[str, tuple[Any, int]] | None:
-    """Each entity's state and version; None where time.monotonic() passes `late` before they are read."""
+    """Each entity's state and version; None where they are not read before `late`, of time.monotonic()."""
     states = dict.fromkeys(subjects, (decider.initial, 0))
-    count = len(partitions_of(new, topic)) if states else 1
+    if not states:
+        return states
+    count, left = len(partitions_of(new, topic)), max(0.0, late - time.monotonic())
     starts, keys = {partition_of(key, count): 0 for key in states}, {key.encode() for key in states}
-    read = read_log(new, topic, starts, keys=keys, until=lambda _: time.monotonic() > late)
-    for record, kind in read if states else ():
-        if isinstance(kind, Event):
-            state, version = states[kind.metadata.subject]
-            if step(version, kind) is Step.NEXT:
-                states[kind.metadata.subject] = decider.evolve(state, decode(record.value())), version + 1
-    return None if states and time.monotonic() > late else states
+    read = read_log(new, topic, starts, keys=keys, until=lambda _: time.monotonic() > late, timeout=left)
+    try:
+        for record, kind in read:
+            if isinstance(kind, Event):
+                state, version = states[kind.metadata.subject]
+                if step(version, kind) is Step.NEXT:
+                    states[kind.metadata.subject] = decider.evolve(state, decode(record.value())), version + 1
+    except NotCaughtUp:
+        return None
+    return None if time.monotonic() > late else states
 
 
 def _outcome(decider: Decider[Any, Any, Any], loss: Loss, state: Any, version: int) -> str:

@@ -98,10 +98,8 @@ def copy(bootstrap: str, source: str, target: str, partitions: int, name: str) -
         if error is not None:
             refused.append(error.str())
 
-    producer = clients.writer(
-        bootstrap,
-        {"linger.ms": 20, "message.max.bytes": LARGEST_RECORD, "on_delivery": delivered, "log_level": 3},
-    )
+    options = {"linger.ms": 20, "message.max.bytes": LARGEST_RECORD, "on_delivery": delivered}
+    producer = clients.writer(bootstrap, options)
     read, copied, opened = _Source(bootstrap, source, name), 0, 0
     streams = [read.records(number) for number in partitions_of(bootstrap, source)]
     for record in merge(*streams, key=_age):

@@ -188,7 +188,7 @@ def fenced_slots(
 
 def _write_layout(bootstrap: str, layout: SlotLayout) -> SlotLayout:
     record = NewRecord(CONTROL, f"layout/{layout.service}", encode(CONTROL, layout), 0)
-    deliver(clients.writer(bootstrap, {"log_level": 0}), [record], WRITE_SECONDS)
+    deliver(clients.writer(bootstrap), [record], WRITE_SECONDS)
     return layout
 
 
@@ -197,7 +197,6 @@ def _write(bootstrap: str, key: str, value: bytes | None, seconds: float = WRITE
         # idempotence would wait half a second for an id, and a repeated record changes nothing
         "enable.idempotence": False,
         "message.timeout.ms": int(seconds * 1000),
-        "log_level": 0,
     }
     deliver(clients.writer(bootstrap, options), [NewRecord(CONTROL, key, value, 0)], seconds + 1)
 

@@ -69,17 +69,18 @@ def read_log(
     epochs: Mapping[int, int] | None = None,
     until: Callable[[Message], bool] = lambda _: False,
     keys: Container[bytes | None] | None = None,
+    timeout: float = 60,
 ) -> Iterator[tuple[Message, Kind]]:
     """Every committed record of an events topic and its kind, each partition in order.
 
     `starts` and `epochs` are by partition: from which offset (default: the first of all partitions), and
-    which epoch is open there. `name` is the topic's name in decisions, where `topic` is a copy of it. `until` ends a
-    partition as in `read_to_end`. With `keys`, only openings and records of these keys are looked at."""
+    which epoch is open there. `name` is the topic's name in decisions, where `topic` is a copy of it. `until` and
+    `timeout` end it as in `read_to_end`. With `keys`, only openings and records of these keys are looked at."""
     numbers = partitions_of(bootstrap, topic)
     opened = dict.fromkeys(numbers, FIRST_EPOCH) | dict(epochs or {})
     decided = journal_at(bootstrap) if journal is None else journal
     first = dict.fromkeys(numbers, 0) if starts is None else starts
-    for record in read_to_end(bootstrap, topic, first, until=until):
+    for record in read_to_end(bootstrap, topic, first, until=until, timeout=timeout):
         if keys is not None and record.key() not in keys and record.key() != OPENING_KEY.encode():
             continue
         number = record.partition()

@@ -131,11 +131,7 @@ def skip(bootstrap: str, parked: Parked) -> None:
 
 
 def _deliver(bootstrap: str, records: list[NewRecord]) -> None:
-    options = {
-        "message.timeout.ms": DELIVERY_SECONDS * 1000,
-        "message.max.bytes": LARGEST_RECORD,
-        "log_level": 3,
-    }
+    options = {"message.timeout.ms": DELIVERY_SECONDS * 1000, "message.max.bytes": LARGEST_RECORD}
     deliver(clients.writer(bootstrap, options), records, DELIVERY_SECONDS + 5)
 
 

@@ -59,7 +59,7 @@ def plan(bootstrap: str, group: str, topics: Sequence[str], since_ms: int) -> li
     A position before that moment stays: continuing from there skips nothing. Raises NotDone,
     TimeoutError, KafkaException where the broker does not respond.
     """
-    admin = clients.admin(bootstrap, {"log_level": 0})
+    admin = clients.admin(bootstrap)
     existing = admin.list_topics(timeout=FIRST_SECONDS).topics  # fails soon where the broker is away
     if unknown := [topic for topic in topics if topic not in existing]:
         raise NotDone(f"there is no topic {', '.join(unknown)}")
@@ -86,7 +86,7 @@ def rewind(bootstrap: str, group: str, planned: Iterable[Rewind]) -> None:
     positions = [TopicPartition(move.topic, move.partition, move.start) for move in planned if move.moves]
     if not positions:
         return
-    admin = clients.admin(bootstrap, {"log_level": 3})
+    admin = clients.admin(bootstrap)
     futures = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, positions)])
     try:
         stored = futures[group].result(SECONDS)

@@ -117,7 +117,7 @@ def apply_rights(address: str, passwords: Mapping[str, str]) -> tuple[int, int]:
 
     `address` is that of a super user. Returns how many rights were added and removed. Raises KafkaException.
     """
-    admin = clients.admin(address, {"log_level": 0})
+    admin = clients.admin(address)
     begun = CONTROL in admin.list_topics(timeout=SECONDS).topics
     expected = {right.binding() for right in rights(read_control(address).phase if begun else "closed")}
     actual = _bindings(admin)

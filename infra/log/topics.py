@@ -167,7 +167,7 @@ def ensure_site(bootstrap: str, site: str = "home") -> list[str]:
         first["inputs"] = CommandInputs("closed", now_micros())
     absent = [key for key in first if key not in present]
     records = [NewRecord(CONTROL, key, encode(CONTROL, first[key]), 0) for key in absent]
-    deliver(clients.writer(bootstrap, {"log_level": 0}), records, PATIENCE)
+    deliver(clients.writer(bootstrap), records, PATIENCE)
     record_epochs(bootstrap)
     return absent
 

@@ -118,7 +118,7 @@ def property_lines(options: Mapping[str, str]) -> str:
 
 def canary_age(bootstrap: str) -> float:
     """Seconds since the broker's newest canary was sent; infinite where it has none."""
-    admin = clients.admin(bootstrap, {"log_level": 0})
+    admin = clients.admin(bootstrap)
     newest = {TopicPartition(CANARY, 0): OffsetSpec.max_timestamp()}
     try:
         offsets = admin.list_offsets(newest, request_timeout=_ASK_SECONDS)

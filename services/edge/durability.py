@@ -37,7 +37,6 @@ BROKER_SECONDS = 5.0
 AGAIN_SECONDS = 0.5
 # A record is written at most so long after its id was made: a transaction ends within 10 s.
 EARLIER_MS, LATER_MS = 1_000, 15_000
-OPTIONS = clients.LASTING | {"socket.nagle.disable": True, "log_level": 0}
 
 THIS_SITE: Literal["this-site"] = "this-site"
 Durability: TypeAlias = Literal["both-sites", "this-site"]
@@ -215,7 +214,7 @@ class PeerLog:
     def _follow(self) -> None:
         """Returns when the connection is lost."""
         lost = threading.Event()
-        consumer = clients.follower(self._bootstrap, options=OPTIONS | {"error_cb": lambda _: lost.set()})
+        consumer = clients.follower(self._bootstrap, options={"error_cb": lambda _: lost.set()})
         try:
             consumer.assign(self._beginning(consumer))
             self._call(self._ready.set)
@@ -255,7 +254,7 @@ class PeerLog:
     def _has_event(self, event_id: Mark, entity_id: str) -> bool:
         """Looks for the event near the time in its id; False if the other site does not respond in time."""
         until = time.monotonic() + self._seconds
-        consumer = clients.reader(self._bootstrap, OPTIONS | {"fetch.wait.max.ms": 100})
+        consumer = clients.reader(self._bootstrap, {"fetch.wait.max.ms": 100})
         try:
             partitions = consumer.list_topics(self._events, self._seconds).topics[self._events].partitions
             made = _made_ms(event_id)

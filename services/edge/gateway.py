@@ -35,14 +35,12 @@ TICK_SECONDS = 0.05
 # How long a command waits for others (ADR 14): fewer requests to the broker take less of its processor time.
 LONGEST_SECONDS = 0.005
 SECONDS_PER_COMMAND = 0.0002
-PRODUCER_OPTIONS = clients.LASTING | {
+PRODUCER_OPTIONS = {
     "linger.ms": 0.2,  # commands are handed over together
     "message.max.bytes": 4_000_000,
     "queue.buffering.max.kbytes": 65_536,
     "delivery.report.only.error": True,
-    "socket.nagle.disable": True,
 }
-CONSUMER_OPTIONS = clients.LASTING | {"socket.nagle.disable": True}
 
 OutcomeKey: TypeAlias = tuple[str, str]
 """Command id and request hash: requests with the same key get the same outcome."""
@@ -333,7 +331,7 @@ class OutcomeReader:
                 stopping.wait(1)
 
     def _read(self, stopping: threading.Event) -> None:
-        consumer = clients.reader(self._bootstrap, CONSUMER_OPTIONS)
+        consumer = clients.reader(self._bootstrap)
         try:
             self._assign(consumer)
             while not stopping.is_set():

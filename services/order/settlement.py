@@ -121,7 +121,7 @@ class _Tail:
 
     def _run(self) -> None:
         try:
-            consumer = clients.follower(self._bootstrap, options=clients.LASTING)
+            consumer = clients.follower(self._bootstrap)
             try:
                 self._follow(consumer)
             finally:

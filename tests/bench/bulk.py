@@ -213,6 +213,5 @@ def _producer(bootstrap: str, more: dict[str, Any] | None = None) -> Producer:
         "retry.backoff.ms": 2,
         "retry.backoff.max.ms": 20,
         "queue.buffering.max.messages": 200_000,
-        "log_level": 3,
     }
     return Producer(settings | (more or {}))

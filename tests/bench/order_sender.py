@@ -27,8 +27,7 @@ class OrderSender:
         self._news = threading.Condition()
         self._stop = threading.Event()
         self._producer = Producer(
-            Connection(address).librdkafka()
-            | {"partitioner": "murmur2_random", "linger.ms": 0, "log_level": 3}
+            Connection(address).librdkafka() | {"partitioner": "murmur2_random", "linger.ms": 0}
         )
         self._consumer = Consumer(
             Connection(address).librdkafka()
@@ -37,7 +36,6 @@ class OrderSender:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 20,
-                "log_level": 3,
             }
         )
         self._consumer.assign([TopicPartition("order.outcomes", REPLICA, 0)])

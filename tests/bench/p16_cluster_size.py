@@ -135,7 +135,7 @@ def _counting_on(cluster: Cluster, number: int) -> int:
 
 def _layout(cluster: Cluster) -> Layout:
     """As a broker says that was not away: a new client has asked no other one yet."""
-    return read_layout(clients.admin(cluster.nodes[BROKERS[1]].own_address, {"log_level": 0}))
+    return read_layout(clients.admin(cluster.nodes[BROKERS[1]].own_address))
 
 
 def _by_clients(cluster: ReplicatingApart, effort: Effort, say: Say) -> list[Measured]:
@@ -210,7 +210,7 @@ def _as_fast_as_possible(cluster: ReplicatingApart, topic: str, seconds: float) 
 
 
 def _one_by_one(cluster: ReplicatingApart, topic: str, seconds: float) -> Window:
-    producer = clients.writer(cluster.bootstrap, {"linger.ms": 0, "log_level": 0})
+    producer = clients.writer(cluster.bootstrap, {"linger.ms": 0})
     times, until = list[float](), time.perf_counter() + seconds
     while (began := time.perf_counter()) < until:
         producer.produce(topic, bytes(LARGE))
@@ -242,7 +242,7 @@ class Writing:
 
     def write_until(self, end: float) -> None:
         """Write until `end`, of `time.perf_counter`, and wait for the acknowledgements."""
-        options: dict[str, Any] = {"queue.buffering.max.messages": QUEUED, "linger.ms": 5, "log_level": 0}
+        options: dict[str, Any] = {"queue.buffering.max.messages": QUEUED, "linger.ms": 5}
         producer: Producer = clients.writer(self.bootstrap, options)
         value = os.urandom(self.size)
         while time.perf_counter() < end:
@@ -315,6 +315,6 @@ def _at_the_end(bootstrap: str, topic: str, partitions: Sequence[int]) -> Consum
     """A consumer that reads what is written to these partitions from now on."""
     ends = partial(high_watermarks, bootstrap, topic, list(partitions))
     positions = wait_until(ends, "the topic can be read", 60, later=(KafkaException,))
-    consumer = clients.reader(bootstrap, {"log_level": 0})
+    consumer = clients.reader(bootstrap)
     consumer.assign([TopicPartition(topic, number, end) for number, end in positions.items()])
     return consumer

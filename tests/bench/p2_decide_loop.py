@@ -45,7 +45,7 @@ def _measure(kind: Kind, effort: Effort, say: Say) -> Measured:
     count, numbers = int(kind.rate * effort.seconds * 0.6), itertools.count()
     say(f"{kind.what}, {count:,} a window")
     with Rig(postgres=False) as rig:
-        admin = clients.admin(rig.kafka, {"log_level": 3})
+        admin = clients.admin(rig.kafka)
         for future in admin.create_topics(
             [NewTopic(f"bench.{name}", 2, 1) for name in ("events", "asks", "outcomes", "performance")]
         ).values():
@@ -93,7 +93,7 @@ def _measure(kind: Kind, effort: Effort, say: Say) -> Measured:
 
 def record_bytes(bootstrap: str, topic: str) -> int:
     """The mean size of a topic's last records: key, value and headers."""
-    consumer = clients.follower(bootstrap, options={"log_level": 3})
+    consumer = clients.follower(bootstrap)
     try:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
         consumer.assign([TopicPartition(topic, 0, max(0, end - 1000))])

@@ -94,7 +94,6 @@ def last_records(bootstrap: str, topic: str) -> dict[tuple[str, int], int]:
         | {
             "group.id": "bench-ends",
             "enable.partition.eof": True,
-            "log_level": 3,
         }
     )
     positions: dict[tuple[str, int], int] = {}

@@ -34,7 +34,7 @@ def test_rotating_under_load_loses_nothing_and_ends_what_was_valid(shop: Shop, t
         assert "Restarted: order-worker" in shop.run("rotate")
     assert len(before) == len(certificates(shop)) == 1
     assert before.isdisjoint(certificates(shop))
-    own = clients.admin(secured(shop.settings.bootstrap_of("broker"), stolen), {"log_level": 0})
+    own = clients.admin(secured(shop.settings.bootstrap_of("broker"), stolen))
     with pytest.raises(KafkaException):
         own.list_topics(timeout=5)
     assert clients.admin(shop.settings.kafka_as("order-worker")).list_topics(timeout=30).topics

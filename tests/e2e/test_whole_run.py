@@ -47,7 +47,7 @@ def parked_from(shop: Shop, topic: str) -> list[Parked]:
 def test_an_operator_decides_on_parked_commands_of_every_input(shop: Shop) -> None:
     assert {*WRITERS} == {topic for topics in TOPICS.values() for topic in topics.inputs}
     for topic, writer in WRITERS.items():
-        producer = clients.writer(shop.settings.kafka_as(writer), {"log_level": 0})
+        producer = clients.writer(shop.settings.kafka_as(writer))
         producer.produce(topic, b"not Avro", b"parked-by-a-test", partition=0)
         assert producer.flush(30) == 0
     for topic in WRITERS:

@@ -175,7 +175,7 @@ def test_forged_records_as_every_principal(shop: Shop) -> None:
                 denied = error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
                 results[who, str(record.topic()), denied] += 1
 
-            options = {"log_level": 0, "enable.idempotence": False, "message.timeout.ms": 20_000}
+            options = {"enable.idempotence": False, "message.timeout.ms": 20_000}
             producer = clients.writer(shop.settings.kafka_as(principal), options)
             for topic in catalogue():
                 for number in range(1 if (principal, topic) in may else max(1, INPUTS // 50_000)):

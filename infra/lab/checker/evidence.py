@@ -128,7 +128,7 @@ def read_sent(bootstrap: str) -> list[Sent]:
 
 
 def _begins_late(bootstrap: str, topic: str, partitions: list[int]) -> bool:
-    admin = clients.admin(bootstrap, {"log_level": 3})
+    admin = clients.admin(bootstrap)
     earliest = {TopicPartition(topic, number): OffsetSpec.earliest() for number in partitions}
     return any(future.result().offset > 0 for future in admin.list_offsets(earliest).values())
 

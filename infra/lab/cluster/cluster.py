@@ -75,7 +75,7 @@ class Cluster:
 
     @property
     def admin(self) -> AdminClient:
-        return clients.admin(self.bootstrap, {"log_level": 0})
+        return clients.admin(self.bootstrap)
 
     def __enter__(self) -> Self:
         try:
@@ -220,7 +220,7 @@ def _own(number: int) -> Mapping[str, str]:
 
 def _is_behind(broker: str) -> bool:
     """What this broker says of the replicas: a new client has asked no other one yet."""
-    return bool(read_layout(clients.admin(broker, {"log_level": 0})).behind())
+    return bool(read_layout(clients.admin(broker)).behind())
 
 
 def timed(step: Callable[[], object]) -> float:

@@ -83,7 +83,7 @@ def _all_replicas_return(course: Course[Sides], _: object) -> None:
     """What was killed runs again, and every replica of both sites is in sync."""
     pair = course.rig.pair
     up = [site for site in pair.sites.values() if pair.platform.up(site)]
-    admins = [clients.admin(site.bootstrap, {"log_level": 0}) for site in up]
+    admins = [clients.admin(site.bootstrap) for site in up]
     wait_until(
         lambda: [partition for admin in admins for partition in read_layout(admin).behind()],
         "all replicas are in sync",

@@ -38,7 +38,7 @@ class Aborts(Background):
     def __init__(self, bootstrap: str) -> None:
         super().__init__("aborts")
         self._producer = clients.writer(
-            bootstrap, {"transactional.id": "drill-aborts", "transaction.timeout.ms": 10_000, "log_level": 0}
+            bootstrap, {"transactional.id": "drill-aborts", "transaction.timeout.ms": 10_000}
         )
         self._failure: KafkaException | None = None
         self.records = 0

@@ -324,7 +324,7 @@ def members_seen(address: str) -> Collection[int]:
     if not any(listening(int(broker.rpartition(":")[2])) for broker in bootstrap_of(address).split(",")):
         return ()
     try:
-        return frozenset(clients.admin(address, {"log_level": 0}).list_topics(timeout=5).brokers)
+        return frozenset(clients.admin(address).list_topics(timeout=5).brokers)
     except KafkaException:
         return ()
 

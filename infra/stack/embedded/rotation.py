@@ -62,7 +62,7 @@ def rotate(settings: StackSettings, show: Callable[[str], None]) -> list[str]:
 
 def _read_certificates(address: str) -> None:
     """Let every broker read its files of certificates again."""
-    admin = clients.admin(address, {"log_level": 0})
+    admin = clients.admin(address)
     for broker in admin.list_topics(timeout=SECONDS).brokers:
         request = ConfigResource(ConfigResource.Type.BROKER, str(broker), incremental_configs=_HARMLESS)
         for done in admin.incremental_alter_configs([request], request_timeout=SECONDS).values():

@@ -2,7 +2,7 @@
 
 There are four kinds of client: a `reader` reads records and reports the ends of partitions, a `follower` reads on
 from given positions, a `writer` appends records, an `admin` describes topics and changes them. `options` have
-librdkafka's names and win over those of the kind.
+librdkafka's names and win over all others.
 
 An address is in clear text, or names the file of an `KafkaIdentity` (`contracts/kafka_address.py`).
 """
@@ -28,8 +28,7 @@ _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 # librdkafka wants a name. A client under this one joins no group and commits nothing.
 NO_GROUP = "daybook-reads-without-a-group"
 
-# For a process that outlives its broker.
-LASTING: dict[str, Any] = {
+_LIBRDKAFKA: dict[str, Any] = {
     # The default of 10 s is how long a client may look away from a broker that is back.
     "reconnect.backoff.max.ms": 500,
     # Fatal errors only. Level 3 writes a line for every attempt to connect, 30 a second.
@@ -88,7 +87,7 @@ class Connection:
             raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, reason)) from error
 
     def librdkafka(self) -> dict[str, Any]:
-        options = {"bootstrap.servers": self.bootstrap}
+        options = _LIBRDKAFKA | {"bootstrap.servers": self.bootstrap}
         match self.identity:
             case None:
                 return options

@@ -179,10 +179,9 @@ class ControlSource:
         until = time.monotonic() + seconds
         try:
             if self._consumer is None:
-                # a site that was away is seen again soon
-                backoff = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
-                options = {"fetch.wait.max.ms": 10, "socket.timeout.ms": 5000, "log_level": 0}
-                self._consumer = clients.reader(self._bootstrap, backoff | options)
+                # a site that was away is seen again at once
+                options = {"fetch.wait.max.ms": 10, "socket.timeout.ms": 5000, "reconnect.backoff.ms": 50}
+                self._consumer = clients.reader(self._bootstrap, options)
                 self._connected_by = time.monotonic() + CONNECT_SECONDS
             _, end = self._consumer.get_watermark_offsets(self._start, timeout=seconds)
             if end == 0:
@@ -238,7 +237,7 @@ def _followed(bootstrap: str, topic: str) -> Iterator[tuple[Message | None, bool
     """The records of a site's topic from the first one on, for the process's life, each with whether the topic has no
     more at this moment; without a record where only that is new. While the broker is unreachable, nothing comes."""
     partition = TopicPartition(topic, 0, 0)
-    consumer = clients.reader(bootstrap, clients.LASTING)
+    consumer = clients.reader(bootstrap)
     consumer.assign([partition])
     while True:
         record = consumer.poll(1)
@@ -321,7 +320,7 @@ def write_journal(
     records: Iterable[tuple[str, RecordJudged | EpochsRecorded | SiteSwitch | LossReport | OperatorActed]],
 ) -> None:
     """Append records (key and value). Raises TimeoutError where the broker does not take them."""
-    producer = clients.writer(bootstrap, {"message.timeout.ms": int(WRITE_SECONDS * 1000), "log_level": 0})
+    producer = clients.writer(bootstrap, {"message.timeout.ms": int(WRITE_SECONDS * 1000)})
     new = (NewRecord(JOURNAL, key, encode(JOURNAL, record), 0) for key, record in records)
     deliver(producer, new, WRITE_SECONDS + 1)
 

@@ -99,8 +99,7 @@ class SiteProver:
         self, bootstrap: str, peer_bootstrap: str, control: Callable[[], Control], lease_seconds: int
     ) -> None:
         self._control, self._source = control, ControlSource(peer_bootstrap)
-        # Errors are what it looks for: they are not logged.
-        self._admin = clients.admin(bootstrap, clients.LASTING | {"log_level": 0})
+        self._admin = clients.admin(bootstrap)
         self._proof = SiteProof(lease_seconds)
         # A process of a single site does not have this metric.
         proven = Gauge("daybook_site_proven", "1 where the process may act for its site")

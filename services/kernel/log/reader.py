@@ -94,7 +94,7 @@ def partitions_by_topic(bootstrap: str, timeout: float = 30) -> dict[str, list[i
 def _admin(bootstrap: str) -> AdminClient:
     """One shared client per cluster, because connecting takes longer than the requests. Errors are raised, not
     logged."""
-    return clients.admin(bootstrap, clients.LASTING | {"log_level": 0})
+    return clients.admin(bootstrap)
 
 
 def partition_counts(bootstrap: str) -> dict[str, int]:
@@ -114,7 +114,7 @@ def newest_times(bootstrap: str, topic: str) -> list[int]:
 def offsets_at(bootstrap: str, topic: str, moment: int, timeout: float = 30) -> Positions:
     """In each partition the first record that is not older than `moment` (ms); its end where none is."""
     partitions = partitions_of(bootstrap, topic, timeout)
-    consumer = clients.reader(bootstrap, clients.LASTING)
+    consumer = clients.reader(bootstrap)
     try:
         targets = [TopicPartition(topic, number, moment) for number in partitions]
         results = consumer.offsets_for_times(targets, timeout)
@@ -146,8 +146,7 @@ def read_to_end(
     if not todo:
         return
     isolation = {"isolation.level": "read_committed" if committed_only else "read_uncommitted"}
-    options = {"fetch.wait.max.ms": 10, "queued.min.messages": 100_000, "check.crcs": False}
-    consumer = clients.reader(bootstrap, clients.LASTING | isolation | options)
+    consumer = clients.reader(bootstrap, isolation | {"fetch.wait.max.ms": 10})
     try:
         consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in todo])
         yield from _drain(consumer, todo, reach, timeout, until)
@@ -186,23 +185,12 @@ def _drain(
 def events_follower(bootstrap: str, positions: Mapping[str, Mapping[int, int]]) -> Consumer:
     """A consumer without a group that reads what is committed from these positions (topic, partition) on."""
     starts = (TopicPartition(topic, *at) for topic, own in positions.items() for at in own.items())
-    return clients.follower(bootstrap, starts, clients.LASTING | {"check.crcs": False})
+    return clients.follower(bootstrap, starts)
 
 
 def commands_consumer(bootstrap: str, group: str) -> Consumer:
     """A consumer of commands, to be assigned; its group holds the committed positions."""
-    return clients.follower(
-        bootstrap,
-        options=clients.LASTING
-        | {
-            "group.id": group,
-            "fetch.min.bytes": 1,
-            "queued.min.messages": 20_000,
-            "queued.max.messages.kbytes": 65_536,
-            "socket.nagle.disable": True,
-            "check.crcs": False,
-        },
-    )
+    return clients.follower(bootstrap, options={"group.id": group, "queued.min.messages": 20_000})
 
 
 def what_is_there(consumer: Consumer, most: int, seconds: float) -> list[Message]:
@@ -329,17 +317,9 @@ class LogTail:
 
     def _connected(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = clients.reader(
-                self._bootstrap,
-                # a position that retention has passed: what is left begins at the first record
-                {
-                    "fetch.wait.max.ms": 10,
-                    "fetch.message.max.bytes": 128 * 1024,
-                    "queued.min.messages": WINDOW,
-                    "reconnect.backoff.max.ms": 500,
-                    "log_level": 0,
-                },
-            )
+            # a position that retention has passed: what is left begins at the first record
+            sizes = {"fetch.message.max.bytes": 128 * 1024, "queued.min.messages": WINDOW}
+            self._consumer = clients.reader(self._bootstrap, sizes | {"fetch.wait.max.ms": 10})
         return self._consumer
 
     def _lost(self, reason: str) -> NotKnown:

@@ -46,8 +46,7 @@ def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: in
     markers are being written: a short backoff) and safety (no record outlives its transaction)."""
     return clients.writer(
         bootstrap,
-        clients.LASTING
-        | {
+        {
             # A client that finds all brokers down forgets those that it learned and begins anew; this one would go on
             # waiting for a coordinator among them: `send_offsets_to_transaction` hangs (librdkafka's issue 5511). A
             # frozen broker takes this one's brokers away for good (5301): the worker ends, or `fence` takes another.
@@ -60,7 +59,6 @@ def transactional_producer(bootstrap: str, transactional_id: str, timeout_ms: in
             "retry.backoff.max.ms": 20,
             "queue.buffering.max.messages": 500_000,
             "message.max.bytes": LARGEST_RECORD,
-            "socket.nagle.disable": True,
         },
     )
 

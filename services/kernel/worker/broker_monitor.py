@@ -45,8 +45,7 @@ class BrokerSight:
     """An independent client, in a thread of its own once it follows; `sight` is what it saw."""
 
     def __init__(self, bootstrap: str) -> None:
-        # Errors are what it looks for: they are not logged.
-        self._admin = clients.admin(bootstrap, clients.LASTING | {"log_level": 0})
+        self._admin = clients.admin(bootstrap)
         self.sight = Sight()
 
     def look(self) -> Sight:

@@ -47,13 +47,7 @@ class Runs:
         self._consumer = clients.follower(
             kafka,
             [Assignment(*tp, offset) for tp, offset in starts.items()],
-            {
-                "group.id": "daybook-rebuild-without-a-group",
-                "auto.offset.reset": "error",
-                "queued.min.messages": 100_000,
-                "check.crcs": False,
-                "log_level": 3,
-            },
+            {"group.id": "daybook-rebuild-without-a-group", "auto.offset.reset": "error"},
         )
 
     def __enter__(self) -> Runs:

@@ -59,10 +59,10 @@ def test_an_unavailable_log_is_a_repeatable_503(broker: NodeServer) -> None:
 
 @pytest.mark.parametrize("kind", [clients.admin, clients.writer])
 def test_a_broker_that_was_frozen_is_found_again(
-    broker: NodeServer, kind: Callable[[str, clients.Options], AdminClient | Producer]
+    broker: NodeServer, kind: Callable[[str], AdminClient | Producer]
 ) -> None:
     create_topics(broker.bootstrap)
-    client = kind(broker.bootstrap, clients.LASTING | {"log_level": 0})
+    client = kind(broker.bootstrap)
 
     def responds() -> bool:
         try:

@@ -128,6 +128,5 @@ def _producer(bootstrap: str, seconds: float) -> Producer:
         bootstrap,
         {
             "message.timeout.ms": int(seconds * 1000),
-            "log_level": 0,
         },
     )

@@ -200,7 +200,6 @@ class LogWriter:
                 "retry.backoff.ms": 2,
                 "retry.backoff.max.ms": 20,
                 "linger.ms": 1,
-                "log_level": 3,
             },
         )
         self._producer.init_transactions(60)

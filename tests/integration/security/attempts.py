@@ -26,7 +26,7 @@ from contracts.kafka_address import sibling
 from infra.log.rights import rights
 from services.kernel.log import clients
 
-QUIET = {"log_level": 0, "socket.timeout.ms": 20_000}
+PATIENT = {"socket.timeout.ms": 20_000}
 SECONDS = 20.0
 DENIED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -105,7 +105,7 @@ class Attempts:
 
     def __init__(self, principal: str, address: str) -> None:
         self._principal, self._address = principal, address
-        self._admin: AdminClient = clients.admin(address, QUIET)
+        self._admin: AdminClient = clients.admin(address, PATIENT)
 
     def all(self) -> dict[Cell, bool]:
         topics = TABLES["topic"].resources
@@ -137,7 +137,7 @@ class Attempts:
     def produce(self, topics: Iterable[str]) -> dict[str, bool]:
         errors: dict[str, KafkaError | None] = {}
         producer = clients.writer(
-            self._address, QUIET | {"message.timeout.ms": 15_000, "enable.idempotence": False}
+            self._address, PATIENT | {"message.timeout.ms": 15_000, "enable.idempotence": False}
         )
         for topic in topics:
             producer.produce(
@@ -154,7 +154,7 @@ class Attempts:
         """The broker does not name a topic of which it would not tell anything."""
         named = self._admin.list_topics(timeout=SECONDS).topics
         seen = {topic: False for topic in topics if topic not in named}
-        consumer = clients.reader(self._address, QUIET)
+        consumer = clients.reader(self._address, PATIENT)
         consumer.assign([TopicPartition(topic, 0, 0) for topic in topics if topic in named])
         for _ in range(200):
             for record in consumer.consume(100, 0.1):
@@ -186,7 +186,7 @@ class Attempts:
         return _did(future) and all(_was_allowed(at.error) for at in future.result().topic_partitions)
 
     def _transaction(self, transactional_id: str) -> bool:
-        producer = clients.writer(self._address, QUIET | {"transactional.id": transactional_id})
+        producer = clients.writer(self._address, PATIENT | {"transactional.id": transactional_id})
         try:
             producer.init_transactions(SECONDS)
         except KafkaException as error:

@@ -174,18 +174,18 @@ def test_what_was_cut_through_is_named(failover: Reported) -> None:
 
 def test_a_lost_refusal_says_what_a_repeat_would_return_now(failover: Reported) -> None:
     notes = list[str]()
-    report = with_repeats(failover.new, failover.report, notes.append)
+    report = with_repeats(failover.new, failover.report, notes.append, 60)
     repeats = {loss.subject: loss.repeat for loss in report.acknowledged if loss.outcome == "refused"}
     assert repeats == {CANCELLED: "accepted", "o-unknown": "refused: order_not_found"}
     assert all(not loss.repeat for loss in report.losses if loss.outcome == "accepted") and not notes
 
 
-def test_what_a_repeat_would_return_is_missing_where_the_log_is_too_long_to_read(failover: Reported) -> None:
+def test_what_a_repeat_would_return_is_missing_where_it_is_not_read_in_time(failover: Reported) -> None:
     notes = list[str]()
     report = with_repeats(failover.new, failover.report, notes.append, 0)
     assert report == failover.report
     assert len(notes) == 1 and notes[0].startswith(
-        "what repeats of lost order refusals would return is missing"
+        "what repeats of lost order refusals would return was not read"
     )
 
 

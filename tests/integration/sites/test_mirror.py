@@ -30,7 +30,6 @@ from tests.integration.sites.rig import TwoSites, eventually, two_sites
 pytestmark = pytest.mark.long
 
 TOPIC = "order.events"
-QUIET = {"log_level": 0}
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +117,7 @@ def test_what_is_committed_arrives_in_order_and_what_is_aborted_does_not(stack: 
 
 def test_the_largest_records_of_a_mirrored_topic_arrive(stack: TwoSites) -> None:
     largest = catalogue()[TOPIC].max_record_bytes - 1_000  # without what the broker counts with it
-    producer = clients.writer(stack.home.bootstrap, {"message.max.bytes": 2 * largest, "log_level": 3})
+    producer = clients.writer(stack.home.bootstrap, {"message.max.bytes": 2 * largest})
     for partition in (0, 1):
         producer.produce(TOPIC, bytes([partition]) * largest, "large", partition=partition)
     assert producer.flush(30) == 0
@@ -145,7 +144,7 @@ def test_a_cut_link_stops_the_mirror_and_a_healed_one_lets_it_go_on(stack: TwoSi
 
 def test_the_link_takes_nobody_without_a_certificate(stack: TwoSites, tmp_path: Path) -> None:
     address = stack.home.link_from(stack.away.settings, MIRROR)
-    assert TOPIC in clients.admin(address, QUIET).list_topics(timeout=20).topics
+    assert TOPIC in clients.admin(address).list_topics(timeout=20).topics
     own = Connection(address).identity
     assert own is not None
     for name, changed in (
@@ -155,10 +154,10 @@ def test_the_link_takes_nobody_without_a_certificate(stack: TwoSites, tmp_path: 
         file = tmp_path / f"{name}.json"
         file.write_bytes(json.encode(changed))
         with pytest.raises(KafkaException):
-            clients.admin(secured(bootstrap_of(address), file), QUIET).list_topics(timeout=5)
+            clients.admin(secured(bootstrap_of(address), file)).list_topics(timeout=5)
     # among their own, users prove themselves with the password alone
     own_brokers = secured(bootstrap_of(stack.home.bootstrap), tmp_path / "no certificate.json")
-    assert TOPIC in clients.admin(own_brokers, QUIET).list_topics(timeout=20).topics
+    assert TOPIC in clients.admin(own_brokers).list_topics(timeout=20).topics
 
 
 @pytest.mark.full

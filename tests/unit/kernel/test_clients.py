@@ -16,12 +16,12 @@ from services.kernel.log import clients
 from services.kernel.log.clients import Connection, KafkaIdentity
 
 NOWHERE = "127.0.0.1:9"
-QUIET = {"log_level": 0}
+EVERYWHERE = {"reconnect.backoff.max.ms": 500, "log_level": 2}
 
 
 def test_a_connection_in_the_names_of_each_client() -> None:
     here = Connection("a:1,b:2")
-    assert here.librdkafka() == {"bootstrap.servers": "a:1,b:2"}
+    assert here.librdkafka() == EVERYWHERE | {"bootstrap.servers": "a:1,b:2"}
     assert here.java() == {"bootstrap.servers": "a:1,b:2"}
     assert here.java("home.") == {"home.bootstrap.servers": "a:1,b:2"}
     assert here.faust() == {"broker": "kafka://a:1,b:2"}
@@ -37,7 +37,7 @@ def identity(folder: Path, **fields: str) -> str:
 def test_a_user_in_the_names_of_each_client(tmp_path: Path) -> None:
     here = Connection(identity(tmp_path, user="order-api", password="secret"))
     assert here.bootstrap == "a:1,b:2"
-    assert here.librdkafka() == {
+    assert here.librdkafka() == EVERYWHERE | {
         "bootstrap.servers": "a:1,b:2",
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
@@ -55,7 +55,7 @@ def test_a_user_in_the_names_of_each_client(tmp_path: Path) -> None:
 def test_a_certificate_in_the_names_of_each_client(tmp_path: Path) -> None:
     here = Connection(identity(tmp_path, certificate="C", key="K"))
     own = {"security.protocol": "SSL", "ssl.certificate.pem": "C", "ssl.key.pem": "K", "ssl.ca.pem": "CA"}
-    assert here.librdkafka() == {"bootstrap.servers": "a:1,b:2", **own}
+    assert here.librdkafka() == EVERYWHERE | {"bootstrap.servers": "a:1,b:2"} | own
     java = here.java()
     assert (java["ssl.keystore.certificate.chain"], java["ssl.keystore.key"]) == ("C", "K")
     assert java["security.protocol"] == "SSL"
@@ -86,7 +86,7 @@ def test_an_identity_that_cannot_be_read_is_an_error_of_kafka(tmp_path: Path) ->
         if content is not None:
             file.write_bytes(content)
         with pytest.raises(KafkaException, match="no identity for Kafka can be read"):
-            clients.admin(secured("a:1", file), QUIET)
+            clients.admin(secured("a:1", file))
 
 
 def test_an_identity_does_not_show_its_secret() -> None:
@@ -118,10 +118,10 @@ def test_an_option_of_every_connection_reaches_every_client(monkeypatch: pytest.
         return {"bootstrap.servers": self.bootstrap, "daybook.planted": "yes"}
 
     makers: tuple[Callable[[], object], ...] = (
-        lambda: clients.reader(NOWHERE, QUIET),
-        lambda: clients.follower(NOWHERE, [TopicPartition("order.events", 0, 0)], QUIET),
-        lambda: clients.writer(NOWHERE, QUIET),
-        lambda: clients.admin(NOWHERE, QUIET),
+        lambda: clients.reader(NOWHERE),
+        lambda: clients.follower(NOWHERE, [TopicPartition("order.events", 0, 0)]),
+        lambda: clients.writer(NOWHERE),
+        lambda: clients.admin(NOWHERE),
     )
     for make in makers:
         make()
@@ -133,4 +133,4 @@ def test_an_option_of_every_connection_reaches_every_client(monkeypatch: pytest.
 
 def test_options_of_the_caller_win() -> None:
     with pytest.raises(KafkaException, match="idempotence"):
-        clients.writer(NOWHERE, {"transactional.id": "a", "enable.idempotence": False, **QUIET})
+        clients.writer(NOWHERE, {"transactional.id": "a", "enable.idempotence": False})

@@ -24,12 +24,10 @@ TIMEOUT = 60.0
 def main(bootstrap: str, kind: str, source: str, target: str) -> int:
     """Copy to the end of the source as it is now; the exit code."""
     transactional = {"transactional.id": f"copier-{target}"} if kind == "exactly-once" else {}
-    producer = clients.writer(
-        bootstrap, {"enable.idempotence": bool(transactional), "log_level": 3, **transactional}
-    )
+    producer = clients.writer(bootstrap, {"enable.idempotence": bool(transactional), **transactional})
     if transactional:
         producer.init_transactions(TIMEOUT)  # ends what a predecessor left open
-    consumer = clients.reader(bootstrap, {"group.id": f"copier-{target}", "log_level": 3})
+    consumer = clients.reader(bootstrap, {"group.id": f"copier-{target}"})
     (stored,) = consumer.committed([TopicPartition(source, 0)], TIMEOUT)
     consumer.assign([TopicPartition(source, 0, max(0, stored.offset))])
     while (records := _batch(consumer)) is not None:

@@ -124,7 +124,6 @@ def _window(bootstrap: str, topic: str, text: bytes, setting: Setting) -> CurveW
             "linger.ms": setting.linger,
             "batch.size": 262_144,
             "message.max.bytes": 4_000_000,
-            "log_level": 0,
         },
     )
     producer.list_topics(topic, timeout=FLUSH_SECONDS)

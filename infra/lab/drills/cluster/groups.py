@@ -160,15 +160,8 @@ def _coordinator(admin: AdminClient, group: str) -> int:
 
 def _first_assignment(bootstrap: str, group: str) -> float:
     """Seconds from subscribing to the partitions, of one consumer in a new group."""
-    consumer = clients.follower(
-        bootstrap,
-        options={
-            "group.id": group,
-            "enable.auto.commit": True,
-            "auto.offset.reset": "latest",
-            "log_level": 0,
-        },
-    )
+    options = {"group.id": group, "enable.auto.commit": True, "auto.offset.reset": "latest"}
+    consumer = clients.follower(bootstrap, options=options)
     consumer.list_topics("order.events", timeout=PATIENCE)
     assigned: list[float] = []
     began = time.monotonic()
@@ -190,7 +183,7 @@ class _Member:
 
     def __init__(self, bootstrap: str, topic: str, group: str, instance: str | None) -> None:
         static = {"group.instance.id": instance} if instance else {}
-        options = {"group.id": group, "session.timeout.ms": MEMBER_SESSION_MS, "log_level": 0, **static}
+        options = {"group.id": group, "session.timeout.ms": MEMBER_SESSION_MS, **static}
         self.consumer = clients.follower(bootstrap, options=options)
         self.revocations = 0
         self.consumer.subscribe([topic], on_revoke=self._revoked)

@@ -30,7 +30,7 @@ class Numbered:
     def __init__(self, bootstrap: str, topic: str, acks: str, padding: int = 0, **more: Any) -> None:
         self._topic, self._padding = topic, b" " * padding
         self._producer = clients.writer(
-            bootstrap, {"acks": acks, "enable.idempotence": acks == "all", "log_level": 0, **more}
+            bootstrap, {"acks": acks, "enable.idempotence": acks == "all", **more}
         )
         self.sent = 0
         self.acknowledged: set[int] = set()
@@ -104,7 +104,7 @@ def readable_events(bootstrap: str) -> tuple[set[str], list[str]]:
     transaction that cannot be decided now come later. Raises KafkaException for an error that does not pass.
     """
     partitions = [(topic, number) for topic in EVENT_TOPICS for number in partitions_of(bootstrap, topic)]
-    consumer = clients.reader(bootstrap, {"log_level": 0})
+    consumer = clients.reader(bootstrap)
     without_end = set(partitions)
     try:
         consumer.assign([TopicPartition(topic, number, 0) for topic, number in partitions])

@@ -260,7 +260,6 @@ def _read(bootstrap: str, topic: str, rack: str) -> Counter[int]:
             "queued.max.messages.kbytes": 128,
             "statistics.interval.ms": 100,
             "stats_cb": add,
-            "log_level": 0,
         },
     )
     try:

@@ -85,7 +85,7 @@ def _a_full_buffer_refuses_at_once(course: Course[ClusterRig], _: None) -> None:
     course.show("a client's buffer fills")
     cluster = course.rig.cluster
     topic = new_topic(cluster, "buffer")
-    options = {"queue.buffering.max.messages": BUFFER, "log_level": 0}
+    options = {"queue.buffering.max.messages": BUFFER}
     producer = clients.writer(cluster.bootstrap, options)
     producer.produce(topic, b"0")
     producer.flush(FLUSH_SECONDS)
