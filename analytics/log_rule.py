@@ -7,8 +7,6 @@ every record is the next event of its stream, so the rule finds the others:
 
 It honours `site.journal`: the decisions on records, and the recorded epochs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, TypeAlias

@@ -3,8 +3,6 @@
 A key may fill many batches, and a batch may contain many keys. Nearly all batches contain only next events, which
 a comparison of columns shows; only the other batches are read row by row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias

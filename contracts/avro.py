@@ -5,8 +5,6 @@ generates one expression per record, which only joins bytes: the same bytes in a
 writer, for our small records. Numbers are cached, because prices and times recur.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 CACHED = 16_384  # values of one kind: a few MB at most

@@ -4,8 +4,6 @@ It is `host:port[,host:port…]`, in clear text, or `sasl_ssl://host:port[,…]?
 connects (`services/kernel/log/clients.py`). So an address contains everything that a client needs, but no secret.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 SCHEME, IDENTITY = "sasl_ssl://", "?identity="

@@ -1,7 +1,5 @@
 """The lock of the schemas: which version of which subject has which id. Standard library only."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A step has a function only if the meaning changed; otherwise it applies the defaults of the newer schema.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

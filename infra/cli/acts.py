@@ -1,7 +1,5 @@
 """`daybook journal`: what operators did. Every command with which one decides something records it here (ADR 32)."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

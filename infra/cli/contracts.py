@@ -1,7 +1,5 @@
 """`daybook contracts`: check that the contracts hold together; lock new versions."""
 
-from __future__ import annotations
-
 import typer
 from rich.text import Text
 

@@ -1,7 +1,5 @@
 """`daybook drill`: failures rehearsed under load, on two sites, on three brokers or on containers, with a report."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """`daybook --stack compose up`, `down`, `clean`, `status`, `logs`: the same commands for containers."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

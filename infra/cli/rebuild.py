@@ -1,7 +1,5 @@
 """`daybook rebuild`: builds a read model again from the log, beside the live one, or restores the previous one."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`daybook streams`: streams that stopped, foreign records, and an operator's decision between records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal

@@ -4,8 +4,6 @@ Equal means per partition, in order, with keys, values, headers and times. Forei
 skipped, as are canaries. Each log is streamed; in memory are the digests of one topic at a time (16 bytes each).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field

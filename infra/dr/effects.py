@@ -1,7 +1,5 @@
 """What the new site did since a switch with what it lacks: repeated commands, and streams that have diverged."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

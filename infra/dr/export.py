@@ -1,7 +1,5 @@
 """A report of losses for customer care: totals, and one line of CSV for each command that clients had a response to."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping

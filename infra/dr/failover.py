@@ -3,8 +3,6 @@
 In a takeover the active site is gone, and the passive one continues with what was mirrored.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

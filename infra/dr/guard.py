@@ -3,8 +3,6 @@
 It also measures the mirror each second (`infra/dr/mirror_watch.py`) and returns the result at `GET /mirror`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import threading

@@ -6,8 +6,6 @@ the site is `rebuilt`, and may become the active one again (`returned`). Each st
 or about to be: it outlives the other one.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A site's inputs: draining them, and moving a running shop's workers from the commands to the inbox (ADR 20)."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

@@ -4,8 +4,6 @@ The guard measures each second while both sites respond, and keeps the last resu
 source is lost, nothing else shows how far it was ahead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

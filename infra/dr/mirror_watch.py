@@ -6,8 +6,6 @@ site, shows it: its age on arrival is the mirror's delay. What a loss of the oth
 sites, whatever the mirror does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

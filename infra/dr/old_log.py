@@ -11,8 +11,6 @@ the last mirrored record is searched by its time.
 The log of a site that is down is read from its disk: its broker alone is started, and stopped again.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

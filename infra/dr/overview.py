@@ -4,8 +4,6 @@ It is complete within `VIEW_SECONDS`, whatever hangs: what has not responded by 
 unknown.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime

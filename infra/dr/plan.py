@@ -1,7 +1,5 @@
 """A failover's steps as an operator sees them, the two sites that it is about, and where clients reach the shop."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ It is the same in a planned switchover and after a loss. Between announcing its 
 that only one site writes (ADR 24).
 """
 
-from __future__ import annotations
-
 import time
 
 from confluent_kafka import KafkaException

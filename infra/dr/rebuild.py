@@ -1,8 +1,6 @@
 """Rebuilds a site from the active one while writes continue, with its old disk, which is archived, or without; and
 fails back to it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from contextlib import suppress

@@ -14,8 +14,6 @@ The copies stay until the topics are switched, and the write block until the pro
 call continues where it stopped.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress

@@ -4,8 +4,6 @@ It also says what a repeat of a lost refusal would return now: nothing is sent, 
 state.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ change closes the old layout, shuts every owner out, and opens the new one; the 
 step an interruption hits, the same command continues (docs/adr/0022-scale-out.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -5,8 +5,6 @@ rule; among messages and recorded outcomes, those without a key or outside their
 recorded epochs name no offset and stay valid.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass

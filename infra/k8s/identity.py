@@ -5,8 +5,6 @@ client of the shop reads one file of JSON with both. This makes that file from t
 mounted as well, a second one for its brokers. A renewed secret needs a new pod.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

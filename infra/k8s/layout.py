@@ -5,8 +5,6 @@ first the pods, then this. Fewer slots: first this, then the pods. It does nothi
 continues what an interrupted run began. Only one may run at a time: the Jobs of a service have one name.
 """
 
-from __future__ import annotations
-
 import sys
 
 from confluent_kafka import KafkaException

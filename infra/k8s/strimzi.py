@@ -5,8 +5,6 @@ rights in `kafka/users/`.
 three brokers; the overlay `single` changes the number of replicas of all of them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path

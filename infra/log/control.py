@@ -4,8 +4,6 @@ Every writing function takes the address of the site's broker, beside it or thro
 TimeoutError where the broker does not take the record.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

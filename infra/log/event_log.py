@@ -1,7 +1,5 @@
 """The events topics as the rule of `services/kernel/log/rule.py` reads them: each record with its kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Read models filled from the lake: `events_raw` as batches of decoded events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 

@@ -3,8 +3,6 @@
 A command's position is `topic/partition/offset`, a key's is `<read model>:<key>`. Both can be retried or skipped.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

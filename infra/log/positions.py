@@ -3,8 +3,6 @@
 By time, because two clusters share time: offsets differ between sites, and the mirror keeps timestamps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile

@@ -4,8 +4,6 @@ A broker delays whoever is faster, on average over its window (11 s), and refuse
 quotas, so these two are stated here, for aiokafka (KIP-546; the broker's `AlterClientQuotasRequest.json`, version 0).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ For tools that need a registry; the shop itself reads the lock. Of Apicurio's AP
 converter needs, which reads our events in Kafka Connect.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The broker denies everything else. Its brokers and `admin` are super users, which no rule binds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product

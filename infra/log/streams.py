@@ -1,7 +1,5 @@
 """Streams that stopped, foreign records, and an operator's decision between the records of a stream."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

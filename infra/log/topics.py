@@ -1,7 +1,5 @@
 """The topics: created from `contracts/topics.yaml`, compared with it, and kept safe for acknowledged records."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass

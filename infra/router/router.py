@@ -3,8 +3,6 @@
 It reads both sites' `site.control` all the time. A site that is silent keeps the role that it had.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping

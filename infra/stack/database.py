@@ -1,7 +1,5 @@
 """The step between PostgreSQL and the shop's processes: roles, tables and rights, as the server's superuser."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

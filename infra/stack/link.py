@@ -5,8 +5,6 @@
 both directions.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

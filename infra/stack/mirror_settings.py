@@ -1,7 +1,5 @@
 """The configuration of MirrorMaker2, as a process or in a container: one direction, exactly once, same names."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Two adapters implement it: child processes of this machine (`embedded/platform.p
 (`compose/platform.py`). A process has the same name on both: those of `infra/stack/shop.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Clients have users and passwords (SCRAM-SHA-512), and those of the other site, i
 Brokers, controllers and the start of a site have the authority's certificate for brokers, on listeners of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from contracts.kafka_address import sibling

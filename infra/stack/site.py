@@ -5,8 +5,6 @@ stay; roles (active, passive) change and are in each site's `site.control`. In c
 with their secrets, and have one each inside it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

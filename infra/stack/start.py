@@ -3,8 +3,6 @@
 A site of two starts with a write block unless it proves that it is the active one, or an operator forces it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 

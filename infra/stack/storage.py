@@ -5,8 +5,6 @@ what follows from the accepted ones: events and outcomes, read models (PostgreSQ
 the broker's own topics and compaction, process logs.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass

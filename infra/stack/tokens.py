@@ -1,7 +1,5 @@
 """The issuer of a stack's access tokens: who verifies its tokens, and who sends them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 

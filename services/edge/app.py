@@ -1,7 +1,5 @@
 """Builds the HTTP applications of each process: an API with problem responses and offline docs; health and metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.resources
 from collections.abc import Callable, Iterator, Mapping, Sequence

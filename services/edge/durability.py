@@ -6,8 +6,6 @@ on. An event is recognised by its id, an outcome without an event by its command
 unique, so one that arrives is the mirrored copy of ours, whatever happens to this site afterwards.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Logging of every process: one JSON object per line, on stdout."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

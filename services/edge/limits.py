@@ -3,8 +3,6 @@
 Both are kept in memory, by the token's subject. Without tokens nobody is known, and these limits do not apply.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

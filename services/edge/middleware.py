@@ -1,7 +1,5 @@
 """ASGI middleware of the APIs: what happens to every request before its route, and to its response."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping

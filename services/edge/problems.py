@@ -5,8 +5,6 @@ Every error is returned as `application/problem+json` with a stable `code`. Code
 an outcome raises `Unavailable`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Patterns follow Rust's rules: `$` matches only the end of the text. Money is a d
 micros inside, never a float.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta

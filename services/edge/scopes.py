@@ -1,7 +1,5 @@
 """The scopes of access tokens (docs/reference/tokens.md)."""
 
-from __future__ import annotations
-
 SCOPES = {
     "orders:place": "Place orders as the token's subject",
     "orders:place.any": "Place orders for any customer, and cancel any order",

@@ -1,7 +1,5 @@
 """Serves HTTP in every process: within limits, until SIGTERM or SIGINT."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Environment variables of every process's HTTP side, with the prefix DAYBOOK_; times in seconds."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Any, Self
 

@@ -8,8 +8,6 @@ Before, the principal was no part of the id. For one retry window after the star
 former id too: a repeat of a request from before the upgrade gets the recorded outcome.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -1,7 +1,5 @@
 """The write API of stock: its requests, the commands that they become, and its routes."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI

@@ -1,8 +1,6 @@
 """Inventory only replies to orders, except after a failover: then it asks each order whether its reservation is still
 valid."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """The inventory service: `python -m services.inventory.service api|worker`."""
 
-from __future__ import annotations
-
 from services.inventory.domain.decider import stock_decider
 from services.inventory.domain.state import Stock
 from services.inventory.process import inventory_process

@@ -1,7 +1,5 @@
 """The garbage collector of a process that has made what it keeps."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 

@@ -1,7 +1,5 @@
 """Why a process of the shop ended. docs/reference/exit-codes.md says what each code means and what happens next."""
 
-from __future__ import annotations
-
 EXIT_STOPPED = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2

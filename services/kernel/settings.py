@@ -1,7 +1,5 @@
 """Environment variables that every process of the shop reads, all with the prefix DAYBOOK_; times as named."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The threads of a process that follow something for its whole life."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -5,8 +5,6 @@ is still pending. A shipped order issues them; a return takes units back. The st
 and a command's id follows from its content: a retry is the same command.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeAlias, assert_never
 from uuid import UUID

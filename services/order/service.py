@@ -1,7 +1,5 @@
 """The order service: `python -m services.order.service api|worker`."""
 
-from __future__ import annotations
-
 from services.order.domain.decider import order_decider
 from services.order.domain.state import STATES
 from services.order.process import order_process

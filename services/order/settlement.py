@@ -4,8 +4,6 @@ It reads only keys and headers and skips foreign records. Everything here is bou
 serve gets `placed`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import OrderedDict

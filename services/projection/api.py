@@ -1,7 +1,5 @@
 """The query API: the routes of every read model, and their data sources."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """`python -m services.projection.main project|query|migrate`"""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """The read models of the shop. Each is a folder (fold.py, store.py, api.py, schema.sql) and one line here."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.resources import files
 from typing import Any

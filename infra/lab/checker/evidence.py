@@ -3,8 +3,6 @@
 Foreign records and openings of epochs are no events (`infra/log/event_log.py`): they are left out.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 None of it uses the domain's code.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

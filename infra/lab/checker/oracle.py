@@ -1,8 +1,6 @@
 """The one oracle of stock and money, without code of the domain: the checker applies events to it, the expectation of a
 load the steps of the input."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Administration of a cluster, as an operator does it: its layout, topics, moves, elections and settings in force."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Three brokers in three racks and three separate controllers, as child processes on loopback."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A cluster with the shop on it: the processes of `daybook up`, with three brokers as their log."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import Counter

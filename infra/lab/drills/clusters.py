@@ -1,7 +1,5 @@
 """Switches between two sites that are clusters, while a broker and a controller of the continuing site are dead."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import TypeVar
 

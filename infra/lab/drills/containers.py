@@ -3,8 +3,6 @@
 The shop is checked before, too: on a shop with earlier orders, a drill judges only what it did itself.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the promises that are checked afterwards. The runner starts the clients, injects
 and checks each promise in order. It returns the report.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack

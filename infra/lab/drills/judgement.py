@@ -1,7 +1,5 @@
 """The one judge of every drill: the raw log against its invariants, lost commands, repeats, tokens, equal sites."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The mirror under load: killed again and again beside aborted transactions, cut off, slowed down."""
 
-from __future__ import annotations
-
 import time
 
 from confluent_kafka import KafkaException

@@ -1,7 +1,5 @@
 """The two sites under drill, driven by the commands that an operator types, and the faults that a drill injects."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A drill's report: each promise beside what was measured, for people and for programs."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Clients behind the router: planned switchovers, one after another, of which they see nothing but some 503s."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A site whose disks are gone: the other continues, says what it cannot know, and copies itself to an empty machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection
 from dataclasses import dataclass

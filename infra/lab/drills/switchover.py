@@ -1,7 +1,5 @@
 """Moves that nothing may lose, under load: a planned switchover, and the failback to a site that was lost."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loss of the active site under load, measured: dead, frozen or cut off, also while clients still reach it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

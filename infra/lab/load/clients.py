@@ -3,8 +3,6 @@
 The loader of the real input, the drills, the bench and the tests all send their commands through it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from base64 import urlsafe_b64decode

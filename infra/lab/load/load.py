@@ -1,7 +1,5 @@
 """Clients at work beside a block of code: a steady rate of commands, until the block stops them."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """What the clients of drills and tests send: orders of one to three lines over a few dozen SKUs, and what follows."""
 
-from __future__ import annotations
-
 import heapq
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Clients that send one request again and again and never repeat it: what a user sees meanwhile."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The generator: frozen dataclasses and encoders from the newest schema of every record."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence

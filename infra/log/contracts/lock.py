@@ -1,7 +1,5 @@
 """Schema ids: given once, never changed, never reused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import permutations

@@ -1,7 +1,5 @@
 """The schema files: which exist, which version each one is, in which topics they stand."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator, Mapping

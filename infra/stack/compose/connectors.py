@@ -4,8 +4,6 @@
 worker at DAYBOOK_CONNECT_URL. Exit code 1 where one does not run.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterable, Mapping

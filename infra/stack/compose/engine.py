@@ -1,7 +1,5 @@
 """The Docker engine: `docker compose` for this checkout's shop, its containers, and faults that are always repaired."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

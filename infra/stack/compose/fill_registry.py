@@ -5,8 +5,6 @@ registry numbers new schemas, so they are registered in the order of their ids. 
 schemas: exit code 1.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from typing import Any

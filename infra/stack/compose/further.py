@@ -4,8 +4,6 @@ Compose can run replicas of a service, but does not tell a replica its number: e
 outcomes, of its own. So each is a service of its own, which extends the first one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

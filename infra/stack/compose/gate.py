@@ -5,8 +5,6 @@ connection through whose first request has the password (HTTP Basic, RFC 7617; a
 connection comes from the same client.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from base64 import b64decode

@@ -5,8 +5,6 @@
 a file's form: UTF-8, and the header. After a kill a list may be appended twice: for a SKU the last price counts.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

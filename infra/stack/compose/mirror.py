@@ -4,8 +4,6 @@
 must be no mirror: it removes the file, and the mirror waits for it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from contracts.kafka_address import sibling

@@ -4,8 +4,6 @@
 The user may write the tables of the file DAYBOOK_OFFICE_TABLES, and connect to no other database.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator

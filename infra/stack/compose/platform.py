@@ -4,8 +4,6 @@ The shop's containers are named after its processes, those of the second site wi
 that is held down is listed in the journal of its site's folder, which the mirrors' containers see.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

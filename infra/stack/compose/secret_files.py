@@ -12,8 +12,6 @@ The shop's folder belongs to the owner of the checkout, and nobody else may ente
 readable for all: in its container the reader is another user.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ that it is. Exit code 1 where the broker's topics differ from the catalogue. Wit
 the users, for a broker that somebody else fills.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from typing import Annotated

@@ -3,8 +3,6 @@
 `python -m infra.stack.compose.storage`. Each volume is a folder below DAYBOOK_DISKS.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -1,7 +1,5 @@
 """Kafka as child processes: the nodes of a site (one broker, or brokers in racks and controllers), and MirrorMaker2."""
 
-from __future__ import annotations
-
 import base64
 import os
 import subprocess

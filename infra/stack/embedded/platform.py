@@ -1,7 +1,5 @@
 """The platform of child processes: a supervisor for each site, and its journal."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -5,8 +5,6 @@ API that ends completes its requests first. Brokers read their new certificate a
 step an interruption hits, the same command, or the next start of the sites, sets what the files contain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource

@@ -4,8 +4,6 @@
 Spark cluster (`infra/stack/embedded/spark.py`) runs in the same way. A thread of its own watches the disk.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -5,8 +5,6 @@ twice, so each is idempotent: a command that is already done yields no event, an
 (`Stock.closed`) until the kernel removes it after the retry window.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import Enum
 from typing import assert_never

@@ -1,7 +1,5 @@
 """The stock of one SKU, and its next state after each event. Plain types only: a snapshot is `Stock` in MessagePack."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 

@@ -7,8 +7,6 @@ librdkafka's names and win over all others.
 An address is in clear text, or names the file of an `KafkaIdentity` (`contracts/kafka_address.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ssl import SSLContext, TLSVersion, create_default_context

@@ -5,8 +5,6 @@ its markers. So an outcome may be visible, and acknowledged, whose event is not:
 docs/adr/0042-half-committed-transactions.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 

@@ -5,8 +5,6 @@ inputs. `site.journal`: decisions on records of the log, changes of the active s
 for ever, written by the active site.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence

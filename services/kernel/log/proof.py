@@ -4,8 +4,6 @@ A process that did not run for a while, or whose broker did not, may wake at a s
 again only after a comparison with the other site that began after that gap.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

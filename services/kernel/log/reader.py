@@ -5,8 +5,6 @@ read_committed consumer's partition-EOF event stands at or beyond it. The last r
 markers and aborted data may close the log.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache

@@ -9,8 +9,6 @@ in Spark; `tests/contract/log_rule_cases.py` is the table that tests both.
 - *Event*: `step` says whether it is the next of its stream. If not, the stream has forked: that key stops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum

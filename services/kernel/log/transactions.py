@@ -3,8 +3,6 @@
 While one id's transaction begins, the broker writes the markers of the other's: with one id every begin would wait.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

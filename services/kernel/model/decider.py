@@ -1,7 +1,5 @@
 """The decider: a business rule as a value. Standard library only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce

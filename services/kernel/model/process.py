@@ -1,7 +1,5 @@
 """Process managers: the commands that one aggregate sends to others; and an aggregate as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1

@@ -7,8 +7,6 @@ command, or outcomes, for one entity. It has its own id, key and content, so tha
 alone. It may also be a record of its own: that is how a parked message is sent again.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict

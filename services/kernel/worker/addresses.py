@@ -1,7 +1,5 @@
 """Where one service's worker writes commands and outcomes, and which commands it accepts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any

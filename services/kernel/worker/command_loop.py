@@ -7,8 +7,6 @@
 5. publish the staged entities and outcomes: only now has anything happened.
 """
 
-from __future__ import annotations
-
 import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@ evicted: then only its encoded snapshot is kept, which takes less memory and giv
 through. It is loaded on the next access. `Staged` has what one batch changes, until the commit.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The effects of the batch (events, outcomes, outgoing and parked commands) are co
 to be produced in one transaction; the entities change only when the loop publishes it after the commit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 

@@ -3,8 +3,6 @@
 The same fold restores a slot, keeps a standby warm, and reads an owner's own events back behind its commits.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ A key that had stopped, or about which something was decided since its snapshot,
 event: a decision or newer code may let it go on.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 from contracts.topics import TOPICS

@@ -1,7 +1,5 @@
 """What a partition keeps for one retry window and then forgets: recorded outcomes, and closed steps."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass

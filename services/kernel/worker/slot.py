@@ -7,8 +7,6 @@ and everything is read after that call. What a predecessor committed is in the l
 commit never will be.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ cannot put an old snapshot over a newer one. The watermark says: every change be
 snapshot. In memory, an entity that has not changed from one time to the next is then evicted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time

@@ -4,8 +4,6 @@ The mirrored logs may be cut at different points, so that neither shows what the
 goes out under its old id, before the first new command is executed; executed twice, it changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice

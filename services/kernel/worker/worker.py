@@ -3,8 +3,6 @@
 Any loss of ownership ends the process, visibly: it never goes back from writing to standing by.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """What a worker reports: Prometheus metrics, and whether it is alive and ready."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping

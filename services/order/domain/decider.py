@@ -6,8 +6,6 @@ A return refunds units at the price at which they were sold; if a SKU is in seve
 lines. So an order's refunds never exceed its lines (I8). Charges are not refunded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import assert_never

@@ -12,8 +12,6 @@ Each state keeps only what later commands need: settled orders stay in memory fo
 order it is; None: nobody's in particular.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from sys import intern

@@ -1,7 +1,5 @@
 """Orders whose outgoing commands have waited too long for an outcome, over HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

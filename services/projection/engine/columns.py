@@ -1,7 +1,5 @@
 """Converts rows to columns: one array per column, so that a batch is one statement with `unnest`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any

@@ -1,7 +1,5 @@
 """Which code made a read model's rows: a digest of its fold, its store and its tables."""
 
-from __future__ import annotations
-
 import ast
 import re
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Parked keys: lists and shows them, retries their events, skips an event."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

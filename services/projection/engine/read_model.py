@@ -7,8 +7,6 @@ Two guards together make the rows exact, whatever the source does:
 that cannot be read or applied, parks its key: it and all later events of that key wait, in order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar

@@ -7,8 +7,6 @@ guard       writes the row of its site
 auditor     reads everything: audits, analytics, people
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

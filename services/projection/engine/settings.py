@@ -1,7 +1,5 @@
 """Settings from the environment. Every variable begins with DAYBOOK_."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import Field, SecretStr

@@ -5,8 +5,6 @@ positions in PostgreSQL, and delivers each fetched run of a partition as one `Ba
 `PINNED` lists the private names that it uses; they are checked at start.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Orders over HTTP."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Query

@@ -1,7 +1,5 @@
 """Daily sales over HTTP."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Annotated
 

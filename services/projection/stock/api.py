@@ -1,7 +1,5 @@
 """Stock over HTTP."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import Path, Query

@@ -1,7 +1,5 @@
 """The shop under load while brokers are lost, restarted and added, and while a topic gets more partitions."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ The kinds differ in the order of two steps. At most once: the position first, th
 first, then the position. Exactly once: both in one transaction.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

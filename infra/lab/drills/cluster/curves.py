@@ -1,7 +1,5 @@
 """The effect of batching, compression and record size on throughput and latency, as figures and as charts."""
 
-from __future__ import annotations
-
 import lzma
 import time
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What a slow follower costs the writers of its leader, and what large segments cost a broker after a crash."""
 
-from __future__ import annotations
-
 import time
 
 from infra.base.errors import NotReady

@@ -1,7 +1,5 @@
 """Consumer groups: a projection worker dies and a spare takes over; the delay of a group's first rebalance."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The shop under load while controllers are lost, down to no quorum, and while a broker loses its disk."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

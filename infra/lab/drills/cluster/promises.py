@@ -1,7 +1,5 @@
 """What the drills of a cluster have in common: their rigs, their topics, and the promises that each of them makes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Numbered records: written with a given `acks`, recorded as they are acknowledged, and counted in the log."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The promises of replicas: which writes survive a leader, which replica may lead, and which one serves readers."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping

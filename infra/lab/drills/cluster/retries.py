@@ -1,7 +1,5 @@
 """What a producer does when the cluster does not respond: retries that double, a full buffer, an unknown topic."""
 
-from __future__ import annotations
-
 import time
 from contextlib import ExitStack
 

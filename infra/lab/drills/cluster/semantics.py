@@ -1,7 +1,5 @@
 """At most once, at least once, exactly once: a copying process is killed; what it lost and duplicated is counted."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

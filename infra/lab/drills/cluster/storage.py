@@ -1,7 +1,5 @@
 """The limits of a log: retention by time and size, compaction, the largest order, and a quota on a client."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
