@@ -10,7 +10,15 @@ from infra.base.settings import INSECURE, StackSettings
 from infra.cli.output import fail, notes, results
 from infra.log.control import SiteSilent, read_site
 from infra.log.streams import stream_lines
-from infra.stack.compose.engine import active_services, await_fine, compose, containers, keep_two_sites
+from infra.stack.compose.engine import (
+    EngineFailed,
+    active_services,
+    await_fine,
+    compose,
+    containers,
+    keep_two_sites,
+    not_fine,
+)
 from infra.stack.embedded.kafka import kept_cluster_id
 from infra.stack.shop import database_url
 from infra.stack.storage import Space
@@ -32,7 +40,12 @@ def up(settings: StackSettings, sites: int, brokers: int, *, insecure: bool) -> 
         kept_cluster_id(settings.home)
     decide_security(settings, insecure=insecure)
     keep_two_sites(settings, sites)
-    compose(settings, "up", "--detach", "--build", "--quiet-pull")
+    try:
+        compose(settings, "up", "--detach", "--build", "--quiet-pull")
+    except EngineFailed:
+        if ended := [own for own in containers(settings) if own.state == "exited" and own.exit_code]:
+            raise not_fine(ended) from None
+        raise
     await_fine(settings, active_services(settings))
 
 

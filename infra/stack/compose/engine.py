@@ -157,31 +157,36 @@ def await_fine(settings: StackSettings, services: Collection[str]) -> None:
     engine starts it again. Raises EngineFailed.
     """
 
-    def not_fine() -> list[Container]:
+    def unhealthy_now() -> list[Container]:
         unhealthy = [own for own in containers(settings) if own.service in services and not own.fine]
         if ended := [container for container in unhealthy if container.state == "exited"]:
-            raise _not_fine(ended)
+            raise not_fine(ended)
         return unhealthy
 
     wait_until(
-        not_fine,
+        unhealthy_now,
         "all containers are healthy",
         START_SECONDS,
         enough=lambda unhealthy: not unhealthy,
         every=PAUSE_SECONDS,
-        error=lambda late: _not_fine(late.last),
+        error=lambda late: not_fine(late.last),
     )
 
 
-def _not_fine(unhealthy: Sequence[Container]) -> EngineFailed:
+def not_fine(unhealthy: Sequence[Container]) -> EngineFailed:
+    """Which containers are not fine, and why, as far as they say it."""
     named = ", ".join(f"{container.service} is {_state(container)}" for container in unhealthy)
     return EngineFailed(f"{named}: `./daybook --stack compose logs {unhealthy[0].service}` says more")
 
 
 def _state(container: Container) -> str:
-    """Its health or state, and what its health check printed last."""
-    checks = (_inspect(container.name)["State"].get("Health") or {}).get("Log") or [{}]
-    reason = str(checks[-1].get("Output", "")).strip()
+    """Its health or state, and what its health check printed last, or it itself before it ended."""
+    if container.state == "exited":
+        printed = _call(("docker", "logs", "--tail", "1", container.name), seconds=CALL_SECONDS)
+        reason = (printed.stdout + printed.stderr).strip()
+    else:
+        checks = (_inspect(container.name)["State"].get("Health") or {}).get("Log") or [{}]
+        reason = str(checks[-1].get("Output", "")).strip()
     return (container.health or container.state) + (f" ({reason})" if reason else "")
 
 
@@ -214,7 +219,6 @@ def _call(
             stdout=None if shown else subprocess.PIPE,
             stderr=None if shown else subprocess.PIPE,
             text=True,
-            check=False,
             timeout=seconds,
             # Ctrl-C in a terminal goes to all of its processes; one whose output is captured must finish
             start_new_session=not shown,
