@@ -13,7 +13,7 @@ import fastavro
 import pyarrow as pa
 
 from analytics.errors import AnalyticsError
-from contracts.lock import Lock, load_lock
+from contracts.lock import Lock, load_lock, plain
 from contracts.records import RECORDS
 from contracts.upcasters import Record, upcast
 
@@ -72,19 +72,7 @@ def upcast_batches(
 
 @cache
 def _schema(schema_id: int) -> Any:
-    return fastavro.parse_schema(_without_logical_types(load_lock().schema(schema_id)))
-
-
-def _without_logical_types(schema: Any) -> Any:
-    match schema:
-        case dict():
-            return {
-                name: _without_logical_types(part) for name, part in schema.items() if name != "logicalType"
-            }
-        case list():
-            return [_without_logical_types(part) for part in schema]
-        case _:
-            return schema
+    return fastavro.parse_schema(plain(load_lock().schema(schema_id)))
 
 
 @cache

@@ -6,12 +6,11 @@ kafka ─► log (headers as columns, `fault`) ─┬─► events      every en
 
 log_rule.py decides what counts, once for the whole log: so the log is read twice, unless it is kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
-import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -140,9 +139,5 @@ def json_text(option: object) -> str:
 def upcasted_to(shape: DataFrame, rows: DataFrame) -> DataFrame:
     """Records of older schemas in the `shape` of the newest, and `undecodable`."""
     result = StructType([*shape.schema.fields]).add("undecodable", BooleanType())
-    batches = partial(_upcast, schema=to_arrow_schema(result, timezone="UTC"))
+    batches = partial(upcast_batches, schema=to_arrow_schema(result, timezone="UTC"), kept=ENVELOPE)
     return rows.select(*ENVELOPE, "value").mapInArrow(batches, result)
-
-
-def _upcast(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    return upcast_batches(batches, schema, ENVELOPE)

@@ -117,3 +117,14 @@ def read_lock(path: Path) -> Lock:
 def load_lock() -> Lock:
     """Returns the committed lock; reads it once."""
     return read_lock(ROOT / "schemas.lock.json")
+
+
+def plain(schema: Any) -> Any:
+    """The schema without logical types: fastavro would make slow objects of plain integers."""
+    match schema:
+        case dict():
+            return {name: plain(part) for name, part in schema.items() if name != "logicalType"}
+        case list():
+            return [plain(part) for part in schema]
+        case _:
+            return schema

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
 from services.edge.json_logs import configure_logging
 from services.edge.settings import ApiSettings
+from services.kernel.model.decider import Command, Event, State
 from services.kernel.model.process import Aggregate
 from services.kernel.settings import ProcessSettings, WorkerSettings
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 2.0
 
-Command = TypeVar("Command")
-State = TypeVar("State")
-Event = TypeVar("Event")
 Settings = TypeVar("Settings", bound=ProcessSettings)
 
 

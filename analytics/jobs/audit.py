@@ -16,8 +16,7 @@ from analytics.terminal import Console
 
 def run(
     expectation: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="What the loader expects (JSON lines)."),
+        Path | None, typer.Option(exists=True, dir_okay=False, help="What the loader expects (JSON lines).")
     ] = None,
     wait: Annotated[float, typer.Option(help="Seconds for the read models to catch up.")] = 60,
     out: Annotated[

@@ -2,11 +2,9 @@
 
 At its end it waits for Spark's JVM, which may store the classes that it has loaded (`make spark` makes it do so)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -37,14 +35,10 @@ def _work(session: SparkSession, folder: Path) -> None:
     sums.write.format("delta").save(str(folder / "delta"))
     written = session.read.format("delta").load(str(folder / "delta"))
     joined = rows.join(written, "key").mapInArrow(
-        _same, "id long, key long, at timestamp, sum long, last timestamp"
+        lambda batches: batches, "id long, key long, at timestamp, sum long, last timestamp"
     )
     joined.sort("id").write.parquet(str(folder / "parquet"))
     session.read.parquet(str(folder / "parquet")).toArrow()
-
-
-def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
 
 
 if __name__ == "__main__":

@@ -98,8 +98,7 @@ def run(names: Sequence[str], selection: Selection, out: Location, settings: Ana
     if selection.lake is None:
         check_log(selection.kafka, EVENT_TOPICS)
     arguments.report_step("starting Spark")
-    session = open_session("marts", settings)
-    publish(session, names, selection, commits, out)
+    publish(open_session("marts", settings), names, selection, commits, out)
 
 
 def publish(
@@ -183,8 +182,7 @@ def make(
     marts: Annotated[list[str] | None, typer.Argument(parser=_mart, metavar="[mart]...")] = None,
     *,
     out: Annotated[
-        str,
-        typer.Option(parser=arguments.writable, metavar="DIR", help="A folder or URI for the tables."),
+        str, typer.Option(parser=arguments.writable, metavar="DIR", help="A folder or URI for the tables.")
     ],
     source: Annotated[Literal["log", "lake"], typer.Option("--from")] = "log",
     lake: Annotated[str, typer.Option(help="The lake's folder or URI; default: DAYBOOK_LAKE.")] = "",

@@ -10,15 +10,7 @@ from deltalake.exceptions import DeltaError
 
 from analytics.delta import Location, table
 from analytics.envelope import POSITION, event_types
-from analytics.lake.tables import (
-    COMMITS,
-    LOST,
-    RAW,
-    copy_of,
-    read_commits,
-    read_exceptions,
-    table_name,
-)
+from analytics.lake.tables import COMMITS, LOST, RAW, copy_of, read_commits, read_exceptions, table_name
 from analytics.log_rule import EXCEPTION, stops
 from analytics.offsets import flat
 from contracts.lock import load_lock

@@ -154,8 +154,7 @@ def _prove(book: Book, settings: StackSettings) -> int:
     expectation = write_expectation(expected, settings).absolute()
     _chapter("The audit: the log, the read models, Spark, and the loaded data")
     arguments = ["--expectation", str(expectation), "--out", str(home / "audit")]
-    code = run_job("analytics.jobs.audit", arguments, settings)
-    return code or int(bool(differing))
+    return run_job("analytics.jobs.audit", arguments, settings) or int(bool(differing))
 
 
 def _show_next_steps(settings: StackSettings) -> None:

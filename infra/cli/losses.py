@@ -45,8 +45,7 @@ def show_report(
     except (*FAILURES, OSError) as reason:
         fail(str(reason))
     if as_json:
-        exported = {**msgspec.to_builtins(report), "totals": totals(report)}
-        print_json(exported)
+        print_json({**msgspec.to_builtins(report), "totals": totals(report)})
     elif as_csv:
         for line in csv_lines(entry for entry in entries if entry.loss.acknowledged):
             results.print(line)
@@ -184,5 +183,4 @@ def _choose(
 
 
 def _print_decision(entry: ReconStanding) -> None:
-    text = f"{entry.loss.command_id} of {entry.loss.subject}: {_now(entry)}"
-    notes.print(text)
+    notes.print(f"{entry.loss.command_id} of {entry.loss.subject}: {_now(entry)}")

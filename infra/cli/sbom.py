@@ -159,11 +159,8 @@ def _images(root: Path) -> Iterator[dict[str, Any]]:
 class _Compose(yaml.SafeLoader):
     """Compose has tags of its own, such as `!reset`; their values are not needed here."""
 
-    def without_value(self, _suffix: str, _node: yaml.Node) -> None:
-        return None
 
-
-_Compose.add_multi_constructor("!", _Compose.without_value)
+_Compose.add_multi_constructor("!", lambda *_: None)
 
 
 def _component(kind: str, name: str, version: str, purl: str) -> dict[str, Any]:

@@ -49,8 +49,7 @@ def list_streams(kafka: Kafka = "", database_url: DatabaseUrl = "", as_json: AsJ
         count = query(url, foreign_count)
         foreign = query(url, lambda connection: foreign_records(connection, SHOWN))
     if as_json:
-        view = {"stopped": stopped, "foreign_count": count, "foreign": foreign}
-        print_json(view)
+        print_json({"stopped": stopped, "foreign_count": count, "foreign": foreign})
         return
     if stopped:
         results.print(_stopped(stopped))

@@ -231,8 +231,7 @@ def last_data(bootstrap: str, topics: Sequence[str]) -> dict[Partition, int]:
     """
     ends = ends_by_partition(bootstrap, topics)
     last, span, until = dict[Partition, int](), TAIL, time.monotonic() + SECONDS
-    consumer = clients.reader(bootstrap, {"fetch.wait.max.ms": 10})
-    try:
+    with clients.reader(bootstrap, {"fetch.wait.max.ms": 10}) as consumer:
         while ends:
             consumer.assign([TopicPartition(*at, max(0, end - span)) for at, end in ends.items()])
             reading = set(ends)
@@ -245,6 +244,4 @@ def last_data(bootstrap: str, topics: Sequence[str]) -> dict[Partition, int]:
                         reading.discard(partition)
             ends = {at: end for at, end in ends.items() if at not in last and end > span}
             span *= 10
-    finally:
-        consumer.close()
     return last

@@ -210,11 +210,7 @@ def open_incident(settings: StackSettings) -> Incident:
 
 
 def fail_back(
-    settings: StackSettings,
-    lost: str,
-    rebuilding: Rebuilding | None,
-    timeout: float = 60.0,
-    show: Show = lambda _: None,
+    settings: StackSettings, lost: str, rebuilding: Rebuilding | None, timeout: float, show: Show
 ) -> Failback:
     """Rebuild the site `lost`, unless that is done, and switch over to it. Raises NotDone.
 

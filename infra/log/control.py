@@ -6,6 +6,7 @@ TimeoutError where the broker does not take the record.
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -116,8 +117,7 @@ def stand_down(bootstrap: str, site: str, epoch: int) -> None:
 
 def fence_slots(bootstrap: str) -> None:
     """Fence the writer of each of the site's slots, and end its open transaction."""
-    control = read_control(bootstrap)
-    _fence(bootstrap, *map(control.layout, SERVICES))
+    _fence(bootstrap, *map(read_control(bootstrap).layout, SERVICES))
 
 
 def change_layout(bootstrap: str, service: str, slots: int) -> SlotLayout:
@@ -161,13 +161,10 @@ def _settle(bootstrap: str, layout: SlotLayout) -> None:
     """End what the slots left undecided: no worker starts again with these ids and these partitions (ADR 9)."""
     topics, existing = TOPICS[layout.service], partitions_by_topic(bootstrap)
     consumed = [TopicPartition(topic, number, 0) for topic in topics.inputs for number in existing[topic]]
-    consumer = commands_consumer(bootstrap, f"{layout.service}-workers")
-    try:
+    with commands_consumer(bootstrap, f"{layout.service}-workers") as consumer:
         reads = {"offsets": consumed, "group": consumer.consumer_group_metadata()}
         slots = [slot._replace(**reads) for slot in fenced_slots(bootstrap, layout, existing)]
         settle(bootstrap, slots, read_control(bootstrap).role.epoch)
-    finally:
-        consumer.close()
 
 
 def fenced_slots(
@@ -212,10 +209,8 @@ class SiteSilent(DaybookError, TimeoutError):
 
 def read_site(bootstrap: str, seconds: float = READ_SECONDS) -> Control:
     """The site's control records, read once. Raises SiteSilent where they cannot be read within `seconds`."""
-    source = ControlSource(bootstrap)
-    try:
-        return source.read(seconds)
-    except NotKnown as error:
-        raise SiteSilent(str(error)) from error
-    finally:
-        source.close()
+    with closing(ControlSource(bootstrap)) as source:
+        try:
+            return source.read(seconds)
+        except NotKnown as error:
+            raise SiteSilent(str(error)) from error

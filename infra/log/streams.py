@@ -14,16 +14,7 @@ from infra.log.database import in_database
 from infra.log.event_log import decoded
 from services.kernel.log.control import read_journal, write_journal
 from services.kernel.log.reader import partitions_of, read_to_end
-from services.kernel.log.rule import (
-    OPENING_KEY,
-    REASONS,
-    STREAMS,
-    Foreign,
-    Journal,
-    Reading,
-    Step,
-    digest_of,
-)
+from services.kernel.log.rule import OPENING_KEY, REASONS, STREAMS, Foreign, Journal, Reading, Step, digest_of
 from services.kernel.record.codec import decode
 from services.kernel.record.envelope import Malformed, Metadata, now_micros, partition_of, read_headers
 from services.projection.engine.parked_keys import parked_keys

@@ -20,7 +20,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainT
 from services.edge.identity import TOKENS, Identity
 from services.edge.limits import RATE_LIMITED, Limits, rate_headers
 from services.edge.middleware import AddedHeaders, ReadMethods
-from services.edge.problems import EDGE, ProblemDocument, documented, exception_handlers, invalid
+from services.edge.problems import EDGE, HANDLERS, ProblemDocument, documented, invalid
 from services.edge.settings import LimitSettings, TokenSettings
 
 NotReady = Callable[[], str | None]
@@ -94,7 +94,7 @@ def _bare(routers: Sequence[APIRouter], title: str, about: str, lifespan: Lifesp
         redoc_url=None,
         redirect_slashes=False,  # the redirect would name whatever Host the client sent
         lifespan=lifespan,
-        exception_handlers=exception_handlers(),
+        exception_handlers=HANDLERS,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # structlog and Prometheus are enough
     )
     app.add_middleware(ReadMethods)

@@ -212,15 +212,12 @@ class PeerLog:
     def _follow(self) -> None:
         """Returns when the connection is lost."""
         lost = threading.Event()
-        consumer = clients.follower(self._bootstrap, options={"error_cb": lambda _: lost.set()})
-        try:
+        with clients.follower(self._bootstrap, options={"error_cb": lambda _: lost.set()}) as consumer:
             consumer.assign(self._beginning(consumer))
             self._call(self._ready.set)
             while not (self._stopping.is_set() or lost.is_set()):
                 if marks := list(_marks(what_is_there(consumer, 500, 0.1))):
                     self._call(self._arrived, marks)
-        finally:
-            consumer.close()
 
     def _beginning(self, consumer: Consumer) -> list[TopicPartition]:
         """The ends of what is committed; with a loss budget, what is as young as the oldest missing event. Raises

@@ -25,7 +25,7 @@ from services.edge.settings import ApiSettings
 from services.kernel.log import clients
 from services.kernel.log.control import CONTROL, Control
 from services.kernel.log.proof import SiteProver
-from services.kernel.log.reader import high_watermarks
+from services.kernel.log.reader import high_watermarks, what_is_there
 from services.kernel.record.codec import Undecodable, decode, encode
 from services.kernel.record.envelope import Headers, Metadata, ReplyAddress, write_headers
 
@@ -331,21 +331,15 @@ class OutcomeReader:
                 stopping.wait(1)
 
     def _read(self, stopping: threading.Event) -> None:
-        consumer = clients.reader(self._bootstrap)
-        try:
+        with clients.reader(self._bootstrap) as consumer:
             self._assign(consumer)
             while not stopping.is_set():
-                first = consumer.poll(0.2)
-                if first is None:
-                    continue
-                records = [first, *consumer.consume(500, 0)]
+                records = what_is_there(consumer, 500, 0.2)
                 outcomes = [outcome for record in records for outcome in self._outcomes_of(record)]
                 if outcomes:
                     self._on_outcomes(outcomes)
                 if not self._unread:
                     self.not_ready = None
-        finally:
-            consumer.close()
 
     def _assign(self, consumer: Consumer) -> None:
         """Starts at the current end of the outcomes: later commands have later outcomes."""

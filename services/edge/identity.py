@@ -179,8 +179,7 @@ class Identity:
     def _cache(self, digest: bytes, principal: Principal, seconds: float) -> None:
         if len(self._verified) >= CACHED_TOKENS:
             self._verified.clear()
-        until = time.monotonic() + min(CACHE_SECONDS, seconds)
-        self._verified[digest] = (until, principal)
+        self._verified[digest] = (time.monotonic() + min(CACHE_SECONDS, seconds), principal)
 
     async def _claims(self, token: bytes, keys: PublicKeys) -> dict[str, Any]:
         """Returns the claims of a valid token. Raises `Problem`."""

@@ -1,7 +1,7 @@
 """Problems (RFC 9457): the error responses of every API.
 
 Every error is returned as `application/problem+json` with a stable `code`. Code below a handler raises
-`Problem`; `exception_handlers()` turns it, and every error of the framework, into a response. A command without
+`Problem`; `HANDLERS` turn it, and every error of the framework, into a response. A command without
 an outcome raises `Unavailable`.
 """
 
@@ -211,17 +211,6 @@ def documented(*kinds: Mapping[str, Code]) -> dict[int | str, dict[str, Any]]:
     return responses
 
 
-def exception_handlers() -> dict[Any, Handler]:
-    """Returns the `exception_handlers` of an application."""
-    return {
-        Problem: _problem_raised,
-        RequestValidationError: _request_invalid,
-        HTTPException: _framework_refused,
-        ClientDisconnect: _client_disconnected,
-        Exception: _unexpected,
-    }
-
-
 async def _problem_raised(request: Request, error: Problem) -> Response:
     if error.status in LOGGED:
         log_refusal(request.scope, error)
@@ -265,6 +254,15 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     headers = {"X-Correlation-Id": correlation_id} if correlation_id else None
     detail = "the failure is in the log of this process"
     return Problem(500, "internal_error", detail, headers=headers).response()
+
+
+HANDLERS: dict[Any, Handler] = {
+    Problem: _problem_raised,
+    RequestValidationError: _request_invalid,
+    HTTPException: _framework_refused,
+    ClientDisconnect: _client_disconnected,
+    Exception: _unexpected,
+}
 
 
 def invalid_request(errors: Sequence[Any]) -> Problem:

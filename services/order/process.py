@@ -174,11 +174,6 @@ def deadline(order: Order) -> int | None:
     return order.settle_by if isinstance(order, Placed) else None
 
 
-def expire(order_id: str, now: int) -> ExpireOrder:
-    """Returns the command that expires an order; `now` is at or after the deadline."""
-    return ExpireOrder(order_id, now)
-
-
 def is_open(order: Order) -> bool:
     """Tells whether `pending` returns any command."""
     match order:
@@ -197,7 +192,7 @@ order_process: Process[Order, OrderEvent] = Process(
     pending=pending,
     record=record,
     deadline=deadline,
-    expire=expire,
+    expire=ExpireOrder,
     is_open=is_open,
     again=again,
     claims=claims,

@@ -15,8 +15,9 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from contracts.order.events import OrderCancelled, OrderConfirmed, OrderExpired, OrderRejected
 from services.kernel.log import clients
-from services.kernel.log.reader import high_watermarks, partitions_of
+from services.kernel.log.reader import high_watermarks, partitions_of, what_is_there
 from services.kernel.log.rule import Event, Journal, kind_of_message
+from services.kernel.record.codec import sound
 
 TOPIC = "order.events"
 MAX_WATCHED = 1000
@@ -119,11 +120,8 @@ class _Tail:
 
     def _run(self) -> None:
         try:
-            consumer = clients.follower(self._bootstrap)
-            try:
+            with clients.follower(self._bootstrap) as consumer:
                 self._follow(consumer)
-            finally:
-                consumer.close()
         except (KafkaException, KeyError) as error:  # KeyError: the topic is not there, or not to be seen
             self._loop.call_soon_threadsafe(self._failed, error)
 
@@ -133,10 +131,7 @@ class _Tail:
         consumer.assign([TopicPartition(TOPIC, partition, end) for partition, end in ends.items()])
         self._loop.call_soon_threadsafe(self._ready)
         while not self.stopping.is_set():
-            first = consumer.poll(0.2)
-            if first is None:
-                continue
-            records = [first, *consumer.consume(500, 0)]
+            records = what_is_there(consumer, 500, 0.2)
             settlements = list(_settlements(records, len(partitions), self._owner.epoch()))
             if settlements and not self.stopping.is_set():
                 self._loop.call_soon_threadsafe(self._owner.on_settlements, settlements)
@@ -152,11 +147,7 @@ class _Tail:
 
 
 def _settlements(records: Iterable[Message], partitions: int, epoch: int) -> Iterable[tuple[str, Settlement]]:
-    for record in records:
-        if (error := record.error()) is not None:
-            if not error.retriable():
-                raise KafkaException(error)
-            continue
+    for record in sound(records):
         kind = kind_of_message(record, partitions, epoch, NO_DECISIONS)
         if isinstance(kind, Event) and kind.metadata.type in STATUS_OF:
             meta = kind.metadata

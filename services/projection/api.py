@@ -68,7 +68,7 @@ def query_app(settings: QuerySettings) -> FastAPI:
             return "not connected to PostgreSQL"
         if site_status.silent() > QUERY_SECONDS:
             return "PostgreSQL does not respond"
-        return lag.stalled()
+        return lag.stalled
 
     app = application(
         routers(),

@@ -68,13 +68,9 @@ def run_tool(main: str, address: str, *arguments: str, to: str = "server", jars:
         where = (f"--bootstrap-{to}", bootstrap_of(address), "--command-config", options)
         command = [*java, "-cp", classpath(jars), *main.split(), *where, *arguments]
         try:
+            environment = kafka_environment()
             done = subprocess.run(
-                command,
-                env=kafka_environment(),
-                capture_output=True,
-                text=True,
-                timeout=TOOL_SECONDS,
-                check=False,
+                command, env=environment, capture_output=True, text=True, timeout=TOOL_SECONDS
             )
         except subprocess.TimeoutExpired as slow:
             raise ToolFailed(f"{name} took longer than {TOOL_SECONDS:.0f} s") from slow

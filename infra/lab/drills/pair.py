@@ -109,7 +109,6 @@ class Pair:
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS,
-            check=False,
         )
         if process.returncode != 0:
             output = f"{process.stdout}{process.stderr}".strip()

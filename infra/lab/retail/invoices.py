@@ -39,9 +39,9 @@ class SheetRow:
     country: str
 
 
-def read_rows(path: Path = RETAIL_CSV) -> Iterator[SheetRow]:
+def read_rows() -> Iterator[SheetRow]:
     """Every row of the file, in the file's order. Raises UnreadableRow."""
-    with lzma.open(path, "rt", encoding="utf-8", newline="") as file:
+    with lzma.open(RETAIL_CSV, "rt", encoding="utf-8", newline="") as file:
         for record in csv.DictReader(file):
             yield parse(record)
 

@@ -82,7 +82,7 @@ def _run_spark(archive: ClassArchive) -> None:
     with _storing(archive) as options:
         environment = os.environ | spark_environment() | {"SPARK_SUBMIT_OPTS": " ".join([*options, *QUICK])}
         done = subprocess.run(
-            job, env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+            job, env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
         )
         if done.returncode:
             raise NotReady(f"Spark: {done.stderr.strip().splitlines()[-1]}")
@@ -95,7 +95,7 @@ def _storing(archive: ClassArchive) -> Iterator[list[str]]:
     if archive.base is not None and not archive.base.exists():
         with replaced_at_once(archive.base) as fresh:
             dump = [str(find_java().executable), "-Xshare:dump", f"-XX:SharedArchiveFile={fresh}"]
-            subprocess.run(dump, capture_output=True, check=False)
+            subprocess.run(dump, capture_output=True)
             if not fresh.exists():
                 raise NotReady("this JVM stores no classes")
     with replaced_at_once(archive.file) as fresh:

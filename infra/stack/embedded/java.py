@@ -170,8 +170,7 @@ def _major_version(home: Path) -> int:
 
 
 def _printed_version(home: Path) -> str:
-    printed = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, check=False)
-    return printed.stderr
+    return subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True).stderr
 
 
 def _link_runtime(runtime: Path, into: Path, java_script: str) -> None:

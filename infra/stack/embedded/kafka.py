@@ -213,9 +213,7 @@ class Node:
         command.insert(1, "-XX:TieredStopAtLevel=1")
         command += [f"--cluster-id={self.cluster_id}", "-c", str(properties)]
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=FORMAT_SECONDS
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_SECONDS)
         except subprocess.TimeoutExpired as slow:
             raise NotReady(
                 f"formatting the storage of {self.name} took over {FORMAT_SECONDS:.0f} s"

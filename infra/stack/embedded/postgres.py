@@ -140,7 +140,6 @@ def _initialise(server: PostgresPlace, account: DatabaseAccount) -> None:
         command,
         capture_output=True,
         text=True,
-        check=False,
         env=_environment(),
         user=account.user,
         group=account.user,

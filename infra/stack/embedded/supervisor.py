@@ -114,7 +114,8 @@ class Housekeeping:
         self.storage = site_storage(settings)
         every = [name for kind in (*members, "supervisor") for name in instances(kind, MOST)]
         self._logs = [log_file(settings, name) for name in every]
-        self._recorded, self._bootstrap = False, ""
+        self._recorded = False
+        self.bootstrap = ""  # of a broker that has `site.control`, which gets a block when space is short
         self._over = threading.Event()
 
     def start(self) -> None:
@@ -122,10 +123,6 @@ class Housekeeping:
 
     def stop(self) -> None:
         self._over.set()
-
-    def site_opened(self, bootstrap: str) -> None:
-        """From now on the broker has `site.control`, which gets a block when space is short."""
-        self._bootstrap = bootstrap
 
     def record(self, journal: StackJournal) -> str:
         """Record when space gets short and when there is enough again. Returns that event, else nothing."""
@@ -142,7 +139,7 @@ class Housekeeping:
 
     def look(self) -> None:
         """Once: the disk, and the sizes of the logs."""
-        self.storage.look(self._bootstrap)
+        self.storage.look(self.bootstrap)
         for log in self._logs:
             rotate(log, written=True)
 
@@ -219,7 +216,7 @@ class Supervisor:
                 open_site(self._settings, self._journal, lambda: self._stop_requested)
                 if self._stop_requested:
                     raise StopRequested
-                self._house.site_opened(self._settings.kafka)
+                self._house.bootstrap = self._settings.kafka
                 self._open = True
                 self._scale()
         self._phase = Phase.RUNNING

@@ -112,13 +112,10 @@ def newest_times(bootstrap: str, topic: str) -> list[int]:
 def offsets_at(bootstrap: str, topic: str, moment: int, timeout: float = 30) -> Positions:
     """In each partition the first record that is not older than `moment` (ms); its end where none is."""
     partitions = partitions_of(bootstrap, topic, timeout)
-    consumer = clients.reader(bootstrap)
-    try:
+    with clients.reader(bootstrap) as consumer:
         targets = [TopicPartition(topic, number, moment) for number in partitions]
         results = consumer.offsets_for_times(targets, timeout)
         ends = [consumer.get_watermark_offsets(at, timeout)[1] for at in targets]
-    finally:
-        consumer.close()
     return {at.partition: at.offset if at.offset >= 0 else end for at, end in zip(results, ends, strict=True)}
 
 
@@ -144,12 +141,9 @@ def read_to_end(
     if not todo:
         return
     isolation = {"isolation.level": "read_committed" if committed_only else "read_uncommitted"}
-    consumer = clients.reader(bootstrap, isolation | {"fetch.wait.max.ms": 10})
-    try:
+    with clients.reader(bootstrap, isolation | {"fetch.wait.max.ms": 10}) as consumer:
         consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in todo])
         yield from _drain(consumer, todo, reach, timeout, until)
-    finally:
-        consumer.close()
 
 
 def _drain(

@@ -3,13 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
-from services.kernel.model.decider import Decider
-
-Command = TypeVar("Command")
-State = TypeVar("State")
-Event = TypeVar("Event")
+from services.kernel.model.decider import Command, Decider, Event, State
 
 
 class OutgoingCommand(NamedTuple):

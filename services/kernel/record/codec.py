@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException, Message
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from contracts.kernel.records import InboxBatch, InboxGroup, InboxMessage
-from contracts.lock import load_lock
+from contracts.lock import load_lock, plain
 from contracts.records import ENCODERS, RECORDS
 from contracts.topics import INBOXES
 from contracts.upcasters import upcast
@@ -118,18 +118,7 @@ def _reader(number: int) -> tuple[Any, bool, Callable[[dict[str, Any]], Any]]:
 
 @cache
 def _schema(number: int) -> Any:
-    return parse_schema(_plain(load_lock().schema(number)))
-
-
-def _plain(schema: Any) -> Any:
-    """Without logical types: fastavro would make slow objects of plain integers."""
-    match schema:
-        case dict():
-            return {name: _plain(part) for name, part in schema.items() if name != "logicalType"}
-        case list():
-            return [_plain(part) for part in schema]
-        case _:
-            return schema
+    return parse_schema(plain(load_lock().schema(number)))
 
 
 def _parts(record: type) -> Iterator[tuple[str, bool, Callable[[dict[str, Any]], Any] | None]]:

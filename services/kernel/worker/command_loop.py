@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
 import structlog
 from confluent_kafka import Message, TopicPartition
@@ -20,6 +20,7 @@ from confluent_kafka import Message, TopicPartition
 from contracts.kernel.records import Answer, OutcomeBatch
 from contracts.topics import TOPICS
 from services.kernel.log.transactions import Aborted, produce_all
+from services.kernel.model.decider import Command, Event, State
 from services.kernel.model.process import OutgoingCommand
 from services.kernel.record.codec import MOST_MESSAGES, Record, encode
 from services.kernel.record.envelope import now_micros, uuid7, write_headers
@@ -27,10 +28,6 @@ from services.kernel.worker.entities import Entity, Staged
 from services.kernel.worker.execution import Executor
 from services.kernel.worker.slot import Inputs, Slot
 from services.kernel.worker.worker_metrics import ABORTED, WorkerMetrics
-
-Command = TypeVar("Command")
-State = TypeVar("State")
-Event = TypeVar("Event")
 
 MAX_BATCH = MOST_MESSAGES  # commands; the last record of a batch may contain more
 MAX_EFFECTS = 10_000  # events and commands of one transaction: an order of a thousand lines sends a thousand

@@ -6,16 +6,15 @@ through. It is loaded on the next access. `Staged` has what one batch changes, u
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
 from contracts.kernel.records import Outcome, ParkedCommand, Remembered
 from services.kernel.log.rule import FIRST_EPOCH
-from services.kernel.model.decider import forget_nothing
+from services.kernel.model.decider import State, forget_nothing
 from services.kernel.record.codec import MessageGroup
 from services.kernel.record.envelope import AuthContext, Headers, Metadata
 from services.kernel.worker.retry_window import ClosedSteps, RetryWindow, Window
 
-State = TypeVar("State")
 # In place of an expected version: the entity must exist; nothing matches (a weak entity tag never does).
 ANY_VERSION, NO_VERSION = -1, -2
 

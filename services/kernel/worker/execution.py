@@ -5,14 +5,14 @@ to be produced in one transaction; the entities change only when the loop publis
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from confluent_kafka import Message
 
 from contracts.kernel.records import Header, Outcome, OutcomeBatch, ParkedCommand, Remembered
 from contracts.topics import TOPICS
 from services.kernel.log.control import Phase
-from services.kernel.model.decider import Refused
+from services.kernel.model.decider import Command, Event, Refused, State
 from services.kernel.model.process import Aggregate, Reply
 from services.kernel.record.codec import (
     MessageGroup,
@@ -27,9 +27,6 @@ from services.kernel.record.envelope import LARGEST_NUMBER, UNKNOWN, Malformed, 
 from services.kernel.worker.addresses import LaterEpoch, Routing, answerable, later_epoch, require_address
 from services.kernel.worker.entities import Entity, Partition, Staged, StagedEvent, unexpected
 
-State = TypeVar("State")
-Command = TypeVar("Command")
-Event = TypeVar("Event")
 STREAM_FORKED = "stream_forked"
 LONGEST_REASON = 500  # an error may quote all of what it could not read
 
@@ -49,7 +46,7 @@ class Executor(Generic[Command, State, Event]):
         """`counts`: how many partitions each topic has. `site_epoch` and `phase` return those of the site now."""
         self._site_epoch, self._site_phase = site_epoch, phase
         self.routing = Routing(aggregate.name, phase(), counts, epoch)
-        self._aggregate, self._decider, self._process = aggregate, aggregate.decider, aggregate.process
+        self._decider, self._process = aggregate.decider, aggregate.process
         self._partitions, self._epoch = partitions, epoch
         own, self._source = TOPICS[aggregate.name], f"daybook/{aggregate.name}"
         self._count, self._events_topic = counts[own.commands], own.events
@@ -89,8 +86,7 @@ class Executor(Generic[Command, State, Event]):
                 self._unavailable(self._partitions[number], key, metadata, body, staged)
                 return
             for command in self._commands(key, body):
-                outcome = self._one(number, key, metadata, command, staged, now)
-                self._reply(metadata, outcome, staged)
+                self._reply(metadata, self._one(number, key, metadata, command, staged, now), staged)
         except LaterEpoch:
             raise
         except Exception as error:  # nothing here does I/O: whatever is raised is the command's own doing

@@ -7,10 +7,11 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import structlog
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message
 
 from contracts.kernel.records import EpochOpened, Outcome, RecordJudged, Remembered
 from contracts.topics import SERVICE_OF, TOPICS
@@ -31,9 +32,9 @@ from services.kernel.log.rule import (
     place_of,
     step,
 )
-from services.kernel.log.transactions import Transactions, produce
+from services.kernel.log.transactions import Transactions, produce_all
 from services.kernel.model.process import Aggregate
-from services.kernel.record.codec import decode, encode, sound
+from services.kernel.record.codec import Record, decode, encode, sound
 from services.kernel.record.envelope import SYSTEM, Headers, Metadata, now_micros, uuid7, write_headers
 from services.kernel.worker.entities import Entity, Partition
 from services.kernel.worker.snapshots import StateCodec, seen, snapshot_of
@@ -106,8 +107,7 @@ class Fold(Generic[State]):
 
         Which epoch was open there is no longer known: an event of a closed one is let through.
         """
-        headers = dict(record.headers() or ())
-        claimed = headers.get("ce_epoch", b"")
+        claimed = dict(record.headers() or ()).get("ce_epoch", b"")
         kind = self._kind(record, int(claimed) if claimed.isdigit() else 0)
         partition = self.partitions[record.partition()]
         if not isinstance(kind, Event) or kind.metadata.epoch > partition.read.epoch:
@@ -256,13 +256,10 @@ class OwnEvents:
             for record in sound(self._consumer.consume(MOST, 0)):
                 self._fold.take(record)
         if suspects := self._fold.suspects:
-            records = [(judged.stream, encode(JOURNAL, judged)) for judged in suspects]
-
-            def stage(producer: Producer) -> None:
-                for key, value in records:
-                    produce(producer, JOURNAL, value, key)
-
-            self._transactions.run_again(stage)
+            records: list[Record] = [
+                (JOURNAL, encode(JOURNAL, judged), judged.stream, {}) for judged in suspects
+            ]
+            self._transactions.run_again(partial(produce_all, records))
             suspects.clear()
 
 
@@ -286,9 +283,8 @@ def open_epoch(
         epoch=epoch,
         auth=SYSTEM,
     )
-
-    def stage(producer: Producer) -> None:
-        for number in partitions:
-            produce(producer, topic, value, OPENING_KEY, partition=number, headers=write_headers(about))
-
-    transactions.run_again(stage)
+    headers = write_headers(about)
+    records: list[Record] = [
+        (topic, value, OPENING_KEY, {"partition": number, "headers": headers}) for number in partitions
+    ]
+    transactions.run_again(partial(produce_all, records))

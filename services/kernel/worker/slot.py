@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import structlog
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -38,6 +38,7 @@ from services.kernel.log.reader import (
     partitions_by_topic,
 )
 from services.kernel.log.transactions import Transactions
+from services.kernel.model.decider import Command, Event, State
 from services.kernel.model.process import Aggregate
 from services.kernel.record.codec import sound
 from services.kernel.record.envelope import now_micros
@@ -51,9 +52,6 @@ PAUSE_SECONDS = 0.005  # how long a record of the inbox may wait while nothing e
 COMMITTED_SECONDS = 60
 TAIL_SECONDS = 2.0
 log = structlog.get_logger()
-Command = TypeVar("Command")
-State = TypeVar("State")
-Event = TypeVar("Event")
 
 
 class Inputs:
@@ -258,8 +256,7 @@ class Slot(Generic[Command, State, Event]):
         Raises like `open`.
         """
         began = time.monotonic()
-        numbers = self._take_snapshots()
-        self._restore(numbers, self._folded_to)
+        self._restore(self._take_snapshots(), self._folded_to)
         self.restore_seconds = time.monotonic() - began
 
     def open(self) -> Inputs:

@@ -71,8 +71,7 @@ def _starts(slot: Slot[Any, Any, Any], topic: str, hours: float) -> dict[int, in
     """The offset in each partition at which what may have been cut off begins."""
     bootstrap = slot.config.bootstrap
     newest = [time for topics in TOPICS.values() for time in newest_times(bootstrap, topics.events)]
-    since = horizon(newest, int(hours * 3_600_000), MARGIN_MS)
-    starts = offsets_at(bootstrap, topic, since)
+    starts = offsets_at(bootstrap, topic, horizon(newest, int(hours * 3_600_000), MARGIN_MS))
     return {number: starts[number] for number in slot.partitions}
 
 

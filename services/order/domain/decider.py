@@ -207,14 +207,9 @@ def cancel(command: CancelOrder, order: Order) -> Sequence[OrderEvent]:
         case Cancelled():
             return []
         case Rejected() | Expired() | Shipped():
-            raise _ended(order)
+            raise ENDED[type(order)].refused()
         case _:
             assert_never(order)
-
-
-def _ended(order: Rejected | Cancelled | Expired | Shipped) -> Refused:
-    """Returns the refusal of a command that an ended order does not allow."""
-    return ENDED[type(order)].refused()
 
 
 def _cancelled(order: Placed | Confirmed, occurred_at: int, reason: str) -> OrderCancelled:
@@ -242,7 +237,7 @@ def justify(command: JustifyReservation, order: Order) -> Sequence[OrderEvent]:
                 raise OrderRefusal.SKU_NOT_IN_ORDER.refused(command.sku)
             return []
         case Rejected() | Cancelled() | Expired() | Shipped():
-            raise _ended(order)
+            raise ENDED[type(order)].refused()
         case _:
             assert_never(order)
 
@@ -283,7 +278,7 @@ def ship(command: ShipOrder, order: Order) -> Sequence[OrderEvent]:
         case Shipped(carrier=command.carrier, reference=command.reference):
             return []
         case Rejected() | Cancelled() | Expired() | Shipped():
-            raise _ended(order)
+            raise ENDED[type(order)].refused()
         case _:
             assert_never(order)
 

@@ -87,7 +87,9 @@ class Lag:
         self._topics = sorted({topic for model in models for topic in model.topics})
         self._stored: StoredPositions | None = None
         self._measured: LagMeasurement | None = None
-        self._stalled: str | None = None
+        # Since when events wait and none is applied, if for too long. While the broker does not respond, this is the
+        # last result: nothing can have been applied since.
+        self.stalled: str | None = None
         self._why_unknown = ""
 
     async def follow(self, connections: asyncpg.Pool[Any]) -> None:
@@ -119,11 +121,6 @@ class Lag:
             return None
         return max(map(measured.seconds, measured.behind), default=0.0)
 
-    def stalled(self) -> str | None:
-        """Returns since when events wait and none is applied, if for too long. While the broker does not respond,
-        this is the last result: nothing can have been applied since."""
-        return self._stalled
-
     async def _measure(self, connections: asyncpg.Pool[Any]) -> None:
         read_at, observed_at = time.monotonic(), now_micros()
         async with asyncio.timeout(REQUEST_SECONDS), connections.acquire() as connection:
@@ -138,7 +135,7 @@ class Lag:
         }
         self._stored = StoredPositions(read_at, observed_at, stored, parked)
         measured = await asyncio.to_thread(self._measure_log, self._stored)
-        self._stalled = _stalled(measured, self._measured)
+        self.stalled = _stalled(measured, self._measured)
         self._measured = measured
 
     def _measure_log(self, stored: StoredPositions) -> LagMeasurement:

@@ -159,8 +159,7 @@ async def replay_into(
             own = [successor_of(model)]
             rest = Projector(writers, own, max_parked_keys=max_parked_keys, journal=lambda: journal)
             rebuilt = await finish(kafka, locked[model.name], model, rest)
-            events = rebuilt.events + counts[own[0].name]
-            results[model.name] = replace(rebuilt, events=events)
+            results[model.name] = replace(rebuilt, events=rebuilt.events + counts[own[0].name])
         return results
 
 

@@ -28,7 +28,7 @@ from services.inventory.domain.state import Stock
 from services.inventory.process import inventory_process
 from services.kernel.model.map import Map
 from services.kernel.model.process import Reply
-from services.kernel.model.testing import Spec
+from tests.unit.given import Spec
 
 stock: Spec[InventoryCommand, Stock, InventoryEvent] = Spec(stock_decider)
 SKU, ORDER, AT = "22423", "536365", 1_291_190_000_000_000

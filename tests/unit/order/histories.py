@@ -27,9 +27,9 @@ from contracts.order.events import (
     RefundedLine,
     ReservationsRecorded,
 )
-from services.kernel.model.testing import Spec
 from services.order.domain.decider import order_decider
 from services.order.domain.state import Order
+from tests.unit.given import Spec
 
 ORDER, AT, LATER, DUE = "536365", 1_000, 2_000, 9_000
 MUG, LAMP = "22423", "85123A"

@@ -159,20 +159,17 @@ def _coordinator(admin: AdminClient, group: str) -> int:
 def _first_assignment(bootstrap: str, group: str) -> float:
     """Seconds from subscribing to the partitions, of one consumer in a new group."""
     options = {"group.id": group, "enable.auto.commit": True, "auto.offset.reset": "latest"}
-    consumer = clients.follower(bootstrap, options=options)
-    consumer.list_topics("order.events", timeout=PATIENCE)
-    assigned: list[float] = []
-    began = time.monotonic()
-    consumer.subscribe(["order.events"], on_assign=lambda *_: assigned.append(time.monotonic()))
-    try:
+    with clients.follower(bootstrap, options=options) as consumer:
+        consumer.list_topics("order.events", timeout=PATIENCE)
+        assigned: list[float] = []
+        began = time.monotonic()
+        consumer.subscribe(["order.events"], on_assign=lambda *_: assigned.append(time.monotonic()))
         while not assigned:
             record = consumer.poll(0.05)
             if record is not None and record.error() is not None and not record.error().retriable():
                 raise KafkaException(record.error())
             if time.monotonic() > began + PATIENCE:
                 raise NotReady(f"{group} was assigned nothing")
-    finally:
-        consumer.close()
     return assigned[0] - began
 
 

@@ -11,12 +11,7 @@ from infra.base.waiting import wait_until
 from infra.lab.cluster.administration import elect_preferred, read_quorum
 from infra.lab.cluster.cluster import BROKERS, Cluster, timed
 from infra.lab.cluster.rig import ClusterRig
-from infra.lab.drills.cluster.promises import (
-    new_topic,
-    reads_are_never_refused,
-    under_load,
-    writes_go_on,
-)
+from infra.lab.drills.cluster.promises import new_topic, reads_are_never_refused, under_load, writes_go_on
 from infra.lab.drills.cluster.records import Numbered, Stream, count
 from infra.lab.drills.drill import Course
 from infra.lab.load.clients import longest_gap

@@ -102,16 +102,13 @@ def readable_events(bootstrap: str) -> tuple[set[str], list[str]]:
     transaction that cannot be decided now come later. Raises KafkaException for an error that does not pass.
     """
     partitions = [(topic, number) for topic in EVENT_TOPICS for number in partitions_of(bootstrap, topic)]
-    consumer = clients.reader(bootstrap)
     without_end = set(partitions)
-    try:
+    with clients.reader(bootstrap) as consumer:
         consumer.assign([TopicPartition(topic, number, 0) for topic, number in partitions])
         sizes = Counter(topic for topic, _ in partitions)
         records = _until_ends(consumer, without_end)
         events = (event_in_any_epoch(record, sizes[record.topic()]) for record in records)
         ids = {metadata.id for metadata in events if metadata is not None}
-    finally:
-        consumer.close()
     return ids, [f"{topic}/{number}" for topic, number in sorted(without_end)]
 
 

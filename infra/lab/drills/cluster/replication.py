@@ -247,24 +247,17 @@ def _read(bootstrap: str, topic: str, rack: str) -> Counter[int]:
             if broker["nodeid"] >= 0:
                 fetches[broker["nodeid"]] = broker["req"].get("Fetch", 0)
 
-    consumer = clients.follower(
-        bootstrap,
-        [TopicPartition(topic, 0, 0)],
-        {
-            "client.rack": rack,
-            "max.partition.fetch.bytes": FETCH_BYTES,
-            "fetch.message.max.bytes": FETCH_BYTES,
-            "queued.min.messages": 1,
-            "queued.max.messages.kbytes": 128,
-            "statistics.interval.ms": 100,
-            "stats_cb": add,
-        },
-    )
-    try:
+    options = {
+        "client.rack": rack,
+        "fetch.message.max.bytes": FETCH_BYTES,
+        "queued.min.messages": 1,
+        "queued.max.messages.kbytes": 128,
+        "statistics.interval.ms": 100,
+        "stats_cb": add,
+    }
+    with clients.follower(bootstrap, [TopicPartition(topic, 0, 0)], options) as consumer:
         _read_all(consumer)
         consumer.poll(0.5)  # the last statistics
-    finally:
-        consumer.close()
     return fetches
 
 

@@ -83,8 +83,7 @@ def _a_full_buffer_refuses_at_once(course: Course[ClusterRig], _: None) -> None:
     course.show("a client's buffer fills")
     cluster = course.rig.cluster
     topic = new_topic(cluster, "buffer")
-    options = {"queue.buffering.max.messages": BUFFER}
-    producer = clients.writer(cluster.bootstrap, options)
+    producer = clients.writer(cluster.bootstrap, {"queue.buffering.max.messages": BUFFER})
     producer.produce(topic, b"0")
     producer.flush(FLUSH_SECONDS)
     with paused(cluster, BROKERS[0]):

@@ -58,9 +58,7 @@ def _copied(
             finally:
                 process.kill()
                 process.wait()
-        done = subprocess.run(
-            command, env=kafka_environment(), stdout=log, stderr=log, timeout=COPY_SECONDS, check=False
-        )
+        done = subprocess.run(command, env=kafka_environment(), stdout=log, stderr=log, timeout=COPY_SECONDS)
     if done.returncode:
         raise NotReady(f"the copier ended with {done.returncode}: see {folder / f'{kind}.log'}")
     return count(bootstrap, target)
