@@ -40,10 +40,12 @@ def up(settings: StackSettings, sites: int, brokers: int, *, insecure: bool) -> 
         kept_cluster_id(settings.home)
     decide_security(settings, insecure=insecure)
     keep_two_sites(settings, sites)
+    before = {own.name: own.started for own in containers(settings)}
     try:
         compose(settings, "up", "--detach", "--build", "--quiet-pull")
     except EngineFailed:
-        if ended := [own for own in containers(settings) if own.state == "exited" and own.exit_code]:
+        started = (own for own in containers(settings) if own.started != before.get(own.name))
+        if ended := [own for own in started if own.state == "exited" and own.exit_code]:
             raise not_fine(ended) from None
         raise
     await_fine(settings, active_services(settings))

@@ -146,7 +146,7 @@ class _Tail:
             self.positioned.set_exception(error)
 
 
-def _settlements(records: Iterable[Message], partitions: int, epoch: int) -> Iterable[tuple[str, Settlement]]:
+def _settlements(records: list[Message], partitions: int, epoch: int) -> Iterable[tuple[str, Settlement]]:
     for record in sound(records):
         kind = kind_of_message(record, partitions, epoch, NO_DECISIONS)
         if isinstance(kind, Event) and kind.metadata.type in STATUS_OF:

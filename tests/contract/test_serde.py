@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.kernel.records import Watermark
-from contracts.lock import load_lock
+from contracts.lock import load_lock, plain
 from contracts.order.events import Line, OrderPlaced
 from contracts.records import ENCODERS, RECORDS
-from services.kernel.record.codec import FRAME, Undecodable, _plain, decode, encode
+from services.kernel.record.codec import FRAME, Undecodable, decode, encode
 from tests.contract.golden import FOLDER
 
 PLACED = OrderPlaced(
@@ -59,7 +59,7 @@ def test_records_survive_a_round_trip(record: Any) -> None:
 def test_the_generated_encoders_write_what_a_general_writer_writes(record: Any) -> None:
     lock, out = load_lock(), BytesIO()
     schema_id = lock.ids(record.TYPE)[-1]
-    schemaless_writer(out, parse_schema(_plain(lock.schema(schema_id))), asdict(record))
+    schemaless_writer(out, parse_schema(plain(lock.schema(schema_id))), asdict(record))
     topic = next(entry.topic for entry in lock.entries if entry.id == schema_id)
     assert encode(topic, record) == FRAME.pack(0, schema_id) + out.getvalue()
 

@@ -7,13 +7,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
-from services.kernel.model.decider import Decider, Refused, fold
-
-Command = TypeVar("Command")
-State = TypeVar("State")
-Event = TypeVar("Event")
+from services.kernel.model.decider import Command, Decider, Event, Refused, State, fold
 
 
 @dataclass(frozen=True)

@@ -175,19 +175,20 @@ def await_fine(settings: StackSettings, services: Collection[str]) -> None:
 
 def not_fine(unhealthy: Sequence[Container]) -> EngineFailed:
     """Which containers are not fine, and why, as far as they say it."""
-    named = ", ".join(f"{container.service} is {_state(container)}" for container in unhealthy)
+    named = ", ".join(f"{container.service} {_state(container)}" for container in unhealthy)
     return EngineFailed(f"{named}: `./daybook --stack compose logs {unhealthy[0].service}` says more")
 
 
 def _state(container: Container) -> str:
     """Its health or state, and what its health check printed last, or it itself before it ended."""
     if container.state == "exited":
-        printed = _call(("docker", "logs", "--tail", "1", container.name), seconds=CALL_SECONDS)
-        reason = (printed.stdout + printed.stderr).strip()
+        since = ("--since", container.started, "--tail", "1", container.name)
+        printed = _call(("docker", "logs", *since), seconds=CALL_SECONDS)
+        state, reason = f"ended with {container.exit_code}", (printed.stdout + printed.stderr).strip()
     else:
         checks = (_inspect(container.name)["State"].get("Health") or {}).get("Log") or [{}]
-        reason = str(checks[-1].get("Output", "")).strip()
-    return (container.health or container.state) + (f" ({reason})" if reason else "")
+        state, reason = f"is {container.health or container.state}", str(checks[-1].get("Output", "")).strip()
+    return state + (f" ({reason})" if reason else "")
 
 
 def _container(row: Mapping[str, Any]) -> Container:

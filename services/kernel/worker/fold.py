@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import structlog
 from confluent_kafka import Message
@@ -33,13 +33,13 @@ from services.kernel.log.rule import (
     step,
 )
 from services.kernel.log.transactions import Transactions, produce_all
+from services.kernel.model.decider import State
 from services.kernel.model.process import Aggregate
 from services.kernel.record.codec import Record, decode, encode, sound
 from services.kernel.record.envelope import SYSTEM, Headers, Metadata, now_micros, uuid7, write_headers
 from services.kernel.worker.entities import Entity, Partition
 from services.kernel.worker.snapshots import StateCodec, seen, snapshot_of
 
-State = TypeVar("State")
 IN_HAND = 2_000  # entities that a restore has touched and not evicted yet
 log = structlog.get_logger()
 MOST = 5_000  # events that are read back after one batch

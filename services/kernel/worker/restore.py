@@ -4,20 +4,19 @@ A key that had stopped, or about which something was decided since its snapshot,
 event: a decision or newer code may let it go on.
 """
 
-from typing import Any, TypeVar
+from typing import Any
 
 from contracts.topics import TOPICS
 from services.kernel import KernelError
 from services.kernel.log.reader import high_watermarks, read_to_end
 from services.kernel.log.rule import FIRST_EPOCH, Journal, foreign, stream_of
+from services.kernel.model.decider import State
 from services.kernel.model.process import Aggregate
 from services.kernel.record.envelope import now_micros, partition_of
 from services.kernel.worker.entities import Partition
 from services.kernel.worker.fold import Fold
 from services.kernel.worker.retry_window import Window
 from services.kernel.worker.snapshots import SnapshotReader, StateCodec
-
-State = TypeVar("State")
 
 
 class VersionGap(KernelError):

@@ -9,7 +9,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 import msgspec
 import structlog
@@ -19,11 +19,11 @@ from contracts.kernel.records import Remembered, Snapshot, Watermark
 from contracts.topics import TOPICS
 from services.kernel.log.reader import Positions
 from services.kernel.log.transactions import LARGEST_RECORD, Aborted, Transactions, produce
+from services.kernel.model.decider import State
 from services.kernel.model.map import Map, content_of
 from services.kernel.record.codec import Undecodable, decode, encode
 from services.kernel.worker.entities import Entity, LoadedEntity, Partition
 
-State = TypeVar("State")
 WATERMARK_KEY = "#watermark"  # no entity is called so: ids begin with a letter or a digit
 OLD_WATERMARK_KEY = "watermark"
 OPEN = ("open", b"1")
