@@ -61,18 +61,14 @@ def _observe_stock(stock: Stock, _event: Any, _row: Row) -> Row:
 
 ORDER = DomainFold(
     "daybook.order.",
-    order_decider.initial,
-    order_decider.evolve,
-    order_decider.forget,
+    order_decider,
     _observe_order,
     {"status": "unknown", "gross": 0, "refund": 0, "units": 0},
     "status string, gross bigint, refund bigint, units bigint",
 )
 STOCK = DomainFold(
     "daybook.inventory.",
-    stock_decider.initial,
-    stock_decider.evolve,
-    stock_decider.forget,
+    stock_decider,
     _observe_stock,
     {"on_hand": 0, "reserved": 0},
     "on_hand bigint, reserved bigint",

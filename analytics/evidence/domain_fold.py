@@ -28,13 +28,11 @@ _CANNOT_FOLLOW = (UndecodableValue, AssertionError, LookupError, AttributeError,
 class DomainFold:
     """How one kind of entity is folded and observed.
 
-    `evolve` and `forget` are the domain's own; `observe(state, event, row)` returns the fields as they are after
-    `event`, from those before it (`start` at first). `fields` are the result's columns as SQL types."""
+    `decider` is the domain's own; `observe(state, event, row)` returns the fields as they are after `event`, from
+    those before it (`start` at first). `fields` are the result's columns as SQL types."""
 
     types: str
-    initial: Any
-    evolve: Callable[[Any, Any], Any]
-    forget: Callable[[Any, int], Any]
+    decider: Any
     observe: Callable[[Any, Any, Row], Row]
     start: Row
     fields: str
@@ -85,7 +83,7 @@ class FoldedStream:
     def __init__(self, entity: str, fold: DomainFold, lock: Lock) -> None:
         self.entity = entity
         self._fold, self._lock = fold, lock
-        self._state, self._fields = fold.initial, fold.start
+        self._state, self._fields = fold.decider.initial, fold.start
         self._version = 0
         self._broken_at: int | None = None
 
@@ -98,13 +96,13 @@ class FoldedStream:
             self._break(min(version, self._version + 1))
         try:
             event = read_event(value, self._lock)
-            self._state = self._fold.evolve(self._state, event)
+            self._state = self._fold.decider.evolve(self._state, event)
             self._fields = self._fold.observe(self._state, event, self._fields)
         except _CANNOT_FOLLOW:
             self._break(version)
         if version % FORGET_EVERY == 0:
             # What a long-lived entity keeps only for late commands would make the fold slower and slower.
-            self._state = self._fold.forget(self._state, version)
+            self._state = self._fold.decider.forget(self._state, version)
         self._version = version
 
     def _break(self, version: int) -> None:

@@ -1,6 +1,6 @@
 """Orders: what became of each; sales by day; how far and how fast orders come; how conversations with stock end."""
 
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -27,7 +27,8 @@ def orders(
     own = placed.withColumnRenamed("recorded_at", "placed_recorded_at")
     settled = confirmed.select(KEY, F.col("recorded_at").alias("confirmed_recorded_at"))
     back = returned.select(KEY, F.col("units").alias("returned_units"), "refund", "complete")
-    changes = reduce(_stacked, [own, settled, back, *happened])
+    stacked = partial(DataFrame.unionByName, allowMissingColumns=True)
+    changes = reduce(stacked, [own, settled, back, *happened])
     added = {name: F.sum(name) for name in ("returned_units", "refund")}
     first = {name: F.min(name) for name in changes.columns if name not in (KEY, *added)}
     first["complete"] = F.max("complete")
@@ -43,10 +44,6 @@ def orders(
         *(f"{name}_at" for name in steps),
         seconds.alias("confirming_seconds"),
     )
-
-
-def _stacked(left: DataFrame, right: DataFrame) -> DataFrame:
-    return left.unionByName(right, allowMissingColumns=True)
 
 
 REVENUE_GRAIN = ("day", "country", "currency")

@@ -51,19 +51,8 @@ DRILL_PROJECT = f"{os.environ.get('COMPOSE_PROJECT_NAME', 'daybook')}-drill"
 HELD_SECONDS = 3.0
 FAILURES = (DaybookError, TimeoutError, KafkaException, httpx.HTTPError)
 DRILLS: tuple[Drill[Any, Any], ...] = (
-    unplanned(),
-    BOTH_SITES,
-    PLANNED,
-    FAILBACK,
-    SPLIT_BRAIN,
-    DESTROYED,
-    REPLACED,
-    mirror_crash(),
-    MIRROR_LAG,
-    routed(),
-    CLUSTERS_PLANNED,
-    CLUSTERS_UNPLANNED,
-    CLUSTERS_FAILBACK,
+    *(unplanned(), BOTH_SITES, PLANNED, FAILBACK, SPLIT_BRAIN, DESTROYED, REPLACED, mirror_crash()),
+    *(MIRROR_LAG, routed(), CLUSTERS_PLANNED, CLUSTERS_UNPLANNED, CLUSTERS_FAILBACK),
 )
 CLUSTER_DRILLS: tuple[Drill[Any, Any], ...] = (
     *(BROKER_LOSS, ELECTIONS, ACKNOWLEDGEMENTS, ROLLING, REPARTITION, REASSIGN, RACKS, RETENTION),

@@ -198,18 +198,9 @@ class Row(NamedTuple):
 def _row(settings: StackSettings, member: MemberState, responds: Callable[[], bool] | None) -> Row:
     """`responds` probes a store."""
     why = _why_not_ready(settings.health_url(member.name), member, responds)
-    return Row(
-        [
-            member.name,
-            str(member.pid or "-"),
-            memory(member.pid),
-            "held" if member.held else "no" if why else "yes",
-            str(member.restarts),
-            _lag(settings, member.name),
-            f"{HOST}:{settings.port(member.name)}",
-        ],
-        why,
-    )
+    ready = "held" if member.held else "no" if why else "yes"
+    cells = [member.name, str(member.pid or "-"), memory(member.pid), ready, str(member.restarts)]
+    return Row([*cells, _lag(settings, member.name), f"{HOST}:{settings.port(member.name)}"], why)
 
 
 def _why_not_ready(url: str, member: MemberState, responds: Callable[[], bool] | None) -> str:

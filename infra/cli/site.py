@@ -19,12 +19,6 @@ site_app = typer.Typer(no_args_is_help=True, help="One of two sites: rebuild it.
 app.add_typer(site_app, name="site")
 
 
-@site_app.callback()
-def only_a_group() -> None:
-    # Also while it has one command.
-    pass
-
-
 @site_app.command()
 def rebuild(
     name: Annotated[str, typer.Argument(metavar="home|away", help="The site to empty and copy again.")],

@@ -9,7 +9,7 @@ import typer
 from analytics.terminal import Table, plain
 from contracts.kernel.records import RecordVerdict
 from infra.base.settings import StackSettings
-from infra.cli.acts import recorded
+from infra.cli.acts import ReasonOption, recorded
 from infra.cli.inspect import Kafka, broker_at
 from infra.cli.output import AsJson, fail, notes, print_json, results
 from infra.cli.parked import DatabaseUrl, database_address, since, store_errors
@@ -96,9 +96,7 @@ def show(
 def resolve(
     stream: Stream,
     version: Annotated[int, typer.Option(min=1, help="The version of the record.")],
-    reason: Annotated[
-        str, typer.Option("--reason", "--why", help="Why. It is stored for ever: no personal data.")
-    ],
+    reason: ReasonOption,
     event: Annotated[str, typer.Option(metavar="ID", help="The event id of the record.")] = "",
     verdict: Annotated[
         Literal["foreign", "genuine"], typer.Option("--as", help="What the record is.")
@@ -167,31 +165,18 @@ def _require_active(kafka: str) -> None:
 def _stopped(stopped: Iterable[StoppedStream]) -> Table:
     table = Table("stream", "stopped at", "why", "read models", "waiting", "since", whole=True)
     for record in stopped:
-        table.add_row(
-            record.stream,
-            f"version {record.version}",
-            f"{record.kind}: {record.reason}",
-            ", ".join(record.read_models) or "none",
-            str(record.events),
-            "-" if record.since is None else since(record.since),
-        )
+        about = (record.stream, f"version {record.version}", f"{record.kind}: {record.reason}")
+        waiting = (", ".join(record.read_models) or "none", str(record.events))
+        table.add_row(*about, *waiting, "-" if record.since is None else since(record.since))
     return table
 
 
 def _around_the_stop(records: Sequence[StreamRecord]) -> list[StreamRecord]:
     """The records at the version where the stream stops, and at the versions beside it."""
-    stops = [
-        record.metadata.version
-        for record in records
-        if record.metadata and record.meaning.startswith("stops")
-    ]
+    stops = [own.metadata.version for own in records if own.metadata and own.meaning.startswith("stops")]
     if not stops:
         return list(records)
-    return [
-        record
-        for record in records
-        if record.metadata is None or abs(record.metadata.version - stops[0]) <= AROUND
-    ]
+    return [own for own in records if own.metadata is None or abs(own.metadata.version - stops[0]) <= AROUND]
 
 
 @contextmanager

@@ -40,28 +40,20 @@ def totals(report: Report) -> LossTotals:
             if name in loss.amounts:
                 sort = f"{name} {loss.amounts.get('currency', '')}".rstrip()
                 sums[sort] = sums.get(sort, 0) + int(loss.amounts[name])
-    return LossTotals(
-        len(lost),
-        len(orders),
-        len(set(orders.values()) - {""}),
-        sum(not customer for customer in orders.values()),
-        {sort: decimal_text(micros) for sort, micros in sorted(sums.items())},
-    )
+    customers, guests = len(set(orders.values()) - {""}), sum(not name for name in orders.values())
+    amounts = {sort: decimal_text(micros) for sort, micros in sorted(sums.items())}
+    return LossTotals(len(lost), len(orders), customers, guests, amounts)
 
 
 def with_customers(report: Report, customers: Mapping[str, str]) -> Report:
     """The report with the customer of each order: of its lost placement, else of `customers`, by order id."""
     placed = {loss.subject: loss.customer_id for loss in report.losses if loss.customer_id}
-    known_customers = {**customers, **placed}
-    return replace(
-        report,
-        losses=tuple(
-            replace(loss, customer_id=known_customers.get(loss.subject, ""))
-            if loss.service == "order"
-            else loss
-            for loss in report.losses
-        ),
+    by_order = {**customers, **placed}
+    losses = (
+        replace(loss, customer_id=by_order.get(loss.subject, "")) if loss.service == "order" else loss
+        for loss in report.losses
     )
+    return replace(report, losses=tuple(losses))
 
 
 def csv_lines(entries: Iterable[ReconStanding]) -> Iterator[str]:
@@ -72,17 +64,11 @@ def csv_lines(entries: Iterable[ReconStanding]) -> Iterator[str]:
     yield _line(COLUMNS)
     for entry in entries:
         loss = entry.loss
-        figures = [_figure(loss, name) for name in FIGURES]
-        yield _line(
-            (
-                *(loss.command_id, loss.command_type, loss.service, loss.subject, loss.customer_id),
-                *(loss.outcome, loss.code, loss.at, entry.state, *figures),
-                str(loss.amounts.get("currency", "")),
-                " ".join(event.event_id for event in loss.events),
-                "" if loss.again is None else f"{loss.again.kind} {loss.again.code}".rstrip(),
-                loss.repeat,
-            )
-        )
+        about = (loss.command_id, loss.command_type, loss.service, loss.subject, loss.customer_id)
+        outcome = (loss.outcome, loss.code, loss.at, entry.state, *(_figure(loss, name) for name in FIGURES))
+        events = " ".join(event.event_id for event in loss.events)
+        again = "" if loss.again is None else f"{loss.again.kind} {loss.again.code}".rstrip()
+        yield _line((*about, *outcome, str(loss.amounts.get("currency", "")), events, again, loss.repeat))
 
 
 def money(loss: Loss, name: str) -> str:

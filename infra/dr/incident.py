@@ -68,15 +68,11 @@ class SwitchHistory:
     @property
     def incident(self) -> Incident | None:
         """The last loss of a site, if no operator has dealt with all of it."""
-        lost = next(
-            (step for step in reversed(self.steps) if (step.kind, step.step) == ("unplanned", "promoted")),
-            None,
-        )
+        losses = (own for own in reversed(self.steps) if (own.kind, own.step) == ("unplanned", "promoted"))
+        lost = next(losses, None)
         if lost is None:
             return None
-        done = frozenset(
-            step.step for step in self.steps if step.epoch == lost.epoch and step.step in FOLLOWING
-        )
+        done = frozenset(own.step for own in self.steps if own.epoch == lost.epoch and own.step in FOLLOWING)
         return None if "returned" in done else Incident(lost, done)
 
     @property
@@ -157,13 +153,8 @@ def write_report(bootstrap: str, epoch: int, report: Report) -> None:
     content = zlib.compress(msgspec.json.encode(report))
     pieces = [content[start : start + PART_BYTES] for start in range(0, len(content), PART_BYTES)]
     now = now_micros()
-    write_journal(
-        bootstrap,
-        [
-            (f"report/{epoch}", LossReport(epoch, part, len(pieces), piece, now))
-            for part, piece in enumerate(pieces)
-        ],
-    )
+    parts = [LossReport(epoch, number, len(pieces), piece, now) for number, piece in enumerate(pieces)]
+    write_journal(bootstrap, [(f"report/{epoch}", part) for part in parts])
 
 
 def read_report(bootstrap: str, epoch: int) -> Report | None:

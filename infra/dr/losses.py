@@ -7,7 +7,7 @@ logs. It covers the old log from the mirror's position to the switch (`infra/dr/
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,7 +16,7 @@ from contracts.order.events import OrderPlaced
 from contracts.topics import SERVICE_OF, TOPICS
 from infra.dr.effects import Again, Parted, effects
 from infra.dr.old_log import EVENTS, LostEvent, Unmirrored, UnprovenPart, lost_event, unmirrored
-from infra.dr.plan import ends_of
+from infra.dr.plan import Show, ends_of
 from infra.log.event_log import event_in_any_epoch
 from services.kernel.log.reader import Partition, newest_times, offsets_at, read_to_end
 from services.kernel.record.codec import messages_in, own_headers
@@ -24,7 +24,6 @@ from services.kernel.record.envelope import Metadata, format_time, now_micros
 from services.kernel.worker.takeover import horizon
 
 Amounts: TypeAlias = dict[str, int | str]
-Progress: TypeAlias = Callable[[str], None]
 NONE_LOST: Final = "none, proven up to the recorded ends"
 Verdict: TypeAlias = Literal[
     "listed", "none, proven up to the recorded ends", "unknown between these offsets"
@@ -121,18 +120,16 @@ class Report:
         return [loss for loss in self.losses if loss.acknowledged]
 
 
-def report_losses(
-    old: str | None, new: str, switch: SiteSwitch, progress: Progress = lambda _: None
-) -> Report:
+def report_losses(old: str | None, new: str, switch: SiteSwitch, show: Show = lambda _: None) -> Report:
     """What the log at `old` (host:port; None where its disk is gone) has and the one at `new` lacks.
 
     Both are those of `switch`, with its recorded ends. Raises NotCaughtUp or TimeoutError where a log cannot be read.
     """
-    lost = unmirrored(old, new, switch, progress)
+    lost = unmirrored(old, new, switch, show)
     own = {partition: offset + 1 for partition, offset in ends_of(switch).items()}
-    progress("what the new site did since")
+    show("what the new site did since")
     again, parted = effects(new, lost, own)
-    progress("the old site's commands")
+    show("the old site's commands")
     requests = {} if old is None else _requests(old, lost)
     losses = [*_by_command(lost.events, requests, again), *_refusals(lost, requests, again)]
     whole = not lost.unproven
@@ -353,9 +350,7 @@ def cut_conversations(
         how = _how(orders[order_id], stock[order_id], crossed[order_id])
         if how:
             order_types = tuple(event.metadata.type for event in orders[order_id])
-            stock_types = tuple(
-                f"{event.metadata.type} {event.metadata.subject}" for event in stock[order_id]
-            )
+            stock_types = tuple(f"{own.metadata.type} {own.metadata.subject}" for own in stock[order_id])
             conversations.append(CutConversation(order_id, how, order_types, stock_types))
     return tuple(conversations)
 
@@ -377,8 +372,6 @@ def _copied_stock(new: str, lost: Iterable[LostEvent], own: Mapping[Partition, i
         return
     starts = offsets_at(new, topic, max(0, min(placed) - CLOCK_MS))
     ends = {number: own.get((topic, number), 0) for number in starts}
-    for record in read_to_end(
-        new, topic, starts, until=lambda record: record.offset() >= ends[record.partition()]
-    ):
+    for record in read_to_end(new, topic, starts, until=lambda own: own.offset() >= ends[own.partition()]):
         if (metadata := event_in_any_epoch(record, len(starts))) is not None:
             yield lost_event(record, metadata)

@@ -27,10 +27,7 @@ from infra.log.topics import delete_topics, ends_by_partition, mirrored_topics
 from infra.stack.mirror_settings import CANARY, positions_topic
 from services.kernel.log import clients
 from services.kernel.log.clients import NewRecord, deliver
-from services.kernel.log.reader import WINDOW, LogTail, NotKnown
-
-Partition = tuple[str, int]
-"""Topic and partition."""
+from services.kernel.log.reader import WINDOW, LogTail, NotKnown, Partition
 
 
 @dataclass(frozen=True)
@@ -172,11 +169,7 @@ def _records(consumer: Consumer, until: float) -> list[Any]:
     messages = consumer.consume(2000, 0.05)
     if not messages and time.monotonic() > until:
         raise TimeoutError("the mirror's lag could not be read in time")
-    return [
-        message
-        for message in messages
-        if message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
-    ]
+    return [own for own in messages if own.error() is None or own.error().code() == KafkaError._PARTITION_EOF]
 
 
 CONNECTOR = "MirrorSourceConnector"
@@ -207,10 +200,9 @@ def seed(target: str, source_name: str, positions: Mapping[Partition, int]) -> N
     `target` is the broker that is mirrored to; its old positions must be gone (`reset_internal`). Raises
     KafkaException where the topic exists already, TimeoutError where the broker does not take the records.
     """
-    topic = positions_topic(source_name)
-    config = {"cleanup.policy": "compact"}
-    admin = clients.admin(target)  # its requests end with it
-    admin.create_topics([NewTopic(topic, PARTITIONS, config=config)])[topic].result(SECONDS)
+    topic, admin = positions_topic(source_name), clients.admin(target)  # its requests end with it
+    new = NewTopic(topic, PARTITIONS, config={"cleanup.policy": "compact"})
+    admin.create_topics([new])[topic].result(SECONDS)
     records = [
         NewRecord(
             topic,

@@ -92,10 +92,8 @@ class CanarySender:
         self._producer = clients.writer(bootstrap, {"enable.idempotence": False, "message.timeout.ms": 5000})
 
     def send(self, epoch: int) -> None:
-        record = Canary(self._site, epoch, now_micros())
-        self._producer.produce(
-            CANARY, encode(CANARY, record), self._site, partition=0, on_delivery=self._delivered
-        )
+        value = encode(CANARY, Canary(self._site, epoch, now_micros()))
+        self._producer.produce(CANARY, value, self._site, partition=0, on_delivery=self._delivered)
         self._producer.poll(0)
 
     @staticmethod
@@ -192,14 +190,10 @@ class MirrorMetrics(Collector):
         status = self._status()
         if status.state == "active":
             return
-        lag = status.lag
+        lag, delay = status.lag, status.delay_seconds
         numbers = (
             ("known", "1 where lag and delay are known, else 0", float(status.state != "unknown")),
-            (
-                "delay_seconds",
-                "The canary's, from the other site's commit to this one's",
-                status.delay_seconds,
-            ),
+            ("delay_seconds", "The canary's, from the other site's commit to this one's", delay),
             ("lag_seconds", "Age of the oldest event not yet here", None if lag is None else lag.seconds),
             ("last_known_age_seconds", "Time since the lag was last measured", status.last_age_seconds),
         )

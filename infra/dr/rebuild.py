@@ -124,14 +124,8 @@ def rebuild_site(plan: Rebuilding, show: Show = lambda _: None) -> Rebuilt:
     incident = plan.history.incident
     if incident is not None and incident.switch.source == old.name:
         record_following(active.bootstrap, incident, "rebuilt")
-    return Rebuilt(
-        old.name,
-        active.name,
-        archive,
-        about_events(old.bootstrap),
-        time.monotonic() - began,
-        tuple(steps.done),
-    )
+    events, seconds = about_events(old.bootstrap), time.monotonic() - began
+    return Rebuilt(old.name, active.name, archive, events, seconds, tuple(steps.done))
 
 
 def _archive(site: Site, epoch: int) -> Path:

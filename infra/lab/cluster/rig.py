@@ -19,16 +19,9 @@ from infra.lab.load.shop import LoneSite, await_rest
 from infra.stack.embedded.stack import members
 from infra.stack.embedded.supervisor import Supervisor, broker_was_away
 from infra.stack.security import INTERNAL, apply_security, prepare_identities
+from infra.stack.shop import NAMES
 
-PROCESSES = (
-    "postgres",
-    "order-worker",
-    "inventory-worker",
-    "projection",
-    "order-api",
-    "inventory-api",
-    "query-api",
-)
+PROCESSES = tuple(name for name in NAMES if name not in ("broker", "registry"))
 OPEN_SECONDS = 240.0
 REST_SECONDS = 180.0
 # A drill takes brokers away for a minute: no order expires meanwhile.

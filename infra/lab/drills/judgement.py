@@ -1,7 +1,7 @@
 """The one judge of every drill: the raw log against its invariants, lost commands, repeats, tokens, equal sites."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import asyncpg
@@ -13,10 +13,10 @@ from infra.dr.export import MONEY, money
 from infra.dr.losses import NONE_LOST, Loss, LostRecord, Report, TornTransaction
 from infra.lab.checker.evidence import Acknowledged, Evidence, read_evidence, read_seen, read_sent
 from infra.lab.checker.invariants import check
-from infra.lab.drills.drill import DrillFailed
-from infra.lab.drills.pair import Pair
+from infra.lab.drills.drill import Course, DrillFailed
+from infra.lab.drills.pair import Pair, Sides
 from infra.lab.drills.report import DrillReport
-from infra.lab.load.clients import ACCEPTED, Api, CommandResponse, Request, Urls
+from infra.lab.load.clients import ACCEPTED, Api, CommandResponse, Urls
 from infra.lab.load.load import repeat
 from infra.log.event_log import foreign_records
 from infra.stack.site import Site
@@ -178,24 +178,19 @@ def _event(record: LostRecord) -> str:
 
 
 def check_repeats(
-    report: DrillReport,
-    urls: Mapping[str, Urls],
-    site: str,
-    epoch: int,
-    responses: Sequence[CommandResponse],
-    sent: Mapping[str, Request],
-    gone: Collection[str] = (),
+    course: Course[Sides], responses: Sequence[CommandResponse], gone: Collection[str] = ()
 ) -> list[CommandResponse]:
-    """Repeat the newest commands of the time before `epoch`, and every second lost command twice.
+    """Repeat the newest commands of before the switch at the other site, and every second lost command twice.
 
     `gone` are the ids of lost commands. What crossed gets its recorded outcome; what did not is executed once. Returns
     the responses.
     """
-    before = [response for response in responses if response.site != site and response.epoch < epoch]
+    report, sides, sent, site = course.report, course.rig, course.load.sent, course.rig.other.name
+    before = [response for response in responses if response.site != site and response.epoch <= sides.epoch]
     crossed = [response for response in before if response.command_id not in gone][-REPEATED:]
     again = [response for response in before if response.command_id in gone][::2]
     same, first, second = (
-        asyncio.run(repeat(urls, site, [sent[old.command_id] for old in group], REPEAT_SECONDS))
+        asyncio.run(repeat(sides.urls, site, [sent[old.command_id] for old in group], REPEAT_SECONDS))
         for group in (crossed, again, again)
     )
     report.none("repeats of what crossed, answered otherwise", _different(crossed, same))

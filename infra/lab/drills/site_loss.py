@@ -68,11 +68,8 @@ def _little_is_lost(course: Course[Sides], seen: Destroyed) -> None:
 def _keys_outlive_the_disk(course: Course[Sides], seen: Destroyed) -> None:
     """Repeats of what crossed get the same responses: the key of the fingerprints was not lost either."""
     course.show("repeats of what was acknowledged before")
-    sides, epoch = course.rig, course.rig.epoch + 1
     kept = [response for response in seen.before if response.command_id not in set(seen.gone)]
-    course.load.responses += check_repeats(
-        course.report, sides.urls, sides.other.name, epoch, kept, course.load.sent
-    )
+    course.load.responses += check_repeats(course, kept)
 
 
 def _rebuilt_in_time(course: Course[Sides], seen: Destroyed) -> None:

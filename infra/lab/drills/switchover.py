@@ -1,7 +1,6 @@
 """Moves that nothing may lose, under load: a planned switchover, and the failback to a site that was lost."""
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -24,14 +23,6 @@ WARM_BEFORE_FAILBACK = (3.0, 6.0)
 AFTER_SECONDS = 8.0
 
 
-@dataclass(frozen=True)
-class Switched:
-    """When the command was typed, in seconds since 1970, and the epoch that it opened."""
-
-    typed: float
-    epoch: int
-
-
 def _typed(course: Course[Sides], warm: Range, *command: str) -> tuple[float, str]:
     """When the command for the other site was typed, in seconds since 1970, and what it printed. Clients follow it."""
     other, epoch = course.rig.other, course.rig.epoch
@@ -44,22 +35,22 @@ def _typed(course: Course[Sides], warm: Range, *command: str) -> tuple[float, st
     return typed, output
 
 
-def _switch_over(course: Course[Sides]) -> Switched:
+def _switch_over(course: Course[Sides]) -> float:
+    """When the command was typed, in seconds since 1970."""
     typed, output = _typed(course, WARM, "failover", "--planned", "--to")
     done = msgspec.json.decode(output, type=Failover)
     course.report.story += map(step_line, done.steps)
-    return Switched(typed, done.epoch)
+    return typed
 
 
-def _fail_back(course: Course[Sides]) -> Switched:
-    typed, output = _typed(course, WARM_BEFORE_FAILBACK, "failback", "--confirm")
+def _fail_back(course: Course[Sides]) -> None:
+    _, output = _typed(course, WARM_BEFORE_FAILBACK, "failback", "--confirm")
     done = msgspec.json.decode(output, type=Failback, dec_hook=lambda _, text: Path(text))
     rebuilt = done.rebuilt.steps if done.rebuilt is not None else ()
     course.report.story += map(step_line, (*rebuilt, *done.switchover.steps, *done.steps))
-    return Switched(typed, done.switchover.epoch)
 
 
-def _pauses_of_failback_are_short(course: Course[Sides], _: Switched) -> None:
+def _pauses_of_failback_are_short(course: Course[Sides], _: object) -> None:
     _check_write_gap(course, course.load.responses[0].at)
     gap = course.reads.gap()
     course.report.at_most("longest time without reads at the site that stayed", gap, WITHOUT_WRITES_SECONDS)
@@ -70,12 +61,9 @@ def _check_write_gap(course: Course[Sides], start: float) -> None:
     course.report.at_most(RTO, course.write_gap(start), bound)
 
 
-def _old_keys_hold(course: Course[Sides], switched: Switched) -> None:
+def _old_keys_hold(course: Course[Sides], _: object) -> None:
     course.show("repeats of what was acknowledged before")
-    load, sides = course.load, course.rig
-    load.responses += check_repeats(
-        course.report, sides.urls, sides.other.name, switched.epoch, load.responses, load.sent
-    )
+    course.load.responses += check_repeats(course, course.load.responses)
 
 
 def nothing_is_lost(course: Course[Sides], _: object) -> None:
@@ -133,7 +121,7 @@ PLANNED = Drill(
     faults=_switch_over,
     promises=(
         all_have_outcomes,
-        lambda course, switched: _check_write_gap(course, switched.typed),
+        _check_write_gap,
         reads_go_on,
         _old_keys_hold,
         nothing_is_lost,

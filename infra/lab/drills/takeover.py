@@ -121,15 +121,13 @@ def _losses_are_listed(course: Course[Sides], taken: TakenOver) -> None:
 
 
 def _repeats_and_tokens_hold(course: Course[Sides], taken: TakenOver) -> None:
-    sides, lost, epoch = course.rig, taken.lost, course.rig.epoch + 1
+    sides, lost = course.rig, taken.lost
     assert lost is not None
     course.show("repeats of what was acknowledged before")
     gone = {loss.command_id for loss in lost.losses}
-    taken.again = check_repeats(
-        course.report, sides.urls, sides.other.name, epoch, course.load.responses, course.load.sent, gone
-    )
+    taken.again = check_repeats(course, course.load.responses, gone)
     _reconcile(course)
-    before = [response for response in course.load.responses if response.epoch < epoch]
+    before = [response for response in course.load.responses if response.epoch <= sides.epoch]
     check_tokens(course.report, sides.urls[sides.other.name], before, lost)
 
 
@@ -309,15 +307,8 @@ def _replaced_site_acknowledges_nothing(course: Course[Sides], both: BothWrote) 
 def _tokens_name_the_epoch_of_their_event(course: Course[Sides], both: BothWrote) -> None:
     """Also of what was repeated at the new site. The events of both logs are read."""
     accepted = [response for response in course.responses if response.accepted and response.event_id]
-    repeats = check_repeats(
-        course.report,
-        course.rig.urls,
-        course.rig.other.name,
-        course.rig.epoch + 1,
-        [response for response in course.load.responses if response.event_id],
-        course.load.sent,
-        {loss.command_id for loss in both.lost.losses} if both.lost else set(),
-    )
+    gone = {loss.command_id for loss in both.lost.losses} if both.lost else set[str]()
+    repeats = check_repeats(course, [row for row in course.load.responses if row.event_id], gone)
     # Read last: a repeat of what was lost is executed again, and makes an event.
     epochs = event_epochs(course.rig.active.bootstrap) | event_epochs(course.rig.other.bootstrap)
     wrong = [

@@ -237,7 +237,8 @@ def jars_folder(name: str) -> Path:
     digest = hashlib.sha256("".join(sorted(jar.sha256 for jar in jars)).encode()).hexdigest()
     folder = cache_folder() / "jars" / f"{name}-{digest[:12]}"
     with one_at_a_time("jars"):
-        if not _complete(folder, jars):
+        # the names only: a folder appears when it is verified
+        if not all((folder / jar.file_name).is_file() for jar in jars):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with replaced_at_once(folder) as fresh:
                 _fetch(jars, fresh)
@@ -259,11 +260,6 @@ def verify(folder: Path, jars: Iterable[Jar]) -> None:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         if digest != jar.sha256:
             raise JarsNotResolved(f"{jar.file_name} has sha256 {digest}, the lock says {jar.sha256}")
-
-
-def _complete(folder: Path, jars: Iterable[Jar]) -> bool:
-    """Compares the names only: a folder appears when it is verified."""
-    return all((folder / jar.file_name).is_file() for jar in jars)
 
 
 def _fetch(jars: Iterable[Jar], into: Path) -> None:

@@ -303,16 +303,12 @@ def brokers_alone(settings: StackSettings) -> Iterator[str]:
                 running.append([])
                 for node, program in zip(row, pool.map(lambda node: node.prepare(), row), strict=True):
                     running[-1].append(Child(program, node.folder / f"{node.name}.log"))
-                list(pool.map(_await_ready, row, running[-1]))
+                list(pool.map(lambda node, own: own.wait_until(node.ready, NODE_SECONDS), row, running[-1]))
             apply_security(settings)
             yield settings.kafka_as(ADMIN)
         finally:
             for children in reversed(running):
                 list(pool.map(Child.stop, children))
-
-
-def _await_ready(node: Node, child: Child) -> None:
-    child.wait_until(node.ready, NODE_SECONDS)
 
 
 def members_seen(address: str) -> Collection[int]:

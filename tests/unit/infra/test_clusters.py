@@ -131,6 +131,7 @@ def test_a_shop_in_containers_keeps_its_brokers(
     (tmp_path / "containers").mkdir()
     started = list[int]()
     monkeypatch.setattr(in_containers, "compose", lambda settings, *_: started.append(settings.brokers))
+    monkeypatch.setattr(in_containers, "containers", lambda _: [])
     monkeypatch.setattr(in_containers, "await_fine", lambda *_: None)
     monkeypatch.setattr(in_containers, "active_services", lambda _: set())
     with pytest.raises(typer.Exit):
