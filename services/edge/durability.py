@@ -22,8 +22,7 @@ from services.edge.gateway import Gateway
 from services.edge.problems import BeyondLossBudget, PeerUnavailable
 from services.edge.settings import ApiSettings
 from services.kernel.log import clients
-from services.kernel.log.reader import what_is_there
-from services.kernel.record.codec import Undecodable, decode, sound
+from services.kernel.record.codec import Undecodable, decode, sound, what_is_there
 from services.kernel.record.envelope import partition_of
 
 WAIT = Histogram(

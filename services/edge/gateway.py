@@ -25,8 +25,8 @@ from services.edge.settings import ApiSettings
 from services.kernel.log import clients
 from services.kernel.log.control import CONTROL, Control
 from services.kernel.log.proof import SiteProver
-from services.kernel.log.reader import high_watermarks, what_is_there
-from services.kernel.record.codec import Undecodable, decode, encode
+from services.kernel.log.reader import high_watermarks
+from services.kernel.record.codec import Undecodable, decode, encode, what_is_there
 from services.kernel.record.envelope import Headers, Metadata, ReplyAddress, write_headers
 
 PENDING = Gauge("daybook_gateway_pending", "Commands sent whose outcome is awaited", ["service"])

@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from contracts.order.events import OrderCancelled, OrderConfirmed, OrderExpired, OrderRejected
 from services.kernel.log import clients
-from services.kernel.log.reader import high_watermarks, partitions_of, what_is_there
+from services.kernel.log.reader import high_watermarks, partitions_of
 from services.kernel.log.rule import Event, Journal, kind_of_message
-from services.kernel.record.codec import sound
+from services.kernel.record.codec import sound, what_is_there
 
 TOPIC = "order.events"
 MAX_WATCHED = 1000

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from services.kernel import KernelError
 from services.kernel.log import clients
+from services.kernel.record.codec import what_is_there
 
 Result = TypeVar("Result")
 Positions = dict[int, int]
@@ -183,17 +184,6 @@ def events_follower(bootstrap: str, positions: Mapping[str, Mapping[int, int]]) 
 def commands_consumer(bootstrap: str, group: str) -> Consumer:
     """A consumer of commands, to be assigned; its group holds the committed positions."""
     return clients.follower(bootstrap, options={"group.id": group, "queued.min.messages": 20_000})
-
-
-def what_is_there(consumer: Consumer, most: int, seconds: float) -> list[Message]:
-    """Up to `most` records, ends of partitions and errors; waits up to `seconds` for the first one only.
-
-    `consume(most, seconds)` would wait for the last of them.
-    """
-    records: list[Message] = consumer.consume(1, seconds)
-    if records:
-        records += consumer.consume(most - 1, 0)
-    return records
 
 
 class NotKnown(KernelError):

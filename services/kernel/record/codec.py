@@ -14,7 +14,7 @@ from functools import cache
 from io import BytesIO
 from typing import Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import Consumer, KafkaException, Message
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from contracts.kernel.records import InboxBatch, InboxGroup, InboxMessage
@@ -224,6 +224,17 @@ def single_records(groups: Iterable[MessageGroup], sender: Metadata) -> Iterator
         for message in group.messages:
             headers = write_headers(_metadata(group, message, sender, group.auth))
             yield group.topic, message.value, message.subject, {"headers": headers}
+
+
+def what_is_there(consumer: Consumer, most: int, seconds: float) -> list[Message]:
+    """Up to `most` records, ends of partitions and errors; waits up to `seconds` for the first one only.
+
+    `consume(most, seconds)` would wait for the last of them.
+    """
+    records: list[Message] = consumer.consume(1, seconds)
+    if records:
+        records += consumer.consume(most - 1, 0)
+    return records
 
 
 def sound(records: list[Message]) -> list[Message]:

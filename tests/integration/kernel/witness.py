@@ -7,7 +7,8 @@ import threading
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from infra.log.event_log import EVENT_TOPICS, event_in_any_epoch
-from services.kernel.log.reader import partitions_of, read_to_end, what_is_there
+from services.kernel.log.reader import partitions_of, read_to_end
+from services.kernel.record.codec import what_is_there
 from tests.integration.api.processes import eventually
 
 

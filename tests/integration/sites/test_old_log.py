@@ -13,7 +13,7 @@ from infra.dr.losses import Report, report_losses
 from infra.dr.mirror import reset_internal, seed
 from infra.dr.old_log import UnprovenPart
 from services.kernel.log import reader
-from services.kernel.record.codec import encode
+from services.kernel.record.codec import encode, what_is_there
 from tests.contract.log_rule_cases import ELSEWHERE, NOW, OTHER, TOPIC, LogRecord, event, opening
 from tests.foreign_records import write_log
 from tests.integration.sites import shop
@@ -102,14 +102,13 @@ def logs(two_brokers: tuple[str, str]) -> Logs:
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Message]]:
     """Every record that is read meanwhile."""
     read: list[Message] = []
-    original = reader.what_is_there
 
-    def what_is_there(consumer: Consumer, most: int, seconds: float) -> list[Message]:
-        records = original(consumer, most, seconds)
+    def counting(consumer: Consumer, most: int, seconds: float) -> list[Message]:
+        records = what_is_there(consumer, most, seconds)
         read.extend(record for record in records if record.error() is None)
         return records
 
-    monkeypatch.setattr(reader, "what_is_there", what_is_there)
+    monkeypatch.setattr(reader, "what_is_there", counting)
     yield read
 
 
