@@ -53,7 +53,7 @@ coverage: setup spark ## run every test and report which lines ran; takes longer
 test-dr: setup ## a loss, the way back and a switchover on two sites, under load (twelve minutes)
 	@$(BIN)/python -m pytest tests/dr --ignore=tests/dr/full -s
 
-test-dr-full: setup ## every drill, and what operators do besides (hours); another: DAYBOOK_DRILL_SEED=2
+test-dr-full: setup ## every drill on two sites, and what operators do besides (hours); another seed: DAYBOOK_DRILL_SEED=2
 	@DAYBOOK_DRILL_STRICT=1 $(BIN)/python -m pytest tests/dr/test_router.py tests/dr/full -s
 
 test-hostile: setup ## 5,000 hostile connections, and 100,000 bad inputs (ten minutes)

@@ -40,12 +40,12 @@ def up(settings: StackSettings, sites: int, brokers: int, *, insecure: bool) -> 
         kept_cluster_id(settings.home)
     decide_security(settings, insecure=insecure)
     keep_two_sites(settings, sites)
-    before = {own.name: own.started for own in containers(settings)}
+    before = {own.name: (own.started, own.state) for own in containers(settings)}
     try:
         compose(settings, "up", "--detach", "--build", "--quiet-pull")
     except EngineFailed:
-        started = (own for own in containers(settings) if own.started != before.get(own.name))
-        if ended := [own for own in started if own.state == "exited" and own.exit_code]:
+        now = [own for own in containers(settings) if (own.started, own.state) != before.get(own.name)]
+        if ended := [own for own in now if own.state == "exited" and own.exit_code]:
             raise not_fine(ended) from None
         raise
     await_fine(settings, active_services(settings))

@@ -372,6 +372,6 @@ def _copied_stock(new: str, lost: Iterable[LostEvent], own: Mapping[Partition, i
         return
     starts = offsets_at(new, topic, max(0, min(placed) - CLOCK_MS))
     ends = {number: own.get((topic, number), 0) for number in starts}
-    for record in read_to_end(new, topic, starts, until=lambda own: own.offset() >= ends[own.partition()]):
+    for record in read_to_end(new, topic, starts, until=lambda at: at.offset() >= ends[at.partition()]):
         if (metadata := event_in_any_epoch(record, len(starts))) is not None:
             yield lost_event(record, metadata)

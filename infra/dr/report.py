@@ -118,7 +118,7 @@ DECIDERS: Mapping[str, Decider[Any, Any, Any]] = {"order": order_decider, "inven
 
 
 def with_repeats(new: str, report: Report, note: Show, seconds: float = REPEAT_SECONDS) -> Report:
-    """The report, each lost refusal with what a repeat would return at `new` (host:port). Raises NotCaughtUp.
+    """The report, each lost refusal with what a repeat would return at `new` (host:port). Raises KafkaException.
 
     The streams of the refused entities are read from their beginning. What is not read within `seconds` is empty, and a
     note says so; so is it where the command is gone by retention.

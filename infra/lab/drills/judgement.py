@@ -180,7 +180,7 @@ def _event(record: LostRecord) -> str:
 def check_repeats(
     course: Course[Sides], responses: Sequence[CommandResponse], gone: Collection[str] = ()
 ) -> list[CommandResponse]:
-    """Repeat the newest commands of before the switch at the other site, and every second lost command twice.
+    """Repeat at the other site the newest commands from before the switch, and every second lost command twice.
 
     `gone` are the ids of lost commands. What crossed gets its recorded outcome; what did not is executed once. Returns
     the responses.
