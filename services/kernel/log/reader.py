@@ -299,8 +299,8 @@ class LogTail:
 
     def _connected(self) -> Consumer:
         if self._consumer is None:
-            # a position that retention has passed: what is left begins at the first record
             sizes = {"fetch.message.max.bytes": 128 * 1024, "queued.min.messages": WINDOW}
+            # a position that retention has passed: what is left begins at the first record
             self._consumer = clients.reader(self._bootstrap, sizes | {"fetch.wait.max.ms": 10})
         return self._consumer
 
